@@ -1,0 +1,1 @@
+"""The domain: metadata, executions, storage, SQL. No HTTP, no Dagster."""

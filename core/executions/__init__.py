@@ -1,0 +1,1 @@
+"""An execution's life: accepted, launched, claimed, run, completed."""

@@ -1,0 +1,51 @@
+"""Settings, read once at start from the environment (prefix SPINDLE_)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+CommaSeparated = Annotated[tuple[str, ...], NoDecode]
+
+
+class Settings(BaseSettings):
+    """Everything that one instance may be told; lists are comma separated."""
+
+    model_config = SettingsConfigDict(env_prefix="SPINDLE_", frozen=True, extra="ignore")
+
+    data: Path = Field(Path(".spindle"), description="Data folder: database, keys, storage, logs.")
+    database_url: SecretStr | None = Field(None, description="SQLAlchemy URL; SQLite in the data folder when unset.")
+    host: str = Field("127.0.0.1", description="Address that the API listens on.")
+    port: int = Field(8080, description="Port of the API.")
+    ui_port: int = Field(3000, description="Port of the Dagster UI, always on loopback.")
+    root_path: str = Field("/api", description="Path that every operation hangs under.")
+    service_segment: str = Field("svc", description="The service's own path segment.")
+    public_url: str | None = Field(None, description="Address that drivers reach the API at; http://host:port when unset.")
+    secret_key: SecretStr | None = Field(None, description="Service key; DATA/secret-key, made at first start, when unset.")
+    fetch_allow_networks: CommaSeparated = Field((), description="CIDRs that the fetch guard lets through.")
+    local_folders: CommaSeparated = Field((), description="Folders of this machine that pipelines may read files from.")
+    sql_catalog: str = Field("spindle", description="Name of the SQL catalog.")
+    sql_catalog_aliases: CommaSeparated = Field(("minio",), description="Names that mean the same catalog.")
+    sql_timeout_seconds: float = Field(60, description="Longest time that one query may take.")
+    spark_master: str = Field("local[*]", description="Spark master of the drivers.")
+    spark_driver_memory: str = Field("2g", description="Heap of a driver's JVM.")
+    heartbeat_seconds: float = Field(10, description="Time between two heartbeats of a driver.")
+    lost_after_seconds: float = Field(60, description="Silence after which a running execution has lost its driver.")
+
+    @field_validator("fetch_allow_networks", "local_folders", "sql_catalog_aliases", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @property
+    def api_url(self) -> str:
+        """Address of the API's root path as drivers and the command line call it."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
+        return (self.public_url or f"http://{host}:{self.port}").rstrip("/") + self.root_path
+
+    @property
+    def service_url(self) -> str:
+        return f"{self.api_url}/{self.service_segment}/api"
