@@ -1,0 +1,77 @@
+"""The `spindle` command. A command imports what it runs only when it runs, so that `spindle --help` stays fast."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+main = typer.Typer(
+    help="YAML pipelines that turn web pages and files into datasets you can query with SQL.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+PipelineFile = Annotated[Path, typer.Argument(help="A pipeline file (YAML).", exists=True, dir_okay=False)]
+Parameters = Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A ${NAME}, as NAME=value.")]
+
+
+@main.command()
+def up(
+    data: Annotated[
+        Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder: database, keys, storage, logs.")
+    ] = Path(".spindle"),
+    port: Annotated[int, typer.Option(envvar="SPINDLE_PORT", help="Port of the API.")] = 8080,
+    ui_port: Annotated[int, typer.Option(envvar="SPINDLE_UI_PORT", help="Port of the Dagster UI.")] = 3000,
+    host: Annotated[str, typer.Option(envvar="SPINDLE_HOST", help="Address that the API listens on.")] = "127.0.0.1",
+) -> None:
+    """Start everything in the foreground: API, launcher, Dagster webserver, daemon and code server."""
+    from core.cli.up import up
+
+    raise typer.Exit(up(data, port, ui_port, host))
+
+
+@main.command()
+def run(
+    file: PipelineFile,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .parquet, .csv or .json file.")] = None,
+    parameter: Parameters = None,
+    guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,
+) -> None:
+    """Run a pipeline file without any server: progress, then the rows as a table."""
+    from core.cli.run import run
+
+    raise typer.Exit(run(file, output, parameter or [], guard))
+
+
+@main.command()
+def check(file: PipelineFile, parameter: Parameters = None) -> None:
+    """Parse and plan a pipeline file: its errors with their lines, else the plan."""
+    from core.cli.check import check
+
+    raise typer.Exit(check(file, parameter or []))
+
+
+@main.command()
+def openapi() -> None:
+    """Print the OpenAPI file."""
+    raise typer.Exit(subprocess.run([sys.executable, "-P", "-m", "api.openapi"], check=False).returncode)
+
+
+@main.command()
+def demo(
+    data: Annotated[Path | None, typer.Option(help="Data folder (default .spindle-demo in the clone).")] = None,
+    once: Annotated[bool, typer.Option("--once", help="End after the job; exit code 0 only if rows came.")] = False,
+) -> None:
+    """Start Spindle, crawl the shop in examples/ and show its rows."""
+    from core.cli.demo import demo
+
+    raise typer.Exit(demo(data, once))
+
+
+if __name__ == "__main__":
+    main()
