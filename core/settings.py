@@ -16,24 +16,34 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SPINDLE_", frozen=True, extra="ignore")
 
-    data: Path = Field(Path(".spindle"), description="Data folder: database, keys, storage, logs.")
-    database_url: SecretStr | None = Field(None, description="SQLAlchemy URL; SQLite in the data folder when unset.")
-    host: str = Field("127.0.0.1", description="Address that the API listens on.")
-    port: int = Field(8080, description="Port of the API.")
-    ui_port: int = Field(3000, description="Port of the Dagster UI, always on loopback.")
-    root_path: str = Field("/api", description="Path that every operation hangs under.")
-    service_segment: str = Field("svc", description="The service's own path segment.")
-    public_url: str | None = Field(None, description="Address that drivers reach the API at; http://host:port when unset.")
-    secret_key: SecretStr | None = Field(None, description="Service key; DATA/secret-key, made at first start, when unset.")
-    fetch_allow_networks: CommaSeparated = Field((), description="CIDRs that the fetch guard lets through.")
-    local_folders: CommaSeparated = Field((), description="Folders of this machine that pipelines may read files from.")
-    sql_catalog: str = Field("spindle", description="Name of the SQL catalog.")
-    sql_catalog_aliases: CommaSeparated = Field(("minio",), description="Names that mean the same catalog.")
-    sql_timeout_seconds: float = Field(60, description="Longest time that one query may take.")
-    spark_master: str = Field("local[*]", description="Spark master of the drivers.")
-    spark_driver_memory: str = Field("2g", description="Heap of a driver's JVM.")
-    heartbeat_seconds: float = Field(10, description="Time between two heartbeats of a driver.")
-    lost_after_seconds: float = Field(60, description="Silence after which a running execution has lost its driver.")
+    data: Path = Field(default=Path(".spindle"), description="Data folder: database, keys, storage, logs.")
+    database_url: SecretStr | None = Field(
+        default=None, description="SQLAlchemy URL; SQLite in the data folder when unset."
+    )
+    host: str = Field(default="127.0.0.1", description="Address that the API listens on.")
+    port: int = Field(default=8080, description="Port of the API.")
+    ui_port: int = Field(default=3000, description="Port of the Dagster UI, always on loopback.")
+    root_path: str = Field(default="/api", description="Path that every operation hangs under.")
+    service_segment: str = Field(default="svc", description="The service's own path segment.")
+    public_url: str | None = Field(
+        default=None, description="Address that drivers reach the API at; http://host:port when unset."
+    )
+    secret_key: SecretStr | None = Field(
+        default=None, description="Service key; DATA/secret-key, made at first start, when unset."
+    )
+    fetch_allow_networks: CommaSeparated = Field(default=(), description="CIDRs that the fetch guard lets through.")
+    local_folders: CommaSeparated = Field(
+        default=(), description="Folders of this machine that pipelines may read files from."
+    )
+    sql_catalog: str = Field(default="spindle", description="Name of the SQL catalog.")
+    sql_catalog_aliases: CommaSeparated = Field(default=("minio",), description="Names that mean the same catalog.")
+    sql_timeout_seconds: float = Field(default=60, description="Longest time that one query may take.")
+    spark_master: str = Field(default="local[*]", description="Spark master of the drivers.")
+    spark_driver_memory: str = Field(default="2g", description="Heap of a driver's JVM.")
+    heartbeat_seconds: float = Field(default=10, description="Time between two heartbeats of a driver.")
+    lost_after_seconds: float = Field(
+        default=60, description="Silence after which a running execution has lost its driver."
+    )
 
     @field_validator("fetch_allow_networks", "local_folders", "sql_catalog_aliases", mode="before")
     @classmethod

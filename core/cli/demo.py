@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +97,7 @@ def _stay(console: Console, service: Service) -> None:
 
 
 @contextmanager
-def _shop(console: Console) -> Iterator[str]:
+def _shop(console: Console) -> Generator[str]:
     if not PIPELINE.exists():
         raise DemoFailed("The demo needs its shop in examples/, which only a clone of the repository has.")
     port = _free_port(console, "the shop", 8900)
@@ -106,7 +106,7 @@ def _shop(console: Console) -> Iterator[str]:
 
 
 @contextmanager
-def _spindle(console: Console, data: Path) -> Iterator[Service]:
+def _spindle(console: Console, data: Path) -> Generator[Service]:
     data.mkdir(parents=True, exist_ok=True)
     port, ui_port = _free_port(console, "the API", 8080), _free_port(console, "the Dagster UI", 3000)
     arguments = ["up", "--data", str(data), "--port", str(port), "--ui-port", str(ui_port)]
@@ -122,7 +122,7 @@ def _spindle(console: Console, data: Path) -> Iterator[Service]:
 
 
 @contextmanager
-def _child(arguments: list[str], environment: Mapping[str, str], log: Path | None) -> Iterator[subprocess.Popen[bytes]]:
+def _child(arguments: list[str], environment: Mapping[str, str], log: Path | None) -> Generator[subprocess.Popen[bytes]]:
     """A child in a session of its own, so that Ctrl-C reaches us first and we end it."""
     with open(log or os.devnull, "wb") as output:
         child = subprocess.Popen(
