@@ -1,0 +1,9 @@
+"""Spindle's engine: a pipeline's YAML → a checked plan → rows on Spark."""
+
+from __future__ import annotations
+
+from pipelines.errors import PipelineError, Problem, RunError
+from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.plan import Kind, Plan, Step
+
+__all__ = ["Kind", "Pipeline", "PipelineError", "Plan", "Problem", "RunError", "Step", "check_yaml"]

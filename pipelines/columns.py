@@ -1,0 +1,49 @@
+"""The columns of a table of rows while it is planned: names, types, and whether more may turn up at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+ENGINE_COLUMNS = {
+    "_url": "string",
+    "_requestedUrl": "string",
+    "_status": "int",
+    "_error": "string",
+    "_depth": "int",
+    "_linkText": "string",
+    "_ordinal": "array<bigint>",
+    "_fetchedAt": "timestamp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Column names with Spark SQL types; `open` when a source may bring others, known only once it is read."""
+
+    types: tuple[tuple[str, str], ...] = ()
+    open: bool = False
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self.types)
+
+    def with_columns(self, added: tuple[tuple[str, str], ...]) -> Columns:
+        """These columns and `added`; one that is here already stays where it stands and gets the new type."""
+        return Columns(tuple({**dict(self.types), **dict(added)}.items()), self.open)
+
+    def knows(self, name: str) -> bool:
+        """Whether a reference to `name` can be right, as far as is known before the run."""
+        return self.open or name in tuple(self) or name in ENGINE_COLUMNS
+
+    def clash(self) -> tuple[str, str] | None:
+        """Two names that differ only in case, which neither Spark nor SQL can tell apart."""
+        seen: dict[str, str] = {}
+        for name in self:
+            if name.casefold() in seen:
+                return seen[name.casefold()], name
+            seen[name.casefold()] = name
+        return None
+
+    def __str__(self) -> str:
+        shown = [f"{name} {type_}" for name, type_ in self.types] + (["..."] if self.open else [])
+        return ", ".join(shown) or "none"

@@ -1,0 +1,188 @@
+"""YAML text → located nodes: the part of YAML 1.2 that a pipeline needs, with line and column of everything.
+
+Anchors, aliases, tags and duplicate keys are refused; `yes`, `no`, `on` and `off` are strings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from pipelines.errors import PipelineError, Problem
+
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 50
+
+Plain = str | int | float | bool | None | list["Plain"] | dict[str, "Plain"]
+
+# characters that YAML 1.2 allows in a stream (section 5.1), negated
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# the core schema of YAML 1.2 (section 10.3.2)
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    value: str | int | float | bool | None
+    line: int
+    column: int
+
+    def plain(self) -> Plain:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    items: tuple[Node, ...]
+    line: int
+    column: int
+
+    def plain(self) -> Plain:
+        return [item.plain() for item in self.items]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    entries: tuple[tuple[Scalar, Node], ...]
+    line: int
+    column: int
+
+    def get(self, name: str) -> Node | None:
+        return next((node for key, node in self.entries if key.value == name), None)
+
+    def plain(self) -> Plain:
+        return {str(key.value): node.plain() for key, node in self.entries}
+
+
+Node = Scalar | Sequence | Mapping
+
+
+def problem(node: Node, message: str, path: str = "") -> Problem:
+    return Problem(message, node.line, node.column, path)
+
+
+def scalars(node: Node) -> Iterator[Scalar]:
+    """All values below `node`, in order of the text; keys are not values."""
+    if isinstance(node, Scalar):
+        yield node
+    else:
+        children = node.items if isinstance(node, Sequence) else [child for _, child in node.entries]
+        for child in children:
+            yield from scalars(child)
+
+
+def parse(text: str) -> Node:
+    """The one document in `text`; raises PipelineError with a located problem for everything else."""
+    _check_text(text)
+    try:
+        # the C parser: pure Python takes seconds for the largest text that is allowed
+        return _build(yaml.parse(text, Loader=yaml.CSafeLoader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = f"not valid YAML: {error.problem or error.context or 'the text ends too early'}"
+        raise _error(message, mark) from None
+    except yaml.YAMLError:
+        raise PipelineError([Problem("not valid YAML", 1, 1)]) from None
+
+
+def _check_text(text: str) -> None:
+    if bad := _UNPRINTABLE.search(text.removeprefix("\ufeff")):
+        before = text[: bad.start()]
+        line, column = before.count("\n") + 1, bad.start() - before.rfind("\n")
+        raise PipelineError([Problem(f"the character U+{ord(bad.group()):04X} is not allowed in YAML", line, column)])
+    if len(text.encode()) > MAX_BYTES:
+        raise PipelineError([Problem(f"a pipeline may have at most {MAX_BYTES // 1024} KiB", 1, 1)])
+
+
+def _error(message: str, mark: Any) -> PipelineError:
+    return PipelineError([Problem(message, mark.line + 1 if mark else 1, mark.column + 1 if mark else 1)])
+
+
+class _Open:
+    """A list or map whose end has not been read yet; `key` waits for its value."""
+
+    def __init__(self, event: Any) -> None:
+        self.is_map = isinstance(event, yaml.MappingStartEvent)
+        self.line, self.column = event.start_mark.line + 1, event.start_mark.column + 1
+        self.items: list[Node] = []
+        self.keys: dict[str, Scalar] = {}
+        self.key: Scalar | None = None
+
+    def add(self, node: Node) -> None:
+        if not self.is_map or self.key is not None:
+            self.items.append(node)
+            self.key = None
+            return
+        if not isinstance(node, Scalar):
+            raise PipelineError([problem(node, "a key must be a plain name")])
+        name = str(node.value)
+        if name in self.keys:
+            first = self.keys[name].line
+            raise PipelineError([problem(node, f"the key '{name}' stands twice (first in line {first})")])
+        self.keys[name] = self.key = Scalar(name, node.line, node.column)
+
+    def close(self) -> Node:
+        if self.is_map:
+            return Mapping(tuple(zip(self.keys.values(), self.items, strict=True)), self.line, self.column)
+        return Sequence(tuple(self.items), self.line, self.column)
+
+
+def _build(events: Iterable[Any]) -> Node:
+    stack: list[_Open] = []
+    root: Node | None = None
+    for event in events:
+        _refuse(event, len(stack), root)
+        if isinstance(event, yaml.CollectionStartEvent):
+            stack.append(_Open(event))
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            node = stack.pop().close()
+        elif isinstance(event, yaml.ScalarEvent):
+            node = _scalar(event)
+        else:
+            continue
+        if stack:
+            stack[-1].add(node)
+        else:
+            root = node
+    if root is None:
+        raise PipelineError([Problem("the pipeline is empty", 1, 1)])
+    return root
+
+
+def _refuse(event: Any, depth: int, root: Node | None) -> None:
+    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+        raise _error("anchors and aliases are not allowed", event.start_mark)
+    if getattr(event, "tag", None) not in (None, "!", "tag:yaml.org,2002:str"):
+        raise _error("tags are not allowed", event.start_mark)
+    if depth >= MAX_DEPTH and isinstance(event, yaml.CollectionStartEvent):
+        raise _error(f"nested more than {MAX_DEPTH} deep", event.start_mark)
+    if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+        raise _error("only one document is allowed", event.start_mark)
+
+
+def _scalar(event: Any) -> Scalar:
+    plain = event.implicit[0]
+    value = _resolve(event.value) if plain else event.value
+    return Scalar(value, event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+def _resolve(text: str) -> str | int | float | bool | None:
+    """The value of an unquoted scalar."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) < 20 and _INTEGER.fullmatch(text):  # longer ones (EANs with zeros, ids) are no numbers to compute with
+        return int(text, 0 if text[:2] in ("0o", "0x") else 10)
+    if len(text) < 40 and _FLOAT.fullmatch(text):
+        return float(re.sub(r"\.(inf|nan)", r"\1", text.casefold()))
+    return text

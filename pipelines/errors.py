@@ -1,0 +1,31 @@
+"""What can go wrong with a pipeline: problems in its text, and failures of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and where: `line` and `column` count from 1, `path` reads `pipeline[2].args[0]`."""
+
+    message: str
+    line: int | None = None
+    column: int | None = None
+    path: str = ""
+
+    def __str__(self) -> str:
+        return self.message if self.line is None else f"line {self.line}: {self.message}"
+
+
+class PipelineError(Exception):
+    """The text of a pipeline is wrong; `problems` has each of its faults with its line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class RunError(Exception):
+    """A run failed; the message is a sentence that a person can act on."""

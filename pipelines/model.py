@@ -1,0 +1,57 @@
+"""What a pipeline says, checked and frozen: its fetch, its stages with their lines, its output and its own options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from pipelines.arguments import Arguments
+from pipelines.columns import ENGINE_COLUMNS
+from pipelines.document import Node
+from pipelines.registry import Stage
+
+
+class Mode(StrEnum):
+    OVERWRITE = "overwrite"
+    APPEND = "append"
+
+
+class Output(Arguments):
+    """The output block: where the rows go; without a path they go to the execution's own place."""
+
+    path: str | None = None
+    mode: Mode = Mode.OVERWRITE
+    format: Literal["parquet"] = "parquet"
+
+
+class Options(Arguments):
+    """The top-level key `spindle`: what a pipeline sets about its own run."""
+
+    max_failure_ratio: float = Field(0.5, alias="maxFailureRatio", ge=0, le=1)
+    user_agent: str | None = Field(None, alias="userAgent", min_length=1, max_length=500)
+    concurrency: PositiveInt | None = Field(None, le=256)
+    max_pages: PositiveInt | None = Field(None, alias="maxPages")
+    keep_columns: tuple[Literal[tuple(ENGINE_COLUMNS)], ...] = Field((), alias="keepColumns")  # type: ignore[valid-type]
+    timeout: PositiveFloat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageCall:
+    """One stage as it stands in the text: `name` as registered, `node` for the lines of what is found wrong later."""
+
+    name: str
+    stage: Stage
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineModel:
+    """A whole pipeline; a fetch block is its first stage, and `node` is the list of stages."""
+
+    stages: tuple[StageCall, ...]
+    output: Output
+    options: Options
+    node: Node

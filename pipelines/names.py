@@ -1,0 +1,20 @@
+"""Names as people spell them: case and underscores do not matter, and a wrong one is answered with near matches."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def fold(name: str) -> str:
+    """The form in which two spellings of a stage, method, action or join type are equal."""
+    return name.replace("_", "").casefold()
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """A sentence that says that `name` is no `kind`, and what may have been meant."""
+    spellings = {fold(each): each for each in known}
+    near = [spellings[match] for match in difflib.get_close_matches(fold(name), spellings, n=3, cutoff=0.6)]
+    if near:
+        return f"unknown {kind} '{name}'; did you mean {' or '.join(near)}?"
+    return f"unknown {kind} '{name}'; known are {', '.join(sorted(spellings.values(), key=str.casefold))}"

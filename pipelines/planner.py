@@ -1,0 +1,124 @@
+"""Model → plan: what each stage needs of the ones before it, and the columns that it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.document import Mapping, Node, problem, scalars
+from pipelines.errors import PipelineError, Problem
+from pipelines.model import PipelineModel, StageCall
+from pipelines.parameters import column_reference
+from pipelines.plan import Kind, Plan, Step, step_key
+from pipelines.registry import LinkStage, RowStage, Source, Stage
+
+_BEGIN = "begin with a fetch, a wget with an address, or a load"
+
+
+def plan(model: PipelineModel) -> Plan:
+    """The plan of a model; raises PipelineError with every problem found."""
+    walk = _Walk()
+    for call in _needed(model.stages):
+        walk.add(call)
+    walk.end(model)
+    if walk.problems:
+        raise PipelineError(walk.problems)
+    steps = (*walk.steps, _output(walk, model))
+    return Plan(steps, model.output, model.options)
+
+
+def _needed(calls: tuple[StageCall, ...]) -> tuple[StageCall, ...]:
+    """The calls without those whose rows are thrown away, and without a fetch that the next wget replaces."""
+    for position in range(len(calls) - 1, 0, -1):
+        call = calls[position]
+        if isinstance(call.stage, Source):
+            return calls[position:]
+    first = [call.stage for call in calls[:2]]
+    if len(first) == 2 and all(isinstance(each, LinkStage) and each.literal() for each in first):
+        return calls[1:]
+    return calls
+
+
+def _kind(stage: Stage) -> Kind:
+    if isinstance(stage, Source):
+        return Kind.SOURCE
+    if isinstance(stage, LinkStage):
+        return Kind.FETCH
+    return Kind.ROWS if isinstance(stage, RowStage) else Kind.TABLE
+
+
+def _output(walk: _Walk, model: PipelineModel) -> Step:
+    place = model.output.path or "the execution's own place"
+    title = f"output {model.output.mode} {place}"
+    return Step(step_key(len(walk.steps) + 1, "output"), title, Kind.OUTPUT, walk.columns)
+
+
+@dataclass
+class _Walk:
+    """Where the planner stands: the columns so far, and whether rows carry a page (`page`) or where they lost it."""
+
+    steps: list[Step] = field(default_factory=list[Step])
+    problems: list[Problem] = field(default_factory=list[Problem])
+    columns: Columns = field(default_factory=Columns)
+    page: bool = False
+    lost: Step | None = None
+
+    def add(self, call: StageCall) -> None:
+        stage = call.stage
+        kind = _kind(stage)
+        self.problems.extend(self._check(call, kind))
+        self.columns = stage.columns(Columns() if kind is Kind.SOURCE else self.columns)
+        if clash := self.columns.clash():
+            self.problems.append(problem(call.node, f"the columns '{clash[0]}' and '{clash[1]}' differ only in case"))
+        title = f"{call.name} {stage.title()}".rstrip()
+        step = Step(step_key(len(self.steps) + 1, call.name), title, kind, self.columns, call.node.line, stage)
+        self.steps.append(step)
+        if kind in (Kind.TABLE, Kind.SOURCE):
+            self.lost = step if self.page else self.lost
+            self.page = False
+        self.page = self.page or stage.gives_page
+
+    def _check(self, call: StageCall, kind: Kind) -> Iterator[Problem]:
+        stage = call.stage
+        starts = kind is Kind.SOURCE or (isinstance(stage, LinkStage) and stage.literal() is not None)
+        if not self.steps and not starts:
+            yield problem(call.node, f"{call.name} has no rows to work on: {_BEGIN}")
+            return
+        if stage.uses_page() and not self.page:
+            yield problem(call.node, self._no_page(call.name))
+        for name in stage.reads():
+            if not self.columns.knows(name):
+                yield problem(_mention(call.node, name), self._no_column(name))
+
+    def _no_page(self, name: str) -> str:
+        if self.lost:
+            where = f"{self.lost.title} (line {self.lost.line})"
+            return f"{name} needs a page, and pages end at {where}, which works on whole tables: move it before that"
+        return f"{name} needs a page: put a fetch, a wget or a join before it"
+
+    def _no_column(self, name: str) -> str:
+        known = (*self.columns, *ENGINE_COLUMNS)
+        near = get_close_matches(name, known, n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(self.columns) or 'none'}"
+        return f"there is no column '{name}' here; {hint}"
+
+    def end(self, model: PipelineModel) -> None:
+        node = model.node
+        if not self.steps:
+            self.problems.append(problem(node, f"the pipeline does nothing: {_BEGIN}"))
+        elif not (self.columns.types or self.columns.open or model.options.keep_columns):
+            message = "the pipeline gives no columns: extract some, or name engine columns in spindle.keepColumns"
+            self.problems.append(problem(node, message))
+        kept = [name for name in model.options.keep_columns if name not in tuple(self.columns)]
+        self.columns = self.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in kept))
+
+
+def _mention(node: Node, column: str) -> Node:
+    """The value in `node` that names `column`."""
+    for scalar in scalars(node):
+        if isinstance(scalar.value, str) and column in (scalar.value, column_reference(scalar.value)):
+            return scalar
+    arguments = node.get("args") if isinstance(node, Mapping) else None
+    return arguments or node

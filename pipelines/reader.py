@@ -1,0 +1,120 @@
+"""Located nodes → the frozen model of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from pipelines import registry
+from pipelines.arguments import bind, bind_list
+from pipelines.document import Mapping, Node, Scalar, Sequence, problem
+from pipelines.errors import PipelineError, Problem
+from pipelines.model import Options, Output, PipelineModel, StageCall
+from pipelines.names import unknown
+from pipelines.registry import UnknownStage
+
+Read = TypeVar("Read")
+
+
+class _Problems(list[Problem]):
+    """Problems met so far, so that a text with three faults is told all three at once."""
+
+    @contextmanager
+    def collect(self, path: str = "") -> Iterator[None]:
+        try:
+            yield
+        except PipelineError as error:
+            self.extend(replace(each, path=_join(path, each.path)) for each in error.problems)
+
+
+def _join(path: str, below: str) -> str:
+    return path if not below else below if not path else f"{path}{below}" if below[0] == "[" else f"{path}.{below}"
+
+
+def read(root: Node) -> PipelineModel:
+    """The model of a whole document; raises PipelineError with every problem found."""
+    if not isinstance(root, Mapping):
+        raise PipelineError([problem(root, "a pipeline is a map with the key 'pipeline', a list of stages")])
+    problems = _Problems()
+    stages: list[StageCall] = []
+    output, options = Output(), Options()
+    with problems.collect("fetch"):
+        stages.extend(_optional(root, "fetch", _fetch, ()))
+    with problems.collect("pipeline"):
+        stages.extend(_stages(root))
+    with problems.collect("output"):
+        output = _optional(root, "output", lambda node: bind(Output, _map(node, "output")), output)
+    with problems.collect("spindle"):
+        options = _optional(root, "spindle", lambda node: bind(Options, _map(node, "spindle")), options)
+    if problems:
+        raise PipelineError(problems)
+    return PipelineModel(tuple(stages), output, options, root.get("pipeline") or root)
+
+
+def _optional(root: Mapping, key: str, reading: Callable[[Node], Read], default: Read) -> Read:
+    node = root.get(key)
+    return default if node is None or (isinstance(node, Scalar) and node.value is None) else reading(node)
+
+
+def _map(node: Node, name: str) -> Mapping:
+    if not isinstance(node, Mapping):
+        raise PipelineError([problem(node, f"'{name}' must be a map")])
+    return node
+
+
+def _fetch(node: Node) -> tuple[StageCall, ...]:
+    block = _map(node, "fetch")
+    for key, child in block.entries:
+        if key.value == "traces":
+            raise PipelineError([problem(child, "traces need a browser, which this version does not have", "traces")])
+        if key.value != "url":
+            raise PipelineError([problem(key, unknown("argument", str(key.value), ("url",)))])
+    url = block.get("url")
+    if url is None or (isinstance(url, Scalar) and url.value is None):
+        raise PipelineError([problem(node, "'url' is missing")])
+    return (_call("fetch", url, block),)
+
+
+def _stages(root: Mapping) -> Iterator[StageCall]:
+    node = root.get("pipeline")
+    if node is None:
+        raise PipelineError([problem(root, "the key 'pipeline' is missing: a list of stages")])
+    if not isinstance(node, Sequence):
+        raise PipelineError([problem(node, "'pipeline' must be a list of stages")])
+    problems = _Problems()
+    calls: list[StageCall] = []
+    for position, item in enumerate(node.items):
+        with problems.collect(f"[{position}]"):
+            calls.append(_stage(item))
+    if problems:
+        raise PipelineError(problems)
+    yield from calls
+
+
+def _stage(item: Node) -> StageCall:
+    if not isinstance(item, Mapping):
+        raise PipelineError([problem(item, "a stage is a map with 'stage' and 'args'")])
+    for key, _ in item.entries:
+        if key.value not in ("stage", "args"):
+            message = f"unknown key '{key.value}'; a stage has only 'stage' and 'args'"
+            raise PipelineError([problem(key, message)])
+    name = item.get("stage")
+    if not isinstance(name, Scalar) or not isinstance(name.value, str):
+        raise PipelineError([problem(name or item, "'stage' must be the name of a stage")])
+    try:
+        entry = registry.find(name.value)
+    except UnknownStage as error:
+        raise PipelineError([problem(name, str(error), "stage")]) from None
+    problems = _Problems()
+    with problems.collect("args"):
+        return _call(entry.name, item.get("args"), item)
+    raise PipelineError(replace(each, message=f"{entry.name}: {each.message}") for each in problems)
+
+
+def _call(name: str, arguments: Node | None, node: Node) -> StageCall:
+    stage = registry.find(name).stage
+    if arguments is None:
+        arguments = Mapping((), node.line, node.column)
+    return StageCall(name, bind_list(stage, arguments, stage.positional, stage.rest), node)

@@ -1,0 +1,135 @@
+"""wget, join and explore over plain HTTP: the stages that follow links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt
+
+from pipelines.fetch import canonical_url
+from pipelines.html import compile_selector
+from pipelines.names import fold, unknown
+from pipelines.parameters import column_reference
+from pipelines.registry import LinkStage, stage
+from pipelines.rows import Link, Row
+from pipelines.selectors import Selector
+
+
+class JoinType(StrEnum):
+    INNER = "Inner"
+    LEFT_OUTER = "LeftOuter"
+
+
+def _join_type(value: object) -> object:
+    spellings = {fold(each): each for each in JoinType}
+    if isinstance(value, str) and fold(value) not in spellings:
+        raise ValueError(unknown("join type", value, spellings.values()))
+    return spellings[fold(value)] if isinstance(value, str) else value
+
+
+def _url(value: str) -> str:
+    if column_reference(value) or value == "_" or "${" in value or canonical_url(value):
+        return value
+    raise ValueError(f"'{value}' is neither an http or https address nor a $column")
+
+
+def _link(value: object, base: str | None) -> Link:
+    url = canonical_url(str(value), base)
+    return Link(url, None) if url else Link(None, None, f"'{str(value)[:200]}' is not an http or https address")
+
+
+def _links_of_column(column: str) -> Callable[[Row], list[Link]]:
+    """Reads links from a column: one from a text, several from an array."""
+
+    def links(row: Row) -> list[Link]:
+        value = row.value(column)
+        values = value if isinstance(value, list) else [value]
+        return [_link(each, row.fetched.url) for each in values if each is not None]
+
+    return links
+
+
+def _links_of_page(selector: str) -> Callable[[Row], list[Link]]:
+    compiled = compile_selector(selector)
+
+    def links(row: Row) -> list[Link]:
+        found = row.element.select(compiled) if row.element else []
+        urls = ((canonical_url(url), element) for element in found if (url := element.link()))
+        return [Link(url, element.text()) for url, element in urls if url]
+
+    return links
+
+
+class _Selecting(LinkStage):
+    """Takes its links from the page by a selector, or from a $column."""
+
+    positional = ("selector",)
+    selector: Selector
+
+    def title(self) -> str:
+        return self.selector
+
+    def reads(self) -> tuple[str, ...]:
+        column = column_reference(self.selector)
+        return (column,) if column else ()
+
+    def uses_page(self) -> bool:
+        return not self.reads()
+
+    def worker(self) -> Callable[[Row], Iterable[Link]]:
+        column = column_reference(self.selector)
+        return _links_of_column(column) if column else _links_of_page(self.selector)
+
+
+@stage("wget", "fetch")
+class Wget(LinkStage):
+    """Fetches the page at an address, or at the address in a column; rows without one stay without a page."""
+
+    positional = ("url",)
+    url: Annotated[str, AfterValidator(_url)] = "_"
+
+    def title(self) -> str:
+        return self.url
+
+    def literal(self) -> str | None:
+        return None if self.reads() else self.url
+
+    def reads(self) -> tuple[str, ...]:
+        column = "_" if self.url == "_" else column_reference(self.url)
+        return (column,) if column else ()
+
+    def worker(self) -> Callable[[Row], Iterable[Link]]:
+        if column := next(iter(self.reads()), None):
+            return _links_of_column(column)
+        link = _link(self.url, None)
+        return lambda row: (link,)
+
+
+@stage("wgetJoin", "join")
+class WgetJoin(_Selecting):
+    """Follows each link: one row per link, in document order, on the page that it leads to."""
+
+    positional = ("selector", "joinType")
+    join_type: Annotated[JoinType, BeforeValidator(_join_type)] = Field(JoinType.LEFT_OUTER, alias="joinType")
+
+    def title(self) -> str:
+        return self.selector if self.join_type is JoinType.LEFT_OUTER else f"{self.selector} {self.join_type}"
+
+    def drops_rows_without_link(self) -> bool:
+        return self.join_type is JoinType.INNER
+
+
+@stage("wgetExplore", "explore")
+class WgetExplore(_Selecting):
+    """Follows links of links, breadth first, each page once, the starting page included."""
+
+    positional = ("selector", "depth")
+    depth: NonNegativeInt = Field(1, le=10_000)
+
+    def title(self) -> str:
+        return f"{self.selector} depth {self.depth}"
+
+    def levels(self) -> int | None:
+        return self.depth
