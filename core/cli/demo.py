@@ -39,6 +39,7 @@ MARKS = {
     "FAILED": Text("✘", "red"),
 }
 
+Child = subprocess.Popen[bytes]
 Json = dict[str, Any]
 NOT_STARTED: Json = {"fraction": 0.0, "stages": []}
 
@@ -101,7 +102,7 @@ def _shop(console: Console) -> Generator[str]:
     if not PIPELINE.exists():
         raise DemoFailed("The demo needs its shop in examples/, which only a clone of the repository has.")
     port = _free_port(console, "the shop", 8900)
-    with _child(["-m", "examples.shop.site", "--port", str(port)], {}, None):
+    with _child(["-m", "examples.shop.site", "--port", str(port)], {}, Path(os.devnull)):
         yield f"http://127.0.0.1:{port}/"
 
 
@@ -122,9 +123,9 @@ def _spindle(console: Console, data: Path) -> Generator[Service]:
 
 
 @contextmanager
-def _child(arguments: list[str], environment: Mapping[str, str], log: Path | None) -> Generator[subprocess.Popen[bytes]]:
+def _child(arguments: list[str], environment: Mapping[str, str], log: Path) -> Generator[Child]:
     """A child in a session of its own, so that Ctrl-C reaches us first and we end it."""
-    with open(log or os.devnull, "wb") as output:
+    with log.open("wb") as output:
         child = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=CLONE,
@@ -141,7 +142,7 @@ def _child(arguments: list[str], environment: Mapping[str, str], log: Path | Non
         _wait_for_end(child)
 
 
-def _wait_for_end(child: subprocess.Popen[bytes]) -> None:
+def _wait_for_end(child: Child) -> None:
     try:
         child.wait(30)
     except subprocess.TimeoutExpired:
@@ -149,7 +150,7 @@ def _wait_for_end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _wait_until_ready(child: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def _wait_until_ready(child: Child, url: str, log: Path) -> None:
     deadline = time.monotonic() + READY_WITHIN_SECONDS
     while time.monotonic() < deadline:
         if child.poll() is not None:
