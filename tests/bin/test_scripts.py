@@ -1,0 +1,80 @@
+"""The commands of bin/: what they print, choose and return."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+CLONE = Path(__file__).parents[2]
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, **environment}
+    return subprocess.run(command, cwd=CLONE, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+def jdk(folder: Path, version: str) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text("#!/bin/sh\n")
+    (folder / "bin" / "java").chmod(0o755)
+    (folder / "release").write_text(f'JAVA_VERSION="{version}"\n')
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def set_up_clone() -> None:
+    assert run("bin/setup", "--yes").returncode == 0
+
+
+def test_set_up_again_is_silent_and_fast() -> None:
+    began = time.monotonic()
+    done = run("bin/setup")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert time.monotonic() - began < 0.3
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"), [("17.0.15", True), ("21.0.4", True), ("25", False), ("1.8.0_412", False)]
+)
+def test_only_a_java_that_pyspark_runs_on_is_taken(tmp_path: Path, version: str, taken: bool) -> None:
+    home = jdk(tmp_path / "jdk", version)
+    done = run("bash", "-c", '. bin/setup && echo "$JAVA_HOME"', JAVA_HOME=str(home))
+    assert done.returncode == 0
+    assert (done.stdout.strip() == str(home)) is taken
+
+
+def test_set_up_does_not_change_the_working_folder(tmp_path: Path) -> None:
+    pipeline = tmp_path / "bad.yaml"
+    pipeline.write_text("pipeline: [\n")
+    done = subprocess.run([CLONE / "bin/spindle", "check", "bad.yaml"], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 1
+
+
+def test_help_names_every_command() -> None:
+    done = run("bin/spindle", "--help")
+    assert done.returncode == 0
+    for command in ("up", "run", "check", "openapi", "demo"):
+        assert f" {command} " in done.stdout
+
+
+@pytest.mark.parametrize("script", ["bin/demo", "bin/test"])
+def test_scripts_explain_themselves(script: str) -> None:
+    done = run(script, "--help")
+    assert done.returncode == 0
+    assert f"{script} [--" in done.stdout
+
+
+def test_a_file_that_is_not_there_is_a_usage_error() -> None:
+    done = run("bin/spindle", "run", "nowhere.yaml")
+    assert done.returncode == 2
+    assert "nowhere.yaml" in done.stderr
+
+
+def test_arguments_of_bin_test_go_to_pytest_alone() -> None:
+    done = run("bin/test", "tests/bin/test_shop.py", "--collect-only", "-q", "-p", "no:cacheprovider")
+    assert done.returncode == 0
+    assert "test_shop.py::" in done.stdout
