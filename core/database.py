@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from threading import Lock
+from typing import Any, cast
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import CursorResult, Delete, Engine, Update, create_engine, event, make_url
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
+from core.errors import Unavailable
 from core.settings import Settings
 
-BUSY_TIMEOUT_SECONDS = 10
+BUSY_TIMEOUT_SECONDS = 30
+CONNECT_TIMEOUT_SECONDS = 5
+STATEMENT_TIMEOUT_MS = 30_000
+POOL_SIZE = 20
 
 
 def database_url(settings: Settings) -> str:
@@ -21,10 +28,25 @@ def database_url(settings: Settings) -> str:
 
 
 def make_engine(url: str) -> Engine:
-    """An engine whose transactions begin when they say so: SQLite takes its write lock at BEGIN, never halfway."""
-    if not url.startswith("sqlite"):
-        return create_engine(url, pool_pre_ping=True)
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
+    """An engine for SQLite or PostgreSQL; its errors never carry the values of a statement."""
+    location = make_url(url)
+    if location.get_backend_name() == "sqlite":
+        return _sqlite(url)
+    options = f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}"
+    return create_engine(
+        location.set(drivername="postgresql+psycopg"),
+        connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, "options": options},
+        hide_parameters=True,
+        pool_pre_ping=True,
+        pool_size=POOL_SIZE,
+    )
+
+
+def _sqlite(url: str) -> Engine:
+    """Transactions begin when they say so: a writer takes the lock at BEGIN, never halfway."""
+    engine = create_engine(
+        url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, hide_parameters=True, pool_size=POOL_SIZE
+    )
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin)
     return engine
@@ -42,22 +64,36 @@ def _begin(connection: Any) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
+@contextmanager
+def _translated() -> Generator[None]:
+    """Tells a caller that the database is away without telling how it is reached."""
+    try:
+        yield
+    except (OperationalError, InterfaceError, PoolTimeout) as error:
+        raise Unavailable("The metadata database does not answer. Try again in a moment.") from error
+
+
 class Database:
-    """Hands out sessions: one `read` or `write` block is one transaction, committed at its end."""
+    """Hands out sessions: one `read` or `write` block is one transaction, committed at its end.
+
+    Both raise Unavailable when the database cannot be reached or stays locked.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._readers = sessionmaker(engine, expire_on_commit=False)
         self._writers = sessionmaker(engine.execution_options(writes=True), expire_on_commit=False)
+        # SQLite's own wait for the writer polls and is unfair; within one process the writers queue up instead
+        self._turn = Lock() if engine.dialect.name == "sqlite" else nullcontext()
 
     @contextmanager
     def read(self) -> Generator[Session]:
-        with self._readers() as session:
+        with _translated(), self._readers() as session:
             yield session
 
     @contextmanager
     def write(self) -> Generator[Session]:
-        with self._writers.begin() as session:
+        with self._turn, _translated(), self._writers.begin() as session:
             yield session
 
     def close(self) -> None:
@@ -66,3 +102,9 @@ class Database:
 
 def open_database(settings: Settings) -> Database:
     return Database(make_engine(database_url(settings)))
+
+
+def changed(session: Session, statement: Update | Delete) -> int:
+    """Runs a conditional statement and tells how many rows met its condition."""
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    return cast("CursorResult[Any]", result).rowcount

@@ -5,7 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, ForeignKey, Index, String, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    ForeignKey,
+    Index,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from uuid6 import uuid7
@@ -26,13 +37,24 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is not None and value.tzinfo is None:
+            raise ValueError("a time without a zone cannot be stored")
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
+NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
 class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMES)
     type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, list[str]: JSON, list[dict[str, Any]]: JSON}  # noqa: RUF012
 
 
@@ -128,7 +150,13 @@ class Task(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
     description: Mapped[str | None] = mapped_column(Text)
+    bot_id: Mapped[str | None]
+    task_type: Mapped[str] = mapped_column(default="SPARK")
+    execution_mode: Mapped[str] = mapped_column(default="MANUAL")
     execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
+    execution_log: Mapped[str | None] = mapped_column(Text)
+    scheduled_time: Mapped[datetime | None]
+    enabled: Mapped[bool] = mapped_column(default=True)
     created_at: Mapped[datetime] = mapped_column(default=now)
     updated_at: Mapped[datetime] = mapped_column(default=now, onupdate=now)
 
@@ -140,14 +168,18 @@ class Execution(Owned):
     __table_args__ = (Index("ix_executions_job_newest", "job_id", "id"), Index("ix_executions_state", "state"))
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
-    task_id: Mapped[int] = mapped_column(ForeignKey("tasks.id"))
+    job_name: Mapped[str]
+    task_id: Mapped[int | None] = mapped_column(ForeignKey("tasks.id", ondelete="SET NULL"), index=True)
     state: Mapped[str] = mapped_column(default="PENDING")
     attempt: Mapped[int] = mapped_column(default=1)
     agent_id: Mapped[str] = mapped_column(String(36))
     agent_revision: Mapped[int]
     pipeline_yaml: Mapped[str] = mapped_column(Text)
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    row_limit: Mapped[int | None]
+    inputs: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    output_name: Mapped[str | None] = mapped_column(Text)
+    output_mode: Mapped[str] = mapped_column(default="overwrite")
+    row_limit: Mapped[int | None] = mapped_column(BigInteger)
     run_id: Mapped[str | None]
     claimed_at: Mapped[datetime | None]
     heartbeat_at: Mapped[datetime | None]
@@ -191,15 +223,16 @@ class Dataset(Owned):
 
 
 class DatasetVersion(Base):
-    """What one execution published: the folders that hold its rows; an append keeps the earlier ones."""
+    """What one execution published: the storage keys that hold its rows; an append keeps the earlier ones."""
 
     __tablename__ = "dataset_versions"
     __table_args__ = (UniqueConstraint("dataset_id", "execution_id"),)
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id", ondelete="CASCADE"), index=True)
     execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
+    logical_path: Mapped[str | None] = mapped_column(Text, index=True)
     paths: Mapped[list[str]]
     columns: Mapped[list[dict[str, Any]]]
-    row_count: Mapped[int | None]
-    size_bytes: Mapped[int | None]
+    row_count: Mapped[int | None] = mapped_column(BigInteger)
+    size_bytes: Mapped[int | None] = mapped_column(BigInteger)
     created_at: Mapped[datetime] = mapped_column(default=now)

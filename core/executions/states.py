@@ -47,6 +47,11 @@ def next_state(state: State, event: Event) -> State | None:
     return TRANSITIONS.get((state, event))
 
 
+def target(event: Event) -> State:
+    """The one state that `event` leads to, wherever it leads at all."""
+    return next(state for (_, by), state in TRANSITIONS.items() if by is event)
+
+
 def sources(event: Event) -> tuple[State, ...]:
     """The states that `event` leads out of: what a conditional UPDATE names."""
     return tuple(state for state, by in TRANSITIONS if by is event)

@@ -1,0 +1,115 @@
+"""Agents: each holds a pipeline's text, checked when it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.categories import Categories
+from core.errors import BadInput, Conflict, Detail, NotFound
+from core.repository import Repository, checked, lock_organization
+from core.tables import Agent
+from core.values import check_storable, storable
+from pipelines import PipelineError, check_yaml
+
+# a top-level key `pipeline` of block or flow YAML, and not the annotated name of a line of Python
+_PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?pipeline["']?\s*:""", re.MULTILINE)
+
+
+class Agents(Repository[Agent]):
+    """`pipeline_yaml` and its alias `code` carry the same text, unless `code` is Python."""
+
+    row = Agent
+    noun = "agent"
+    fields = frozenset({"name", "category_id", "description", "code_type_id", "enabled"})
+
+    def create(self, values: Mapping[str, Any]) -> Agent:
+        """Raises BadInput without a name or with a pipeline that is wrong, told by line; Conflict for a taken name."""
+        known = checked(values, self.fields)
+        if "name" not in known:
+            raise BadInput("An agent needs a 'name'.", [Detail("name", "is missing")])
+        agent = Agent(organization_id=self.organization_id)
+        self._check_place(known["name"], known.get("category_id"))
+        _write(agent, values)
+        for field, value in known.items():
+            setattr(agent, field, value)
+        self.session.add(agent)
+        self.session.flush()
+        return agent
+
+    def list(
+        self, *, category_id: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> Sequence[Agent]:
+        query = self._own()
+        return self._page(query if category_id is None else query.where(Agent.category_id == category_id), limit, after)
+
+    def get(self, agent_id: str) -> Agent:
+        return self._by_id(agent_id)
+
+    def by_name(self, category_id: str, name: str) -> Agent:
+        if not storable(category_id + name):
+            raise self._unknown("name")
+        return self._one(self._own().where(Agent.category_id == category_id, Agent.name == name), "name")
+
+    def update(self, agent_id: str, changes: Mapping[str, Any]) -> Agent:
+        """Merges; a new text makes a new revision."""
+        agent, known = self.get(agent_id), checked(changes, self.fields)
+        place = (known.get("name", agent.name), known.get("category_id", agent.category_id))
+        if place != (agent.name, agent.category_id):
+            self._check_place(*place)
+        if _write(agent, changes):
+            agent.revision += 1
+        return self._merge(agent, known)
+
+    def delete(self, agent_id: str) -> None:
+        """Removes the agent; its jobs stay, without one."""
+        self.session.delete(self.get(agent_id))
+        self.session.flush()
+
+    def _check_place(self, name: str, category_id: str | None) -> None:
+        """The category must exist, and the name be free in it."""
+        if category_id is None:
+            return
+        try:
+            Categories(self.session, self.organization_id).get(category_id)
+        except NotFound as error:
+            raise BadInput(error.sentence, [Detail("categoryId", error.sentence)]) from error
+        lock_organization(self.session, self.organization_id)
+        if self.session.scalar(self._own().where(Agent.category_id == category_id, Agent.name == name)):
+            raise Conflict("There is an agent with this name in the category already.")
+
+
+def _write(agent: Agent, values: Mapping[str, Any]) -> bool:
+    """Sets the text that differs from the agent's; a record that is sent back whole carries the old one beside it."""
+    old = (agent.pipeline_yaml, agent.code)
+    sent = (values.get("pipeline_yaml"), values.get("code"))
+    pipeline, code = (text if text not in old else None for text in sent)
+    if pipeline is None and code is None:
+        return False
+    check_storable("pipelineYaml", pipeline or code)
+    if pipeline is None and code is not None and _PIPELINE_KEY.search(re.sub(r"\r\n?", "\n", code)):
+        pipeline = code
+    if pipeline is None:
+        agent.pipeline_yaml, agent.code = None, code
+    else:
+        check_pipeline(pipeline)
+        agent.pipeline_yaml, agent.code = pipeline, None
+    return True
+
+
+def check_pipeline(text: str) -> None:
+    """Raises BadInput with the line and column of everything that is wrong; parameters may still be open."""
+    try:
+        check_yaml(text)
+    except PipelineError as error:
+        raise bad_pipeline(error) from error
+
+
+def bad_pipeline(error: PipelineError) -> BadInput:
+    details = [Detail(f"line {p.line}, column {p.column}" if p.line else p.path, p.message) for p in error.problems]
+    return BadInput(f"The pipeline has {_counted(len(details))}: {error.problems[0]}", details)
+
+
+def _counted(problems: int) -> str:
+    return "a problem" if problems == 1 else f"{problems} problems, the first of them"

@@ -1,0 +1,112 @@
+"""API keys: shown once, stored hashed, bound to one organization, with scopes."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import or_, select, text, update
+from sqlalchemy.orm import Session
+
+from core.database import Database
+from core.errors import BadInput, Unauthorized
+from core.organizations import create_organization, find_organization
+from core.secrets import write_private
+from core.settings import Settings
+from core.tables import ApiKey, now
+from core.values import check_name
+
+ORDINARY_SCOPES = frozenset({"etl:read", "etl:write", "etl:execute", "datasets:read", "datasets:write", "jobs:execute"})
+SCOPES = ORDINARY_SCOPES | {"admin", "super_admin"}
+DEFAULT_ORGANIZATION = "default"
+LAST_USED_RESOLUTION = timedelta(minutes=1)
+BOOTSTRAP_LOCK = 0x5350494E444C01
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls: one key of one organization."""
+
+    organization_id: str
+    key_id: str
+    scopes: frozenset[str]
+
+    @property
+    def admin(self) -> bool:
+        return bool(self.scopes & {"admin", "super_admin"})
+
+    def may(self, scope: str) -> bool:
+        """`admin` implies every scope inside the organization, `super_admin` is implied by none."""
+        return scope in self.scopes or (self.admin and scope != "super_admin")
+
+
+def authenticate(database: Database, key: str) -> Identity:
+    """Whose key this is; raises Unauthorized when it is unknown, revoked or expired."""
+    with database.read() as session:
+        found = session.scalar(select(ApiKey).where(ApiKey.key_hash == _hash(key)))
+    if found is None or not _valid(found, now()):
+        raise Unauthorized("The API key is missing or not valid.")
+    _touch(database, found)
+    return Identity(found.organization_id, found.id, frozenset(found.scopes))
+
+
+def create_key(
+    session: Session,
+    organization_id: str,
+    name: str,
+    scopes: Collection[str] = (),
+    expires_at: datetime | None = None,
+) -> tuple[ApiKey, str]:
+    """A new key and its plaintext, which is kept nowhere; no scopes mean all but the admin ones."""
+    check_name(name)
+    unknown = sorted(set(scopes) - SCOPES)
+    if unknown:
+        raise BadInput(f"Unknown scope: {', '.join(unknown)}. Scopes are {', '.join(sorted(SCOPES))}.")
+    plaintext = f"sk_{secrets.token_urlsafe(32)}"
+    key = ApiKey(
+        organization_id=organization_id,
+        name=name,
+        key_hash=_hash(plaintext),
+        scopes=sorted(set(scopes) or ORDINARY_SCOPES),
+        expires_at=expires_at,
+    )
+    session.add(key)
+    session.flush()
+    return key, plaintext
+
+
+def bootstrap(database: Database, settings: Settings) -> None:
+    """Makes the first organization and its admin key, written to DATA/admin-key; does nothing when they exist."""
+    with database.read() as session:
+        if find_organization(session, DEFAULT_ORGANIZATION):
+            return
+    with database.write() as session:
+        if session.get_bind().dialect.name == "postgresql":
+            session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": BOOTSTRAP_LOCK})
+        if find_organization(session, DEFAULT_ORGANIZATION):
+            return
+        organization = create_organization(session, DEFAULT_ORGANIZATION)
+        _, plaintext = create_key(session, organization.id, "first admin", {"admin", "super_admin"})
+        write_private(settings.data / "admin-key", plaintext)  # before the commit: a key in no file opens nothing
+
+
+def _hash(key: str) -> str:
+    """SHA-256 is enough for a key of 256 random bits: there is nothing to guess."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _valid(key: ApiKey, at: datetime) -> bool:
+    return key.revoked_at is None and (key.expires_at is None or key.expires_at > at)
+
+
+def _touch(database: Database, key: ApiKey) -> None:
+    """Keeps when the key was last used, to the minute, so that reading requests hardly ever write."""
+    at = now()
+    if key.last_used_at is not None and at - key.last_used_at < LAST_USED_RESOLUTION:
+        return
+    stale = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at <= at - LAST_USED_RESOLUTION)
+    with database.write() as session:
+        session.execute(update(ApiKey).where(ApiKey.id == key.id, stale).values(last_used_at=at, updated_at=at))

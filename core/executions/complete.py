@@ -1,0 +1,111 @@
+"""The one way in which RUNNING, COMPLETED, FAILED and a cancellation reach an execution, whoever reports them."""
+
+from __future__ import annotations
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from core.database import Database, changed
+from core.errors import NotFound
+from core.executions.payload import CompletionPayload
+from core.executions.publish import publish
+from core.executions.states import Event, State
+from core.executions.transitions import move
+from core.tables import Execution, now
+from core.values import storable
+
+NO_MESSAGE = "The execution failed without saying why; its log may tell more."
+
+
+def record(
+    database: Database, organization_id: str | None, project_id: str, job_id: str, payload: CompletionPayload
+) -> State:
+    """Applies a report and returns the state after it; one of an older attempt or after the end changes nothing.
+
+    COMPLETED is one transaction: the state, the slot, the dataset's version and its pointer. `organization_id` is None
+    for a report that the execution's own token signed. Raises NotFound for an unknown execution.
+    """
+    with database.write() as session:
+        execution = _find(session, payload.execution_id, organization_id)
+        if (execution.project_id, execution.job_id) != (project_id, job_id):
+            raise _unknown()
+        if payload.attempt in (None, execution.attempt):
+            _apply(session, execution, payload)
+        return State(execution.state)
+
+
+def fail(database: Database, execution_id: str, sentence: str) -> State:
+    """Ends the execution as FAILED with this sentence, unless it has ended already."""
+    with database.write() as session:
+        execution = _find(session, execution_id)
+        move(session, execution, Event.FAIL, error_message=sentence)
+        return State(execution.state)
+
+
+def cancel(database: Database, organization_id: str, execution_id: str, sentence: str) -> State:
+    """Ends the execution as CANCELLED, unless it has ended already; its driver is stopped by who runs it."""
+    with database.write() as session:
+        execution = _find(session, execution_id, organization_id)
+        move(session, execution, Event.CANCEL, error_message=sentence)
+        return State(execution.state)
+
+
+def _apply(session: Session, execution: Execution, payload: CompletionPayload) -> None:
+    if payload.status == "RUNNING":
+        _running(session, execution, payload)
+    elif payload.status == "COMPLETED":
+        _completed(session, execution, payload)
+    else:
+        message = payload.error_message or NO_MESSAGE
+        _move(session, execution, Event.FAIL, payload, **_ended(execution, payload), error_message=message)
+
+
+def _running(session: Session, execution: Execution, payload: CompletionPayload) -> None:
+    started = payload.started_at or now()
+    if _move(session, execution, Event.START, payload, started_at=started, heartbeat_at=now()):
+        return
+    alive = (Execution.id == execution.id, Execution.state == State.RUNNING, Execution.attempt == execution.attempt)
+    values = _reported(execution, payload)
+    if changed(session, update(Execution).where(*alive).values(heartbeat_at=now(), updated_at=now(), **values)):
+        session.refresh(execution)
+
+
+def _completed(session: Session, execution: Execution, payload: CompletionPayload) -> None:
+    if _move(session, execution, Event.COMPLETE, payload, **_ended(execution, payload)):
+        publish(session, execution, payload)
+
+
+def _move(session: Session, execution: Execution, event: Event, payload: CompletionPayload, **values: object) -> bool:
+    same_attempt = Execution.attempt == execution.attempt
+    return move(session, execution, event, same_attempt, **_reported(execution, payload), **values)
+
+
+def _ended(execution: Execution, payload: CompletionPayload) -> dict[str, object]:
+    completed = payload.completed_at or now()
+    return {"started_at": execution.started_at or payload.started_at, "completed_at": completed}
+
+
+def _reported(execution: Execution, payload: CompletionPayload) -> dict[str, object]:
+    """What every report may carry; what it leaves out keeps its value."""
+    values: dict[str, object] = {"metrics": execution.metrics | payload.measured()}
+    if payload.progress is not None:
+        values["progress"] = payload.progress
+    if payload.spark_ui_url is not None:
+        values["spark_ui_url"] = payload.spark_ui_url
+    return values
+
+
+def _find(session: Session, execution_id: str, organization_id: str | None = None) -> Execution:
+    if not storable(execution_id):
+        raise _unknown()
+    query = select(Execution).where(Execution.id == execution_id)
+    if organization_id is not None:
+        query = query.where(Execution.organization_id == organization_id)
+    execution = session.scalar(query.with_for_update())
+    if execution is None:
+        raise _unknown()
+    return execution
+
+
+def _unknown() -> NotFound:
+    return NotFound("There is no execution with this id.")

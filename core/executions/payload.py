@@ -1,0 +1,141 @@
+"""What the compute side reports: the completion payload of the specification."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, cast
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from core.errors import BadInput, Detail
+from core.values import cleaned
+
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+
+
+def _aware(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _folded(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+Time = Annotated[datetime, AfterValidator(_aware)]
+
+
+class Column(BaseModel):
+    """A column of an output: its name and its SQL type."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    type: str
+
+
+class CompletionPayload(BaseModel):
+    """A report of RUNNING (at start, then as heartbeat), COMPLETED or FAILED. Unknown fields are ignored.
+
+    `additionalMetrics` may carry `attempt` (the fencing token), `progress` and `mode`.
+    """
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    job_id: str | None = None
+    execution_id: str
+    spark_application_name: str | None = None
+    status: Annotated[Literal["RUNNING", "COMPLETED", "FAILED"], BeforeValidator(_folded)]
+    output_dataset_path: str | None = None
+    output_dataset_format: str | None = None
+    output_dataset_schema: str | None = None
+    error_message: str | None = None
+    started_at: Time | None = None
+    completed_at: Time | None = None
+    spark_ui_url: str | None = None
+    duration_seconds: Int64 | None = None
+    records_processed: Int64 | None = None
+    records_output: Int64 | None = None
+    output_file_size_bytes: Int64 | None = None
+    total_cpu_time_seconds: Int64 | None = None
+    driver_memory_used_bytes: Int64 | None = None
+    executor_memory_used_bytes: Int64 | None = None
+    partitions_count: Int32 | None = None
+    executor_count: Int32 | None = None
+    error_count: Int32 | None = None
+    warning_count: Int32 | None = None
+    additional_metrics: dict[str, Any] | None = None
+    metrics: dict[str, Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _clean(cls, value: Any) -> Any:
+        return cleaned(value)
+
+    @field_validator("spark_ui_url")
+    @classmethod
+    def _web_address(cls, value: str | None) -> str | None:
+        """People click on it: anything but http and https is left out."""
+        try:
+            return value if value and urlsplit(value).scheme in ("http", "https") else None
+        except ValueError:
+            return None
+
+    @property
+    def attempt(self) -> int | None:
+        """The fencing token, where the reporter knows of attempts."""
+        return _typed(self.additional_metrics, "attempt", int)
+
+    @property
+    def progress(self) -> dict[str, Any] | None:
+        return cast(dict[str, Any] | None, _typed(self.additional_metrics, "progress", dict))
+
+    def columns(self) -> list[dict[str, str]]:
+        """The output's columns; raises BadInput when the schema is no JSON list of names and types."""
+        try:
+            columns = _COLUMNS.validate_json(self.output_dataset_schema or "[]")
+        except ValidationError as error:
+            sentence = "'outputDatasetSchema' is not a JSON list of {name, type}."
+            raise BadInput(sentence, [Detail("outputDatasetSchema", sentence)]) from error
+        return [column.model_dump() for column in columns]
+
+    def measured(self) -> dict[str, Any]:
+        """What is kept as metrics: every count that was reported, and the free-form parts beside them."""
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        additional = self.additional_metrics or {}
+        free = {key: value for key, value in additional.items() if key not in ("attempt", "progress")}
+        parts = {"output_dataset_path": self.output_dataset_path, "additional": free or None, "metrics": self.metrics}
+        return {name: value for name, value in (counts | parts).items() if value is not None}
+
+
+_COLUMNS = TypeAdapter(list[Column])
+_COUNTS = (
+    "duration_seconds",
+    "records_processed",
+    "records_output",
+    "output_file_size_bytes",
+    "total_cpu_time_seconds",
+    "driver_memory_used_bytes",
+    "executor_memory_used_bytes",
+    "partitions_count",
+    "executor_count",
+    "error_count",
+    "warning_count",
+)
+
+
+def _typed(values: dict[str, Any] | None, name: str, kind: type[Any]) -> Any:
+    value = (values or {}).get(name)
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None

@@ -1,0 +1,68 @@
+"""Reading executions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from core.executions.states import State
+from core.jobs import Jobs
+from core.repository import Repository
+from core.tables import Execution, now
+from core.values import storable
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """An execution as its status endpoint shows it."""
+
+    execution_id: str
+    status: str
+    started_at: datetime | None
+    completed_at: datetime | None
+    execution_time_seconds: int | None
+    error_message: str | None
+    spark_ui_url: str | None
+    executor_pod_count: int | None
+
+    @classmethod
+    def of(cls, execution: Execution) -> Status:
+        return cls(
+            execution.id,
+            State(execution.state).shown,
+            execution.started_at,
+            execution.completed_at,
+            seconds(execution),
+            execution.error_message,
+            execution.spark_ui_url,
+            execution.metrics.get("executor_count"),
+        )
+
+
+class Executions(Repository[Execution]):
+    row = Execution
+    noun = "execution"
+
+    def get(self, project_id: str, job_id: str, execution_id: str) -> Execution:
+        if not storable(project_id + job_id + execution_id):
+            raise self._unknown()
+        query = self._own().where(Execution.id == execution_id, Execution.job_id == job_id)
+        return self._one(query.where(Execution.project_id == project_id))
+
+    def of_job(
+        self, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None
+    ) -> Sequence[Execution]:
+        """Newest first; `before` is the id of the last one of the page before."""
+        Jobs(self.session, self.organization_id).get(project_id, job_id)
+        query = self._own().where(Execution.job_id == job_id)
+        if before is not None:
+            query = query.where(Execution.id < before)
+        return self.session.scalars(query.order_by(Execution.id.desc()).limit(limit)).all()
+
+
+def seconds(execution: Execution) -> int | None:
+    """Whole seconds that it has run, so far or in all; None before it started."""
+    if execution.started_at is None:
+        return None
+    return max(0, round(((execution.completed_at or now()) - execution.started_at).total_seconds()))

@@ -1,0 +1,112 @@
+"""The execution spec: all that a driver is told, as a file. Secrets are never in it; they come as environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from core.executions.tokens import execution_token
+from core.secrets import write_private
+from core.settings import Settings
+from core.storage import output_path, physical, spec_path
+from core.tables import Execution
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class Output(Part):
+    """A folder that this attempt alone writes to."""
+
+    path: str
+
+
+class Input(Part):
+    """What lies at a spindle:// path: the folders or files to read."""
+
+    paths: list[str]
+    format: str
+
+
+class Webhook(Part):
+    url: str
+
+
+class Fetch(Part):
+    allow_networks: list[str]
+
+
+class Spark(Part):
+    master: str
+    conf: dict[str, str]
+
+
+class ExecutionSpec(Part):
+    """Read by `pipelines.runner`; keys are camelCase in the file."""
+
+    execution_id: str
+    job_id: str
+    project_id: str
+    organization_id: str
+    job_name: str
+    attempt: int
+    pipeline_yaml: str
+    parameters: dict[str, str | int | float | bool]
+    limit: int | None
+    output: Output
+    inputs: dict[str, Input]
+    local_folders: list[str]
+    webhook: Webhook | None
+    heartbeat_seconds: float
+    fetch: Fetch
+    spark: Spark
+    preview_rows: int = 20
+
+
+def execution_spec(settings: Settings, execution: Execution) -> ExecutionSpec:
+    place = (execution.organization_id, execution.id, execution.attempt)
+    return ExecutionSpec(
+        execution_id=execution.id,
+        job_id=execution.job_id,
+        project_id=execution.project_id,
+        organization_id=execution.organization_id,
+        job_name=execution.job_name,
+        attempt=execution.attempt,
+        pipeline_yaml=execution.pipeline_yaml,
+        parameters=execution.parameters,
+        limit=execution.row_limit,
+        output=Output(path=output_path(settings, *place)),
+        inputs={path: _input(settings, found) for path, found in execution.inputs.items()},
+        local_folders=list(settings.local_folders),
+        webhook=Webhook(url=completion_url(settings, execution)),
+        heartbeat_seconds=settings.heartbeat_seconds,
+        fetch=Fetch(allow_networks=list(settings.fetch_allow_networks)),
+        spark=Spark(master=settings.spark_master, conf={"spark.driver.memory": settings.spark_driver_memory}),
+    )
+
+
+def write_spec(settings: Settings, execution: Execution) -> Path:
+    """Writes the spec of the execution's current attempt, readable by the service's user alone."""
+    path = spec_path(settings, execution.organization_id, execution.id, execution.attempt)
+    write_private(path, execution_spec(settings, execution).model_dump_json(by_alias=True, indent=2))
+    return path
+
+
+def driver_environment(settings: Settings, execution: Execution) -> dict[str, str]:
+    """What the driver's environment has beyond the service's own: its secrets."""
+    return {
+        "SPINDLE_EXECUTION_TOKEN": execution_token(settings, execution.id, execution.attempt),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def completion_url(settings: Settings, execution: Execution) -> str:
+    return f"{settings.service_url}/projects/id/{execution.project_id}/jobs/{execution.job_id}/completion"
+
+
+def _input(settings: Settings, found: dict[str, Any]) -> Input:
+    return Input(paths=[physical(settings, key) for key in found["paths"]], format=found["format"])

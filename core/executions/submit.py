@@ -1,0 +1,179 @@
+"""Submitting: everything that an execution will need is checked and frozen before it is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from core.agents import bad_pipeline
+from core.database import Database, changed
+from core.datasets import Datasets
+from core.errors import Conflict, TooMany
+from core.executions.parameters import INPUTS, Value, built_in, resolve, row_limit
+from core.executions.places import inputs, output_name
+from core.executions.states import Event
+from core.executions.transitions import move
+from core.jobs import Jobs
+from core.projects import Projects
+from core.tables import Agent, Execution, Job, OutboxMessage, Project, Task, new_id, now
+from pipelines import Pipeline, PipelineError
+
+MAX_CONCURRENT_EXECUTIONS = 10
+RETRY_AFTER_SECONDS = 10
+PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an execute call asks for beside the job."""
+
+    parameters: Mapping[str, object]
+    arguments: Sequence[str]
+    limit: int | None
+    environment: Mapping[str, str]
+
+
+def submit(
+    database: Database,
+    organization_id: str,
+    project_id: str,
+    job_id: str,
+    *,
+    parameters: Mapping[str, object] | None = None,
+    arguments: Sequence[str] = (),
+    limit: int | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Execution:
+    """Accepts an execution: its slot, its task and its launch are one transaction.
+
+    Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput listing every parameter that
+    is missing, TooMany when the project has ten executions already.
+    """
+    request = Request(parameters or {}, arguments, limit, environment or {})
+    with database.read() as session:  # parsing a pipeline takes longer than SQLite's one writer should be held
+        frozen = _freeze(session, organization_id, project_id, job_id, request)
+    with database.write() as session:
+        Jobs(session, organization_id).get(project_id, job_id)
+        _take_slot(session, project_id)
+        return _accept(session, frozen)
+
+
+def _freeze(session: Session, organization_id: str, project_id: str, job_id: str, request: Request) -> Execution:
+    """The execution as it will be stored, from the job and its agent as they are now."""
+    project = Projects(session, organization_id).get(project_id)
+    job = Jobs(session, organization_id).get(project_id, job_id)
+    agent = _agent(session, job)
+    execution = Execution(
+        id=new_id(),
+        organization_id=organization_id,
+        project_id=project_id,
+        job_id=job_id,
+        job_name=job.name,
+        agent_id=agent.id,
+        agent_revision=agent.revision,
+        pipeline_yaml=agent.pipeline_yaml or "",
+        row_limit=row_limit(request.limit, request.parameters),
+    )
+    for field, value in _planned(session, execution, job, project, request).items():
+        setattr(execution, field, value)
+    return execution
+
+
+def _agent(session: Session, job: Job) -> Agent:
+    if not job.enabled:
+        raise Conflict("This job is disabled. Enable it to execute it.")
+    agent = session.get(Agent, job.agent_id) if job.agent_id else None
+    if agent is None:
+        raise Conflict("This job has no agent. Set its agentId to one that has a pipeline.")
+    if not agent.enabled:
+        raise Conflict("The agent of this job is disabled. Enable it to execute the job.")
+    if agent.pipeline_yaml is None and agent.code is None:
+        raise Conflict("The agent of this job has no pipeline. Write its pipelineYaml.")
+    return agent
+
+
+def _planned(
+    session: Session, execution: Execution, job: Job, project: Project, request: Request
+) -> Mapping[str, object]:
+    """What planning the pipeline with its parameters tells: the parameters, what it reads and where it writes."""
+    if not execution.pipeline_yaml:
+        return {"parameters": {}, "inputs": {}}
+    try:
+        pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
+        values = _values(session, pipeline, execution.id, job, project, request)
+        plan = pipeline.plan(parameters=values)
+    except PipelineError as error:
+        raise bad_pipeline(error) from error
+    return {
+        "parameters": values,
+        "inputs": inputs(session, project.organization_id, plan),
+        "output_name": output_name(session, project, plan.output.path),
+        "output_mode": plan.output.mode.value,
+    }
+
+
+def _values(
+    session: Session, pipeline: Pipeline, execution_id: str, job: Job, project: Project, request: Request
+) -> dict[str, Value]:
+    names, dataset_id = pipeline.parameters, job.input_dataset_id
+    source = Datasets(session, job.organization_id).get(dataset_id) if dataset_id and names & set(INPUTS) else None
+    return resolve(
+        names,
+        parameters=request.parameters,
+        arguments=request.arguments,
+        job=job,
+        project=project,
+        built_in=built_in(names, execution_id=execution_id, job=job, project=project, source=source, at=now()),
+        environment=request.environment,
+    )
+
+
+def _take_slot(session: Session, project_id: str) -> None:
+    """One conditional UPDATE: of any number of simultaneous submits, ten get through."""
+    free = (Project.id == project_id, Project.active_executions < MAX_CONCURRENT_EXECUTIONS)
+    taken = update(Project).where(*free)
+    counted = taken.values(active_executions=Project.active_executions + 1, updated_at=Project.updated_at)
+    if not changed(session, counted):
+        raise TooMany(
+            f"This project has {MAX_CONCURRENT_EXECUTIONS} executions, the limit. Try again when one has ended.",
+            RETRY_AFTER_SECONDS,
+        )
+
+
+def _accept(session: Session, execution: Execution) -> Execution:
+    """Stores the execution with its task and its launch."""
+    number = _number(session, execution)
+    task = Task(
+        organization_id=execution.organization_id,
+        job_id=execution.job_id,
+        name=f"{execution.job_name} #{number}",
+        execution_id=execution.id,
+    )
+    session.add(task)
+    session.flush()
+    execution.task_id = task.id
+    session.add(execution)
+    session.flush()
+    if execution.pipeline_yaml:
+        session.add(OutboxMessage(execution_id=execution.id, attempt=execution.attempt))
+    else:
+        move(session, execution, Event.FAIL, error_message=PYTHON_AGENT)
+    return execution
+
+
+def _number(session: Session, execution: Execution) -> int:
+    """The execution's number within its job; Conflict when the job has become another since it was read."""
+    same = (Job.id == execution.job_id, Job.enabled, Job.agent_id == execution.agent_id)
+    counted = (
+        update(Job)
+        .where(*same)
+        .values(execution_count=Job.execution_count + 1, latest_execution_id=execution.id, updated_at=Job.updated_at)
+    )
+    returned = counted.returning(Job.execution_count)
+    number = session.scalar(returned, execution_options={"synchronize_session": False})
+    if number is None:
+        raise Conflict("The job was changed while it was being executed. Try again.")
+    return number

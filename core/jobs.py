@@ -1,0 +1,102 @@
+"""Jobs: an agent's pipeline in a project, with the datasets it reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Select, select
+
+from core.agents import Agents
+from core.datasets import Datasets
+from core.errors import BadInput, Detail, NotFound
+from core.executions.states import State
+from core.executions.transitions import cancel_all
+from core.projects import Projects
+from core.repository import Repository, checked, lock_organization
+from core.slugs import unique_slug
+from core.tables import Execution, Job, Task
+from core.values import storable
+
+
+class Jobs(Repository[Job]):
+    row = Job
+    noun = "job"
+    fields = frozenset(
+        {
+            "name",
+            "description",
+            "agent_id",
+            "input_dataset_id",
+            "cloud_credential_id",
+            "cloud_credential_ids",
+            "parameters",
+            "scheduled_time",
+            "enabled",
+        }
+    )
+
+    def create(self, project_id: str, values: Mapping[str, Any]) -> Job:
+        """Raises NotFound for the project, BadInput without a name or with an unknown agent or dataset."""
+        project = Projects(self.session, self.organization_id).get(project_id)
+        known = self._checked(values)
+        if "name" not in known:
+            raise BadInput("A job needs a 'name'.", [Detail("name", "is missing")])
+        lock_organization(self.session, self.organization_id)
+        slug = self._slug(project.id, known["name"])
+        job = Job(organization_id=self.organization_id, project_id=project.id, slug=slug, **known)
+        self.session.add(job)
+        self.session.flush()
+        return job
+
+    def list(self, project_id: str, *, limit: int | None = None, after: str | None = None) -> Sequence[Job]:
+        Projects(self.session, self.organization_id).get(project_id)
+        return self._page(self._in(project_id), limit, after)
+
+    def get(self, project_id: str, job_id: str) -> Job:
+        if not storable(project_id + job_id):
+            raise self._unknown()
+        return self._one(self._in(project_id).where(Job.id == job_id))
+
+    def update(self, project_id: str, job_id: str, changes: Mapping[str, Any]) -> Job:
+        """Merges; the slug stays, so that SQL names survive a rename."""
+        job = self.get(project_id, job_id)
+        return self._merge(job, self._checked(changes))
+
+    def delete(self, project_id: str, job_id: str) -> None:
+        """Removes the job with its executions and datasets; what still runs is cancelled first."""
+        job = self.get(project_id, job_id)
+        cancel_all(self.session, Execution.job_id == job.id, "The job was deleted.")
+        self.session.delete(job)
+        self.session.flush()
+
+    def task_ids(self, jobs: Sequence[Job]) -> Mapping[str, Sequence[int]]:
+        """Ids of the tasks of each job, oldest first."""
+        ids = [job.id for job in jobs]
+        return self._grouped(select(Task.job_id, Task.id).where(Task.job_id.in_(ids)).order_by(Task.id))
+
+    def statuses(self, jobs: Sequence[Job]) -> Mapping[str, str]:
+        """What each job's executionStatus shows: the state of its newest execution, PENDING before the first."""
+        newest = [job.latest_execution_id for job in jobs]
+        query = select(Execution.job_id, Execution.state).where(Execution.id.in_(newest))
+        states = {job_id: State(state).shown for job_id, state in self.session.execute(query)}
+        return {job.id: states.get(job.id, State.PENDING) for job in jobs}
+
+    def _in(self, project_id: str) -> Select[tuple[Job]]:
+        return self._own().where(Job.project_id == project_id)
+
+    def _checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        known = checked(values, self.fields)
+        self._check_known(known, "agent_id", "agentId", Agents(self.session, self.organization_id).get)
+        self._check_known(known, "input_dataset_id", "inputDatasetId", Datasets(self.session, self.organization_id).get)
+        return known
+
+    def _check_known(self, known: Mapping[str, Any], field: str, path: str, get: Callable[[str], object]) -> None:
+        try:
+            if field in known:
+                get(known[field])
+        except NotFound as error:
+            raise BadInput(error.sentence, [Detail(path, error.sentence)]) from error
+
+    def _slug(self, project_id: str, name: str) -> str:
+        return unique_slug(name, set(self.session.scalars(select(Job.slug).where(Job.project_id == project_id))))

@@ -1,0 +1,69 @@
+"""Migrations of the metadata database; `python -m core.migrations` runs them."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from core.database import database_url, make_engine
+from core.errors import SpindleError
+from core.settings import Settings
+
+LOCK = 0x5350494E444C00
+
+
+class NewerSchema(SpindleError):
+    """The database was written by a newer version of Spindle."""
+
+
+def migrate(settings: Settings) -> None:
+    """Brings the database up to date; does nothing when it is, and lets one process at a time do it.
+
+    Raises NewerSchema when the database is ahead of this version.
+    """
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    engine = make_engine(database_url(settings)).execution_options(writes=True)
+    try:
+        with _turn(settings.data / "migrate.lock"), engine.begin() as connection:
+            _upgrade(connection)
+    finally:
+        engine.dispose()
+
+
+def configuration(connection: Connection) -> Config:
+    """Alembic's configuration, without a file of its own."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _upgrade(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+    config = configuration(connection)
+    _check_known(connection, ScriptDirectory.from_config(config))
+    command.upgrade(config, "head")
+
+
+def _check_known(connection: Connection, scripts: ScriptDirectory) -> None:
+    known = {script.revision for script in scripts.walk_revisions()}
+    ahead = set(MigrationContext.configure(connection).get_current_heads()) - known
+    if ahead:
+        raise NewerSchema("The metadata database belongs to a newer version of Spindle. Start that version instead.")
+
+
+@contextmanager
+def _turn(path: Path) -> Generator[None]:
+    """One process of this machine at a time: SQLite cannot be turned to WAL by two at once."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,72 @@
+"""Projects: what jobs, their storage and their ten slots belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from core.errors import BadInput, Conflict
+from core.executions.transitions import cancel_all
+from core.repository import Repository, checked, lock_organization
+from core.slugs import unique_slug
+from core.tables import Execution, Job, Project
+from core.values import storable
+
+
+class Projects(Repository[Project]):
+    row = Project
+    noun = "project"
+    fields = frozenset({"name", "description", "cron_schedule", "enabled", "parameters"})
+
+    def create(self, values: Mapping[str, Any]) -> Project:
+        """Raises BadInput without a usable name, Conflict when the name is taken."""
+        known = checked(values, self.fields)
+        if "name" not in known:
+            raise BadInput("A project needs a 'name'.")
+        lock_organization(self.session, self.organization_id)
+        self._check_free(known["name"])
+        project = Project(organization_id=self.organization_id, slug=self._slug(known["name"]), **known)
+        self.session.add(project)
+        self.session.flush()
+        return project
+
+    def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Project]:
+        return self._page(self._own(), limit, after)
+
+    def get(self, project_id: str) -> Project:
+        return self._by_id(project_id)
+
+    def by_name(self, name: str) -> Project:
+        if not storable(name):
+            raise self._unknown("name")
+        return self._one(self._own().where(Project.name == name), "name")
+
+    def update(self, project_id: str, changes: Mapping[str, Any]) -> Project:
+        """Merges; the slug stays, so that SQL names survive a rename."""
+        project = self.get(project_id)
+        if changes.get("name") not in (None, project.name):
+            lock_organization(self.session, self.organization_id)
+            self._check_free(changes["name"])
+        return self._merge(project, changes)
+
+    def delete(self, project_id: str) -> None:
+        """Removes the project with its jobs, executions and datasets; what still runs is cancelled first."""
+        project = self.get(project_id)
+        cancel_all(self.session, Execution.project_id == project.id, "The project was deleted.")
+        self.session.delete(project)
+        self.session.flush()
+
+    def job_ids(self, projects: Sequence[Project]) -> Mapping[str, Sequence[str]]:
+        """Ids of the jobs of each project, oldest first."""
+        query = select(Job.project_id, Job.id).where(Job.project_id.in_([project.id for project in projects]))
+        return self._grouped(query.order_by(Job.id))
+
+    def _check_free(self, name: str) -> None:
+        if storable(name) and self.session.scalar(self._own().where(Project.name == name)):
+            raise Conflict("There is a project with this name already.")
+
+    def _slug(self, name: str) -> str:
+        taken = select(Project.slug).where(Project.organization_id == self.organization_id)
+        return unique_slug(name, {*self.session.scalars(taken), "default"})

@@ -1,0 +1,42 @@
+"""Where files lie. The database keeps storage keys, relative to the storage folder, so that the folder may move.
+
+DATA/storage/<organization>/executions/<execution>/<attempt>/spec.json
+DATA/storage/<organization>/executions/<execution>/<attempt>/output
+DATA/storage/<organization>/executions/<execution>/<attempt>/driver.log
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core.settings import Settings
+
+
+def root(settings: Settings) -> Path:
+    return settings.data.resolve() / "storage"
+
+
+def execution_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    return f"{organization_id}/executions/{execution_id}/{attempt}"
+
+
+def output_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    """Storage key of the folder that one attempt alone writes to."""
+    return f"{execution_key(organization_id, execution_id, attempt)}/output"
+
+
+def physical(settings: Settings, key: str) -> str:
+    """The path that Spark and DuckDB open for a storage key."""
+    return str(root(settings) / key)
+
+
+def output_path(settings: Settings, organization_id: str, execution_id: str, attempt: int) -> str:
+    return physical(settings, output_key(organization_id, execution_id, attempt))
+
+
+def spec_path(settings: Settings, organization_id: str, execution_id: str, attempt: int) -> Path:
+    return root(settings) / execution_key(organization_id, execution_id, attempt) / "spec.json"
+
+
+def log_path(settings: Settings, organization_id: str, execution_id: str, attempt: int) -> Path:
+    return root(settings) / execution_key(organization_id, execution_id, attempt) / "driver.log"
