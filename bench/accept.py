@@ -1,0 +1,48 @@
+"""How long POST …/execute takes to accept: `python -m bench.accept`.
+
+200 calls, one after another, ten to each of twenty projects (a project runs ten at once), against the API process and
+its SQLite file. The launcher is not running, so that no driver competes for the cores.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from bench.service import child, free_port, machine, make_job, p50_p95, post, rest, wait_for
+
+PROJECTS, CALLS_EACH = 20, 10
+PIPELINE = (
+    "fetch: {url: 'http://127.0.0.1:9/'}\npipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n"
+)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
+        port = free_port()
+        environment = {"SPINDLE_DATA": folder, "SPINDLE_PORT": str(port)}
+        with child(["-m", "api"], environment, Path(folder) / "api.log") as process:
+            wait_for(f"http://127.0.0.1:{port}/readyz", process)
+            report(accepted(port, Path(folder)))
+
+
+def accepted(port: int, data: Path) -> list[float]:
+    with rest(port, data) as client:
+        jobs = [make_job(client, f"bench {number}", PIPELINE) for number in range(PROJECTS)]
+        durations: list[float] = []
+        for job in jobs * CALLS_EACH:
+            began = time.perf_counter()
+            post(client, f"{job}/execute", {})
+            durations.append(time.perf_counter() - began)
+        return durations
+
+
+def report(durations: list[float]) -> None:
+    p50, p95 = (1000 * value for value in p50_p95(durations))
+    print(machine())
+    print(f"execute accepted, {len(durations)} calls: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Scrapy, run in a virtual environment of its own: `python spider.py URL` with bench/crawlers on the path."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import scrapy
+from fields import CONCURRENCY, FIELDS, LINKS
+from scrapy.crawler import CrawlerProcess
+
+SETTINGS = {
+    "CONCURRENT_REQUESTS": CONCURRENCY,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": CONCURRENCY,
+    "DOWNLOAD_DELAY": 0,
+    "ROBOTSTXT_OBEY": False,
+    "TELNETCONSOLE_ENABLED": False,
+    "HTTPERROR_ALLOW_ALL": True,
+    "LOG_LEVEL": "ERROR",
+}
+
+
+class Documentation(scrapy.Spider):
+    name = "documentation"
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+        self.rows: list[dict[str, str | None]] = []
+
+    async def start(self):
+        # start_urls would be fetched again when a link leads back to them
+        yield scrapy.Request(self.url)
+
+    def parse(self, response):
+        if response.status >= 400:
+            self.rows.append(dict.fromkeys(FIELDS))
+            return
+        texts = {name: response.css(selector) for name, selector in FIELDS.items()}
+        self.rows.append({name: found[0].xpath("string()").get() if found else None for name, found in texts.items()})
+        for link in response.css(LINKS):
+            yield response.follow(link)
+
+    def closed(self, reason: str) -> None:
+        started = self.crawler.stats.get_value("start_time").timestamp()
+        print(json.dumps({"rows": len(self.rows), "seconds": time.time() - started}), flush=True)
+
+
+def main() -> None:
+    process = CrawlerProcess(SETTINGS)
+    process.crawl(Documentation, sys.argv[1])
+    process.start()
+
+
+if __name__ == "__main__":
+    main()

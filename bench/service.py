@@ -1,0 +1,131 @@
+"""What the benches share: a Spindle of their own, a client for it, processes and figures."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import httpx
+
+CLONE = Path(__file__).parents[1]
+SCRATCH = CLONE / ".bench"
+READY_WITHIN_SECONDS = 180
+
+Json = dict[str, Any]
+Child = subprocess.Popen[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    client: httpx.Client
+    data: Path
+    process: Child
+    ui_url: str
+    ready_after: float
+
+
+@contextmanager
+def spindle(environment: Mapping[str, str] | None = None) -> Generator[Service]:
+    """`spindle up` on free ports and a data folder of its own; ready once API and Dagster UI answer."""
+    with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
+        port, ui_port = free_port(), free_port()
+        arguments = ["-m", "core.cli.main", "up", "--data", folder, "--port", str(port), "--ui-port", str(ui_port)]
+        began = time.monotonic()
+        with child(arguments, environment or {}, Path(folder) / "up.log") as process:
+            ui_url = f"http://127.0.0.1:{ui_port}"
+            wait_for(f"http://127.0.0.1:{port}/readyz", process)
+            wait_for(f"{ui_url}/server_info", process)
+            ready_after = time.monotonic() - began
+            with rest(port, Path(folder)) as client:
+                yield Service(client, Path(folder), process, ui_url, ready_after)
+
+
+def rest(port: int, data: Path) -> httpx.Client:
+    headers = {"X-API-Key": (data / "admin-key").read_text().strip()}
+    return httpx.Client(base_url=f"http://127.0.0.1:{port}/api/svc/api", headers=headers, timeout=60)
+
+
+@contextmanager
+def child(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Generator[Child]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=CLONE,
+            env={**os.environ, **environment},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(url: str, process: Child) -> None:
+    deadline = time.monotonic() + READY_WITHIN_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise SystemExit(f"the server under test ended with {process.returncode} before {url} answered")
+        try:
+            if httpx.get(url, timeout=5).is_success:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)
+    raise SystemExit(f"{url} did not answer within {READY_WITHIN_SECONDS} s")
+
+
+def make_job(client: httpx.Client, name: str, pipeline: str) -> str:
+    """A project, category, agent and job of that name; returns the job's path."""
+    project = post(client, "/projects", {"name": name})["id"]
+    category = post(client, "/categories", {"name": name})["id"]
+    agent = post(client, "/agents", {"name": name, "categoryId": category, "pipelineYaml": pipeline})["id"]
+    job = post(client, f"/projects/id/{project}/jobs", {"name": name, "agentId": agent})["id"]
+    return f"/projects/id/{project}/jobs/{job}"
+
+
+def post(client: httpx.Client, path: str, body: Json) -> Json:
+    response = client.post(path, json=body)
+    if response.is_error:
+        raise SystemExit(f"POST {path} answered {response.status_code}: {response.text}")
+    return response.json()
+
+
+def completed(client: httpx.Client, job: str, execution: str) -> Json:
+    """The status of an execution once it has completed."""
+    while True:
+        status = client.get(f"{job}/executions/{execution}/status").raise_for_status().json()
+        if status["status"] == "FAILED":
+            raise SystemExit(f"the execution failed: {status['errorMessage']}")
+        if status["status"] == "COMPLETED":
+            return status
+        time.sleep(0.05)
+
+
+def p50_p95(values: Sequence[float]) -> tuple[float, float]:
+    cuts = quantiles(values, n=100, method="inclusive")
+    return cuts[49], cuts[94]
+
+
+def machine() -> str:
+    return f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
