@@ -30,19 +30,9 @@ class Datasets(Repository[Dataset]):
         """The dataset that SQL knows as `schema.table`."""
         return self.session.scalar(self._own().where(Dataset.schema_slug == schema, Dataset.slug == table))
 
-    def named(self, table: str) -> Sequence[Dataset]:
-        """The datasets of this table name in all schemas."""
-        return self.session.scalars(self._own().where(Dataset.slug == table).order_by(Dataset.id)).all()
-
     def current_version(self, dataset: Dataset) -> DatasetVersion | None:
         """What readers of the dataset see; None before anything was published."""
         return self.session.get(DatasetVersion, dataset.current_version_id) if dataset.current_version_id else None
-
-    def current_versions(self) -> Sequence[tuple[Dataset, DatasetVersion]]:
-        """Every published dataset of the organization with its current version, in one query."""
-        query = select(Dataset, DatasetVersion).join(DatasetVersion, DatasetVersion.id == Dataset.current_version_id)
-        own = query.where(Dataset.organization_id == self.organization_id)
-        return [(dataset, version) for dataset, version in self.session.execute(own.order_by(Dataset.id))]
 
     def at(self, logical_path: str) -> tuple[Dataset, DatasetVersion] | None:
         """What lies at a spindle:// path: the newest output written to it, else the table of that schema and name."""

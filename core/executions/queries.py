@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from core.executions.states import State
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.executions.states import Event, State, sources
 from core.jobs import Jobs
 from core.repository import Repository
 from core.tables import Execution, now
@@ -59,6 +62,12 @@ class Executions(Repository[Execution]):
         if before is not None:
             query = query.where(Execution.id < before)
         return self.session.scalars(query.order_by(Execution.id.desc()).limit(limit)).all()
+
+
+def claimed(session: Session) -> Sequence[Execution]:
+    """What runs now in all organizations: claimed by a run, and not ended."""
+    query = select(Execution).where(Execution.state.in_(sources(Event.FAIL)), Execution.claimed_at.is_not(None))
+    return session.scalars(query.order_by(Execution.id)).all()
 
 
 def seconds(execution: Execution) -> int | None:
