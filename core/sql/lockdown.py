@@ -1,0 +1,151 @@
+"""A DuckDB connection that can read the files of its views and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+import duckdb
+
+from core.sql.functions import ALLOWED, ALLOWED_IN_FROM
+
+CLASSES = frozenset(
+    {
+        *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION"),
+        *("LAMBDA", "LAMBDA_REF", "OPERATOR", "POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "WINDOW"),
+    }
+)
+SOURCES = frozenset({"BASE_TABLE", "EMPTY", "EMPTY_FROM", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "TABLE_FUNCTION"})
+QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_persistent_secrets": False,
+    "max_temp_directory_size": "4GB",
+    "threads": 2,
+}
+
+
+class Refused(Exception):
+    """The statement is not one that may run here; the message is a sentence for the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table of the query: Parquet files, or names and DuckDB types of columns where there is no row yet."""
+
+    name: str
+    files: Sequence[str]
+    columns: Sequence[tuple[str, str]]
+
+    @property
+    def definition(self) -> str:
+        if self.files:
+            files = ", ".join(_literal(file) for file in self.files)
+            return f"FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
+        nulls = ", ".join(f"NULL::{type} AS {_identifier(name)}" for name, type in self.columns)
+        return f"SELECT {nulls} WHERE false"
+
+
+def connect(views: Sequence[View], memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
+    """A fresh in-memory database with these views, locked down for good."""
+    connection = duckdb.connect(":memory:", config=CONFIG | {"memory_limit": memory, "temp_directory": scratch})
+    connection.execute("SET TimeZone = 'UTC'; SET default_null_order = 'nulls_last'; SET integer_division = true")
+    for view in views:
+        connection.execute(f"CREATE VIEW {_identifier(view.name)} AS {view.definition}")
+    files = ", ".join(_literal(file) for view in views for file in view.files)
+    connection.execute(f"SET allowed_paths = [{files}]")
+    connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    """A database without anything in it, which only parses."""
+    return duckdb.connect(":memory:", config=CONFIG | {"enable_external_access": False, "lock_configuration": True})
+
+
+def check(sql: str, views: Sequence[View]) -> None:
+    """Reads the statement with DuckDB's own parser and holds it to closed lists of what a query consists of.
+
+    Raises:
+        Refused: it is not exactly one SELECT over these views and the allowed functions.
+    """
+    statements = _parser().extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise Refused("Exactly one query is allowed.")
+    (text,) = _parser().execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
+    tree = json.loads(text)
+    if tree.get("error", True):
+        raise Refused("Exactly one query is allowed.")
+    _check(tree["statements"], frozenset(view.name for view in views))
+
+
+def _check(node: Any, tables: frozenset[str]) -> None:
+    """`tables` are the views and the common table expressions that can be seen from here."""
+    if isinstance(node, list):
+        for item in cast(list[Any], node):
+            _check(item, tables)
+    elif isinstance(node, dict):
+        _check_object(cast(dict[str, Any], node), tables)
+
+
+def _check_object(node: dict[str, Any], tables: frozenset[str]) -> None:
+    _check_node(node, tables)
+    for entry in node.get("cte_map", {}).get("map", ()):
+        tables |= _check_cte(entry, tables)
+    for key, value in node.items():
+        if key != "cte_map":
+            _check(value, tables)
+
+
+def _check_cte(entry: dict[str, Any], tables: frozenset[str]) -> frozenset[str]:
+    query = entry["value"]["query"]
+    recursive = query["node"]["type"] == "RECURSIVE_CTE_NODE"
+    name = frozenset({entry["key"].lower()})
+    _check(entry["value"], tables | name if recursive else tables)
+    return name
+
+
+def _check_node(node: dict[str, Any], tables: frozenset[str]) -> None:
+    if "class" in node:
+        _check_expression(node)
+    elif "alias" in node and "sample" in node:
+        _check_source(node, tables)
+    elif str(node.get("type", "")).endswith("_NODE"):
+        _require(node["type"] in QUERIES, "a statement")
+
+
+def _check_expression(node: dict[str, Any]) -> None:
+    kind = node["class"]
+    _require(kind in CLASSES, str(kind).lower())
+    if kind in ("FUNCTION", "WINDOW"):
+        name = node["function_name"].lower()
+        _require(name in ALLOWED and node["schema"] in ("", "main") and not node["catalog"], f"the function {name}")
+
+
+def _check_source(node: dict[str, Any], tables: frozenset[str]) -> None:
+    kind = node["type"]
+    _require(kind in SOURCES, str(kind).lower())
+    if kind == "TABLE_FUNCTION":
+        _require(node["function"]["function_name"].lower() in ALLOWED_IN_FROM, "a function that is read from")
+    if kind == "BASE_TABLE":
+        known = node["table_name"].lower() in tables and not node["schema_name"] and not node["catalog_name"]
+        _require(known, f"the table {node['table_name']}")
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise Refused(f"This query uses {what}, which is not available here.")
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _identifier(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from core.errors import BadInput, NotFound, TooLarge
+from core.settings import Settings
+from core.sql.pool import Pool
+from core.sql.queries import Queries, Query
+from tests.core.sql.conftest import PRODUCT_COLUMNS, PRODUCTS, Warehouse
+
+COUNTS = [
+    ("SELECT count(*) AS n FROM spindle.shop.products", 3),
+    ("SELECT count(*) AS n FROM minio.shop.products", 3),
+    ('SELECT count(*) AS n FROM "MinIO"."Shop"."PRODUCTS"', 3),
+    ("SELECT count(*) AS n FROM shop.products", 3),
+    ("SELECT count(*) AS n FROM archive.products", 1),
+    ("SELECT count(*) AS n FROM notes", 2),
+    ('SELECT count(*) AS n FROM "default".notes', 2),
+    ("SELECT count(*) AS n FROM shop.empty", 0),
+    ("SELECT count(*) AS n FROM shop.products p JOIN archive.products a ON p.id = a.id", 1),
+    ("SELECT count(shop.products.name) AS n FROM shop.products", 2),
+    ("SELECT count(products.name) AS n FROM shop.products", 2),
+    ("SELECT count(p.name) AS n FROM spindle.shop.products AS p", 2),
+    ("WITH products AS (SELECT 1 AS id) SELECT count(*) AS n FROM products", 1),
+    ("WITH p AS (SELECT * FROM shop.products), q AS (SELECT * FROM p WHERE id > 1) SELECT count(*) AS n FROM q", 2),
+    ("WITH products AS (SELECT * FROM shop.products) SELECT count(*) AS n FROM products", 3),
+    ("WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < 5) SELECT count(*) AS n FROM c", 5),
+    ("SELECT (SELECT count(*) FROM notes) AS n", 2),
+    ("SELECT count(*) AS n FROM (SELECT * FROM shop.products UNION ALL SELECT * FROM archive.products) AS both", 4),
+    ("SELECT count(*) AS n FROM shop.products WHERE EXISTS (SELECT 1 FROM notes WHERE note = 'a')", 3),
+    ("SELECT count(*) AS n FROM UNNEST(ARRAY[1, 2]) AS t(x)", 2),
+    ("/* why */ SELECT count(*) AS n -- how many\nFROM notes;", 2),
+    ("SELECT approx_distinct(id) AS n FROM shop.products", 3),
+    ("SELECT count_if(price > 5) AS n FROM shop.products", 1),
+]
+
+
+@pytest.mark.parametrize(("sql", "n"), COUNTS)
+def test_a_query_reads_the_organizations_tables_under_every_accepted_name(warehouse: Warehouse, sql: str, n: int):
+    assert warehouse.rows(sql) == [{"n": n}]
+
+
+def test_an_unqualified_name_is_looked_for_in_the_sessions_schema_first(warehouse: Warehouse):
+    count = "SELECT count(*) AS n FROM products"
+    assert warehouse.rows(count, catalog="minio", schema="archive") == [{"n": 1}]
+    assert warehouse.rows(count, catalog="minio", schema="SHOP") == [{"n": 3}]
+    with pytest.raises(BadInput, match=r"products is in several schemas \(archive, shop\)"):
+        warehouse.rows(count, schema="nowhere")
+
+
+@pytest.mark.parametrize("name", ["output", "output_table", "dataset", "Output", "products"])
+def test_a_bound_query_reads_its_dataset_under_all_its_names(fresh_warehouse: Warehouse, name: str):
+    dataset = fresh_warehouse.publish("acme", "shop", "products", PRODUCTS.slice(0, 2), PRODUCT_COLUMNS)
+    assert fresh_warehouse.rows(f"SELECT id FROM {name} ORDER BY id", dataset_id=dataset) == [{"id": 1}, {"id": 2}]
+
+
+def test_another_organizations_dataset_is_as_unknown_as_no_dataset(fresh_warehouse: Warehouse):
+    rival = fresh_warehouse.publish("rival", "vault", "more", PRODUCTS, PRODUCT_COLUMNS)
+    sentences = []
+    for dataset in (rival, "no-such-id"):
+        with pytest.raises(NotFound) as error:
+            fresh_warehouse.rows("SELECT * FROM output", dataset_id=dataset)
+        sentences.append(error.value.sentence)
+    assert sentences[0] == sentences[1]
+
+
+ROWS = [
+    ("VALUES (1, 'a'), (2, 'b')", [{"col0": 1, "col1": "a"}, {"col0": 2, "col1": "b"}]),
+    ("SELECT 1 AS a, 2 AS a, 3 AS a", [{"a": 1, "a_1": 2, "a_2": 3}]),
+    ("(SELECT 1 AS x)", [{"x": 1}]),
+    ("SELECT name FROM shop.products ORDER BY name", [{"name": "kettle"}, {"name": "mug"}, {"name": None}]),
+    ("SELECT name FROM shop.products ORDER BY name DESC LIMIT 1", [{"name": "mug"}]),
+    ("SELECT name FROM shop.products ORDER BY id FETCH FIRST 1 ROWS ONLY", [{"name": "kettle"}]),
+    ("SHOW CATALOGS", [{"Catalog": "spindle"}]),
+    ("SHOW SCHEMAS", [{"Schema": "archive"}, {"Schema": "default"}, {"Schema": "shop"}]),
+    ("SHOW SCHEMAS FROM minio", [{"Schema": "archive"}, {"Schema": "default"}, {"Schema": "shop"}]),
+    ("SHOW TABLES FROM shop", [{"Table": "empty"}, {"Table": "products"}]),
+    ("SHOW TABLES IN spindle.shop;", [{"Table": "empty"}, {"Table": "products"}]),
+    ("DESCRIBE notes", [{"Column": "note", "Type": "varchar"}]),
+    ("show columns from spindle.\"default\".notes", [{"Column": "note", "Type": "varchar"}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "rows"), ROWS)
+def test_rows(warehouse: Warehouse, sql: str, rows: list[dict[str, object]]):
+    assert warehouse.rows(sql) == rows
+
+
+def test_explain_shows_a_plan_without_a_path(warehouse: Warehouse):
+    (row, *_) = warehouse.rows("EXPLAIN SELECT * FROM shop.products WHERE id > 1")
+    text = str(row)
+    assert "id>1" in text
+    assert str(warehouse.settings.data) not in text
+    assert ".parquet" not in text
+
+
+def test_limit_and_offset_page_through_a_query(warehouse: Warehouse):
+    sql = "SELECT x FROM UNNEST(sequence(1, 50)) AS t(x) ORDER BY x"
+    assert [row["x"] for row in warehouse.rows(sql, limit=3, offset=10)] == [11, 12, 13]
+    assert [row["x"] for row in warehouse.rows(sql + " LIMIT 12", limit=5, offset=10)] == [11, 12]
+    assert len(warehouse.rows("SELECT x FROM UNNEST(sequence(1, 5000)) AS t(x)")) == 1000
+    for wrong in ({"limit": 10_001}, {"limit": -1}, {"offset": -1}):
+        with pytest.raises(BadInput, match="limit is at most 10,000"):
+            warehouse.rows(sql, **wrong)
+
+
+def test_an_answer_above_32_mib_is_refused_and_the_worker_lives_on(warehouse: Warehouse):
+    with pytest.raises(TooLarge, match="larger than 32 MiB"):
+        warehouse.rows("SELECT repeat('x', 100000) AS x FROM UNNEST(sequence(1, 1000)) AS t(i)")
+    assert warehouse.rows("SELECT 1 AS x") == [{"x": 1}]
+
+
+def test_a_replaced_table_is_seen_by_the_next_query(fresh_warehouse: Warehouse):
+    assert fresh_warehouse.rows("SELECT count(*) AS n FROM shop.products") == [{"n": 3}]
+    fresh_warehouse.publish("acme", "shop", "products", PRODUCTS.slice(0, 2), PRODUCT_COLUMNS)
+    assert fresh_warehouse.rows("SELECT count(*) AS n FROM shop.products") == [{"n": 2}]
+    fresh_warehouse.publish(
+        "acme", "shop", "products", pa.table({"brand": ["x"]}), [{"name": "brand", "type": "string"}]
+    )
+    assert fresh_warehouse.rows("SELECT * FROM shop.products") == [{"brand": "x"}]
+
+
+def test_a_query_past_its_time_is_stopped_and_the_next_one_runs(fresh_warehouse: Warehouse, pool: Pool):
+    hasty = Queries(
+        Settings(data=fresh_warehouse.settings.data, sql_timeout_seconds=0.5), fresh_warehouse.database, pool
+    )
+    numbers = "UNNEST(sequence(1, 1000000))"
+    endless = f"SELECT count(*) FROM {numbers} AS a(x), {numbers} AS b(y) WHERE x = y + 1e9"
+    with pytest.raises(BadInput, match=r"longer than 0\.5 seconds"):
+        hasty.run(fresh_warehouse.ids["acme"], Query(endless))
+    assert fresh_warehouse.rows("SELECT 1 AS x") == [{"x": 1}]
+
+
+def test_a_query_that_eats_memory_is_stopped_and_the_next_one_runs(warehouse: Warehouse):
+    with pytest.raises(BadInput, match="more memory"):
+        warehouse.rows(
+            "SELECT length(array_join(array_agg(repeat('x', 100000000)), '')) AS n"
+            " FROM UNNEST(sequence(1, 200)) AS t(i)"
+        )
+    assert warehouse.rows("SELECT 1 AS x") == [{"x": 1}]
+
+
+NEAR = [
+    ("SELECT * FROM shop.product", r"There is no table shop\.product \(near matches: .*shop\.products"),
+    ("SELECT nam FROM shop.products", r'"nam" not found.*"name"'),
+    ("SELECT uper(name) FROM shop.products", r"There is no function UPER \(near matches: .*upper"),
+    ("SELECT * FROM spindel.shop.products", r"There is no catalog spindel \(near matches: spindle\)"),
+    ("SELECT FROM WHERE", "does not parse"),
+    ("SELECT 'open", "quote or a comment is not closed"),
+    ("SELECT 1 +", "does not parse near line 1, column"),
+    ("", "The SQL is empty"),
+    ("SELECT cast('x' AS integer)", "Could not convert string 'x' to INT32"),
+    ("SELECT " + "(" * 20_000 + "1" + ")" * 20_000, "cannot be read|nested"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "message"), NEAR)
+def test_a_wrong_query_is_told_what_is_wrong(warehouse: Warehouse, sql: str, message: str):
+    with pytest.raises(BadInput, match=f"(?i){message}"):
+        warehouse.rows(sql)
+
+
+def test_tables_and_columns_list_the_organizations_own(warehouse: Warehouse):
+    acme, rival = warehouse.ids["acme"], warehouse.ids["rival"]
+    views = [table.view for table in warehouse.queries.tables(acme)]
+    assert views == ["archive.products", "default.notes", "shop.empty", "shop.products"]
+    assert [table.view for table in warehouse.queries.tables(rival)] == ["vault.secrets"]
+    assert [table.view for table in warehouse.queries.tables(acme, "minio", "shop")] == ["shop.empty", "shop.products"]
+    columns = warehouse.queries.columns(acme, "products", "minio", "shop")
+    assert [(column.name, column.type) for column in columns] == [
+        ("id", "bigint"),
+        ("name", "varchar"),
+        ("price", "double"),
+    ]
+
+
+def test_a_version_outside_the_organizations_storage_is_never_read(fresh_warehouse: Warehouse):
+    from core.errors import Unavailable
+    from core.tables import DatasetVersion
+
+    rival = fresh_warehouse.publish("rival", "vault", "loot", PRODUCTS, PRODUCT_COLUMNS)
+    with fresh_warehouse.database.write() as session:
+        stolen = session.query(DatasetVersion).filter_by(dataset_id=rival).one().paths
+    mine = fresh_warehouse.publish("acme", "shop", "mine", PRODUCTS, PRODUCT_COLUMNS)
+    with fresh_warehouse.database.write() as session:
+        session.query(DatasetVersion).filter_by(dataset_id=mine).one().paths = stolen
+    with pytest.raises(Unavailable, match="outside the organization's storage"):
+        fresh_warehouse.rows("SELECT * FROM mine")
