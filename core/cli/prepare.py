@@ -1,0 +1,28 @@
+"""`python -m core.cli.prepare`: brings a data folder's database up to date and makes the first organization and key."""
+
+from __future__ import annotations
+
+import sys
+
+from core.api_keys import bootstrap
+from core.database import open_database
+from core.errors import SpindleError
+from core.migrations import migrate
+from core.settings import Settings
+
+
+def prepare(settings: Settings) -> None:
+    """Safe to run at every start, and by several processes at once."""
+    migrate(settings)
+    database = open_database(settings)
+    try:
+        bootstrap(database, settings)
+    finally:
+        database.close()
+
+
+if __name__ == "__main__":
+    try:
+        prepare(Settings())
+    except SpindleError as error:
+        sys.exit(str(error))

@@ -1,0 +1,135 @@
+"""Child processes of a supervisor: started in their own session, kept running, and ended with all they started."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+LINUX = sys.platform == "linux"
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+COLORS = (36, 32, 33, 35, 34, 96)
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+STABLE_SECONDS = 60
+NAME_WIDTH = 8
+
+
+class Child:
+    """One child; its output appears line by line behind its name."""
+
+    _started = 0
+
+    def __init__(self, name: str, command: Sequence[str], environment: dict[str, str], folder: Path) -> None:
+        self._command = command
+        self._environment = environment
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+        color = COLORS[Child._started % len(COLORS)]
+        Child._started += 1
+        self.name = name
+        plain = f"{name:<{NAME_WIDTH}} | "
+        self._prefix = f"\x1b[{color}m{plain}\x1b[0m" if sys.stdout.isatty() else plain
+
+    async def keep_running(self) -> None:
+        """Starts it, and again whenever it ends, with growing pauses while it keeps ending soon."""
+        pause = FIRST_PAUSE
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            exit_code = await self._run()
+            if self._stopping.is_set():
+                return
+            if time.monotonic() - started > STABLE_SECONDS:
+                pause = FIRST_PAUSE
+            self._say(f"ended with exit code {exit_code}; starting it again in {pause:g} s")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def stop(self, seconds: float) -> None:
+        """Asks it to end, and makes it end when it has not after these seconds."""
+        self._stopping.set()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        _signal_group(process.pid, signal.SIGTERM)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), seconds)
+        _signal_group(process.pid, signal.SIGKILL)
+
+    async def _run(self) -> int:
+        process = self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            cwd=self._folder,
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_end_with_parent if LINUX else None,
+            limit=2**20,
+        )
+        printing = asyncio.create_task(self._print(process.stdout))
+        exit_code = await process.wait()
+        printing.cancel()  # what the child leaves behind may keep the pipe open
+        return exit_code
+
+    async def _print(self, stream: asyncio.StreamReader | None) -> None:
+        while stream is not None and (line := await stream.readline()):
+            self._say(line.decode(errors="replace").rstrip())
+
+    def _say(self, line: str) -> None:
+        print(f"{self._prefix}{line}", flush=True)
+
+
+def adopt_orphans() -> None:
+    """On Linux, whatever a child leaves behind becomes this process's child, so that it can be found and ended."""
+    if LINUX:
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_descendants() -> None:
+    """Ends what is still there of all that was started from here: TERM, and 5 s later KILL."""
+    for number, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 1.0)):
+        for pid in _descendants(os.getpid()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        deadline = time.monotonic() + seconds
+        while _reap() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def _end_with_parent() -> None:
+    """In the child, before it becomes its program: a supervisor that is killed leaves no child behind."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, number)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(OSError):  # it ended meanwhile
+            for child in map(int, (task / "children").read_text().split()):
+                yield child
+                yield from _descendants(child)
+
+
+def _reap() -> bool:
+    """Takes the exit codes of ended children; False when none is left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True

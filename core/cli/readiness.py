@@ -1,0 +1,52 @@
+"""When an instance is ready: everything it consists of answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import httpx
+
+from core.settings import Settings
+
+POLL_SECONDS = 0.1
+PATIENCE_SECONDS = 30
+DAGSTER_READY = """{ instance { daemonHealth { daemonStatus(daemonType: "QUEUED_RUN_COORDINATOR") { healthy } } }
+  repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"""
+
+
+async def wait_until_ready(settings: Settings) -> None:
+    """Returns once all parts answer; tells every half minute which of them it still waits for."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
+    told = time.monotonic()
+    async with httpx.AsyncClient(timeout=5, trust_env=False) as http:
+        while missing := await _missing(http, f"http://{host}:{settings.port}", f"http://127.0.0.1:{settings.ui_port}"):
+            if time.monotonic() - told > PATIENCE_SECONDS:
+                told = time.monotonic()
+                print(f"Still waiting for {' and '.join(missing)}.", flush=True)
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def _missing(http: httpx.AsyncClient, api: str, dagster: str) -> list[str]:
+    parts = {"the API": _api_answers(http, api), "Dagster": _dagster_answers(http, dagster)}
+    answers = await asyncio.gather(*parts.values())
+    return [name for name, answer in zip(parts, answers, strict=True) if not answer]
+
+
+async def _api_answers(http: httpx.AsyncClient, url: str) -> bool:
+    try:
+        return (await http.get(f"{url}/readyz")).is_success
+    except httpx.HTTPError:
+        return False
+
+
+async def _dagster_answers(http: httpx.AsyncClient, url: str) -> bool:
+    """The webserver has loaded the code server's definitions, and the daemon takes runs from the queue."""
+    try:
+        answer: Any = (await http.post(f"{url}/graphql", json={"query": DAGSTER_READY})).json()
+    except (httpx.HTTPError, ValueError):
+        return False
+    data = answer.get("data") or {}
+    healthy = (data.get("instance") or {}).get("daemonHealth", {}).get("daemonStatus", {}).get("healthy")
+    return bool(healthy and (data.get("repositoriesOrError") or {}).get("nodes"))

@@ -1,0 +1,82 @@
+"""Drivers as subprocesses of this machine.
+
+A driver leads its own session and outlives the Dagster run that started it; DATA/drivers/<name> is its pidfile, so that
+any process can tell whether it runs, and stop it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from orchestration.compute import Status
+from orchestration.pidfile import alive, living, living_pid, locked
+
+TERM_SECONDS = 10
+PASSED_ON = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "JAVA_HOME",
+    "SPARK_HOME",
+    "SPARK_LOCAL_IP",
+    "PYTHONPATH",
+)
+# The pid is written by the driver itself before it becomes Python: no moment is left in which it runs unrecorded.
+RECORD_AND_RUN = 'echo $$ > "$0" && exec "$@"'
+
+
+class LocalCompute:
+    def __init__(self, data: Path) -> None:
+        self._data = data.resolve()
+        self._pidfiles = self._data / "drivers"
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def launch(self, name: str, spec_path: Path, environment: Mapping[str, str], log_path: Path) -> None:
+        self._pidfiles.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-P", "-m", "pipelines.runner", str(spec_path.resolve())]
+        with locked(self._pidfiles / name) as lock, log_path.open("ab") as log:
+            self._children[name] = subprocess.Popen(
+                ["/bin/sh", "-c", RECORD_AND_RUN, str(self._pidfiles / name), *command],
+                cwd=self._data,
+                env={key: os.environ[key] for key in PASSED_ON if key in os.environ} | dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(lock,),
+            )
+
+    def observe(self, name: str) -> Status:
+        child = self._children.get(name)
+        if child is not None:
+            exit_code = child.poll()
+            return Status(running=exit_code is None, exit_code=exit_code)
+        return Status(running=alive(self._pidfiles / name))
+
+    def cancel(self, name: str) -> None:
+        group = living_pid(self._pidfiles / name)
+        if group is None:
+            return
+        _signal(group, signal.SIGTERM)
+        deadline = time.monotonic() + TERM_SECONDS
+        while self.observe(name).running and time.monotonic() < deadline:
+            time.sleep(0.05)
+        _signal(group, signal.SIGKILL)  # also what the driver left of its JVM
+
+    def names(self) -> tuple[str, ...]:
+        return living(self._pidfiles)
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it ended meanwhile
+        os.killpg(group, number)
