@@ -1,0 +1,189 @@
+"""What COMPLETED publishes: versions, append and overwrite, logical paths and the loads that read them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from core.datasets import Datasets, address
+from core.errors import BadInput
+from core.jobs import Jobs
+from core.projects import Projects
+from core.storage import output_key
+from core.tables import Dataset, DatasetVersion, Execution, Job
+from tests.core.shop import PIPELINE, Shop
+
+LOAD = "pipeline:\n  - {stage: load_csv, args: [{path: '%s'}]}\n"
+
+
+def current(shop: Shop, execution: Execution) -> tuple[Dataset, DatasetVersion]:
+    with shop.database.read() as session:
+        datasets = Datasets(session, shop.organization_id)
+        dataset = datasets.get(shop.reload(execution).dataset_id or "")
+        version = datasets.current_version(dataset)
+    assert version is not None
+    return dataset, version
+
+
+def key(execution: Execution) -> str:
+    return output_key(execution.organization_id, execution.id, execution.attempt)
+
+
+def output(mode: str, path: str = "spindle://shop/all") -> str:
+    return f"{PIPELINE}output: {{path: '{path}', mode: {mode}}}\n"
+
+
+def test_completion_publishes_the_jobs_table(shop: Shop) -> None:
+    execution = shop.submit()
+    shop.complete(execution, rows=3, output_file_size_bytes=2**40)
+    dataset, version = current(shop, execution)
+    assert (dataset.schema_slug, dataset.slug, dataset.format) == ("shop", "books", "parquet")
+    assert (version.paths, version.row_count, version.size_bytes) == ([key(execution)], 3, 2**40)
+    assert version.columns == [{"name": "title", "type": "string"}]
+    assert address(dataset) == "spindle://shop/books"
+    with shop.database.read() as session:
+        assert session.get_one(Job, shop.job_id).output_dataset_id == dataset.id
+        assert Datasets(session, shop.organization_id).by_table("shop", "books") is not None
+
+
+def test_without_output_block_the_newest_output_replaces(shop: Shop) -> None:
+    first, second = shop.submit(), shop.submit()
+    shop.complete(first)
+    shop.complete(second, rows=5)
+    _, version = current(shop, second)
+    assert (version.paths, version.row_count) == ([key(second)], 5)
+
+
+def test_append_adds_to_what_lies_at_the_path(shop: Shop) -> None:
+    shop.write_pipeline(output("append"))
+    first, second = shop.submit(), shop.submit()
+    shop.complete(first)
+    shop.complete(second)
+    dataset, version = current(shop, second)
+    assert dataset.logical_path == "spindle://shop/all"
+    assert (version.paths, version.row_count) == ([key(first), key(second)], 6)
+
+
+def test_overwrite_keeps_the_new_folder_only(shop: Shop) -> None:
+    shop.write_pipeline(output("append"))
+    for _ in range(2):
+        shop.complete(shop.submit())
+    shop.write_pipeline(output("overwrite"))
+    last = shop.submit()
+    shop.complete(last)
+    assert current(shop, last)[1].paths == [key(last)]
+
+
+def test_appends_of_two_jobs_to_one_path_add_up(shop: Shop) -> None:
+    shop.write_pipeline(output("append"))
+    with shop.database.write() as session:
+        jobs = Jobs(session, shop.organization_id)
+        ids = [shop.job_id, jobs.create(shop.project_id, {"name": "Toys", "agent_id": shop.agent_id}).id]
+    executions: list[Execution] = []
+    for job_id in ids * 4:
+        shop.job_id = job_id
+        executions.append(shop.submit())
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(shop.complete, executions))
+    with shop.database.read() as session:
+        found = Datasets(session, shop.organization_id).at("spindle://shop/all")
+    assert found is not None
+    assert sorted(found[1].paths) == sorted(map(key, executions))
+
+
+def test_a_failed_execution_publishes_nothing(shop: Shop) -> None:
+    first, second = shop.submit(), shop.submit()
+    shop.complete(first)
+    shop.report(second, "FAILED", error_message="It broke.")
+    shop.complete(second)
+    assert current(shop, first)[1].paths == [key(first)]
+
+
+def test_a_path_that_is_not_the_attempts_own_is_recorded_and_not_read(shop: Shop) -> None:
+    execution = shop.submit()
+    shop.complete(execution, output_dataset_path="/etc")
+    stored = shop.reload(execution)
+    assert (stored.state, stored.dataset_id) == ("COMPLETED", None)
+    assert stored.metrics["output_dataset_path"] == "/etc"
+
+
+def test_a_malformed_schema_is_refused_and_changes_nothing(shop: Shop) -> None:
+    execution = shop.submit()
+    with pytest.raises(BadInput, match="outputDatasetSchema"):
+        shop.complete(execution, output_dataset_schema="title string")
+    assert shop.reload(execution).state == "PENDING"
+    assert shop.active() == 1
+
+
+@pytest.mark.parametrize("path", ["spindle://shop/all", "spindle://shop/all/", "all"])
+def test_spellings_of_an_output_path(shop: Shop, path: str) -> None:
+    shop.write_pipeline(output("overwrite", path))
+    assert shop.submit().output_name == "spindle://shop/all"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/srv/data",
+        "~/data",
+        "file:///srv/data",
+        "s3://bucket/data",
+        "../other",
+        "spindle://shop",
+        "spindle://shop/../other",
+        "spindle://shop//x",
+        "spindle://rivals_project/x",
+        "spindle://shop/" + "x" * 2000,
+    ],
+)
+def test_an_output_path_outside_of_the_storage_is_refused(shop: Shop, path: str) -> None:
+    shop.write_pipeline(output("overwrite", path))
+    with pytest.raises(BadInput, match="outside of the organization's storage") as error:
+        shop.submit()
+    assert error.value.details[0].path == "output.path"
+
+
+def test_another_organizations_project_is_outside(shop: Shop, other_shop: Shop) -> None:
+    with other_shop.database.write() as session:
+        Projects(session, other_shop.organization_id).create({"name": "Secret"})
+    shop.write_pipeline(output("overwrite", "spindle://secret/x"))
+    with pytest.raises(BadInput, match="outside"):
+        shop.submit()
+
+
+def test_a_load_reads_what_was_published_when_it_was_submitted(shop: Shop) -> None:
+    shop.write_pipeline(output("overwrite", "${OUTPUT_CSV}"))
+    first = shop.submit()
+    shop.complete(first)
+    shop.write_pipeline(LOAD % "${OUTPUT_CSV}")
+    reader = shop.submit()
+    expected = {"spindle://shop/output_csv": {"paths": [key(first)], "format": "parquet"}}
+    assert reader.inputs == expected
+
+
+def test_a_load_finds_tables_by_schema_and_name(shop: Shop) -> None:
+    first = shop.submit()
+    shop.complete(first)
+    shop.write_pipeline(LOAD % "spindle://shop/books")
+    assert shop.submit().inputs["spindle://shop/books"]["paths"] == [key(first)]
+
+
+def test_the_input_dataset_is_input_path(shop: Shop) -> None:
+    first = shop.submit()
+    shop.complete(first)
+    with shop.database.write() as session:
+        changes = {"input_dataset_id": shop.reload(first).dataset_id}
+        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, changes)
+    shop.write_pipeline(LOAD % "${INPUT_PATH}")
+    reader = shop.submit()
+    assert reader.parameters == {"INPUT_PATH": "spindle://shop/books"}
+    assert reader.inputs["spindle://shop/books"]["paths"] == [key(first)]
+
+
+def test_a_load_of_nothing_is_refused_with_its_line(shop: Shop, other_shop: Shop) -> None:
+    other_shop.complete(other_shop.submit())
+    shop.write_pipeline(LOAD % "spindle://shop/books")
+    with pytest.raises(BadInput, match="no dataset at 'spindle://shop/books'") as error:
+        shop.submit()
+    assert error.value.details[0].path == "line 2"
