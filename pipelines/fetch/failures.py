@@ -1,0 +1,89 @@
+"""What went wrong with a fetch: a sentence for the row, and whether another try may help."""
+
+from __future__ import annotations
+
+import time
+from email.utils import parsedate_to_datetime
+
+import pycurl
+
+from pipelines.fetch.options import FetchOptions
+
+_HTTP2_STREAM = 92  # CURLE_HTTP2_STREAM, which pycurl does not name
+
+# Another try may bring an answer: the connection failed or broke, or the server was overloaded.
+_PASSING_ERRORS = frozenset(
+    (
+        pycurl.E_COULDNT_RESOLVE_HOST,
+        pycurl.E_COULDNT_CONNECT,
+        pycurl.E_SEND_ERROR,
+        pycurl.E_RECV_ERROR,
+        pycurl.E_GOT_NOTHING,
+        pycurl.E_PARTIAL_FILE,
+        pycurl.E_HTTP2,
+        _HTTP2_STREAM,
+    )
+)
+_PASSING_STATUSES = frozenset((429, 502, 503, 504))
+
+_SENTENCES = {
+    pycurl.E_UNSUPPORTED_PROTOCOL: "{where} did not answer in HTTP, or redirects to something that is not http or https",
+    pycurl.E_URL_MALFORMAT: "{where} redirects to something that is not an address",
+    pycurl.E_COULDNT_RESOLVE_HOST: "could not find the host {host}",
+    pycurl.E_COULDNT_CONNECT: "could not connect to {where}",
+    pycurl.E_FTP_WEIRD_SERVER_REPLY: "{where} did not answer in HTTP",
+    pycurl.E_PARTIAL_FILE: "{where} closed the connection before the whole page came",
+    pycurl.E_GOT_NOTHING: "{where} closed the connection without an answer",
+    pycurl.E_SEND_ERROR: "the connection to {where} broke",
+    pycurl.E_RECV_ERROR: "the connection to {where} broke",
+    pycurl.E_HTTP2: "the connection to {where} broke",
+    _HTTP2_STREAM: "the connection to {where} broke",
+    pycurl.E_TOO_MANY_REDIRECTS: "redirects more than {max_redirects} times",
+    pycurl.E_BAD_CONTENT_ENCODING: "the page cannot be decompressed",
+    pycurl.E_PEER_FAILED_VERIFICATION: "the certificate of {host} is not valid for it or not trusted",
+    pycurl.E_SSL_CONNECT_ERROR: "could not agree on encryption with {where}",
+}
+
+
+def sentence(code: int, detail: str, where: str, options: FetchOptions) -> str:
+    """What libcurl's error `code` means for the person who reads the row; `where` is host:port, `detail` libcurl's words."""
+    if code == pycurl.E_OPERATION_TIMEDOUT:
+        return _timeout(detail, where, options)
+    template = _SENTENCES.get(code, "could not fetch from {where} (libcurl error {code})")
+    host = where.rpartition(":")[0]
+    return template.format(where=where, host=host, code=code, max_redirects=options.max_redirects)
+
+
+def no_answer(where: str, options: FetchOptions) -> str:
+    return f"{where} did not answer within {options.first_byte_timeout:g} s"
+
+
+def too_large(options: FetchOptions) -> str:
+    return f"the page is larger than {options.max_body:,} bytes"
+
+
+def _timeout(detail: str, where: str, options: FetchOptions) -> str:
+    if detail.startswith(("Connection", "Resolving", "SSL", "Failed")):
+        return f"could not connect to {where} within {options.connect_timeout:g} s"
+    if detail.startswith("Operation too slow"):
+        return f"{where} stopped sending for {options.first_byte_timeout:g} s"
+    return f"timed out after {options.total_timeout:g} s"
+
+
+def passing_error(code: int) -> bool:
+    return code in _PASSING_ERRORS
+
+
+def passing_status(status: int) -> bool:
+    return status in _PASSING_STATUSES
+
+
+def retry_after(value: str) -> float | None:
+    """Seconds that a Retry-After header asks for (RFC 9110, section 10.2.3); None when it says nothing usable."""
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None

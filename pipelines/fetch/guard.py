@@ -1,0 +1,81 @@
+"""Which addresses a fetch may connect to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# The IANA special-purpose registries, by what a person calls them; the first that matches names the reason.
+_KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("a cloud's metadata address", ("169.254.169.254/32", "169.254.170.2/32", "100.100.100.200/32", "fd00:ec2::254/128")),
+    ("an unspecified address", ("0.0.0.0/8", "::/128")),
+    ("a loopback address", ("127.0.0.0/8", "::1/128")),
+    ("a private address", ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10")),
+    ("a shared address", ("100.64.0.0/10",)),
+    ("a link-local address", ("169.254.0.0/16", "fe80::/10")),
+    ("a multicast address", ("224.0.0.0/4", "ff00::/8")),
+    ("a documentation address", ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20")),
+    ("a tunnel address", ("2001::/32", "2002::/16", "64:ff9b:1::/48", "192.88.99.0/24")),
+    ("a reserved address", ("192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "2001::/23", "100::/64", "5f00::/16", "::/96")),
+)
+_REFUSED: tuple[tuple[Network, str], ...] = tuple(
+    (ip_network(network), kind) for kind, networks in _KINDS for network in networks
+)
+_MAPPED = ip_network("::ffff:0:0/96")
+_NAT64 = ip_network("64:ff9b::/96")
+_COMPATIBLE = ip_network("::/96")
+
+
+class GuardRefused(Exception):
+    """The address is one that pages are not fetched from; the message is a sentence."""
+
+
+class Guard:
+    """Refuses addresses that are not public, but for those in `allow_networks` (CIDRs).
+
+    Raises ValueError for what is not a network.
+    """
+
+    def __init__(self, allow_networks: Iterable[str] = ()) -> None:
+        self._allowed = tuple(_network(text) for text in allow_networks)
+
+    def check(self, address: str) -> None:
+        """Raises GuardRefused unless pages may be fetched from the numeric `address`."""
+        if reason := self._reason(address):
+            raise GuardRefused(f"{address} is {reason}, which pages are not fetched from")
+
+    def _reason(self, text: str) -> str | None:
+        try:
+            address = ip_address(text.partition("%")[0])
+        except ValueError:
+            return "not an IP address"
+        inner = _inner(address)
+        if self._allows(address) or (inner and self._allows(inner)):
+            return None
+        return (_kind(inner) if inner else None) or _kind(address)
+
+    def _allows(self, address: Address) -> bool:
+        return any(address in network for network in self._allowed)
+
+
+def _network(text: str) -> Network:
+    try:
+        return ip_network(text.strip(), strict=False)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a network such as 10.0.0.0/8 or fd00::/8") from None
+
+
+def _kind(address: Address) -> str | None:
+    return next((kind for network, kind in _REFUSED if address in network), None)
+
+
+def _inner(address: Address) -> IPv4Address | None:
+    """The IPv4 address that an IPv6 one stands for."""
+    if isinstance(address, IPv4Address) or int(address) < 2:
+        return None
+    if address in _MAPPED or address in _NAT64 or address in _COMPATIBLE:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.sixtofour or (address.teredo[1] if address.teredo else None)

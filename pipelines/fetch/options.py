@@ -1,0 +1,28 @@
+"""How a fetcher behaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """Times are in seconds, sizes in bytes.
+
+    `concurrency` counts requests in flight of one fetcher, `per_host` those to one host and port among them.
+    `first_byte_timeout` runs until the answer's first byte, connecting included; `total_timeout` until its last.
+    `max_body` is measured after decompression. `allow_networks` are CIDRs that the guard lets through.
+    """
+
+    user_agent: str = "Spindle/0.1"
+    concurrency: int = 16
+    per_host: int = 16
+    connect_timeout: float = 10
+    first_byte_timeout: float = 30
+    total_timeout: float = 60
+    max_body: int = 16 * 1024 * 1024
+    max_redirects: int = 20
+    retries: int = 2
+    backoff: float = 0.5
+    max_retry_after: float = 60
+    allow_networks: tuple[str, ...] = ()

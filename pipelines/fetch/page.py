@@ -1,0 +1,29 @@
+"""What one fetch brought, whether it worked or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`status` is the final HTTP status, None when no answer came; `error` a sentence when no whole page came.
+
+    `url` is the final address, `redirects` the addresses between `requested_url` and it. `content_type` and `charset`
+    are what the Content-Type header says, in lower case. `fetched_at` is in UTC.
+    """
+
+    requested_url: str
+    url: str
+    status: int | None
+    error: str | None
+    content_type: str | None
+    charset: str | None
+    body: bytes
+    fetched_at: datetime
+    redirects: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None and self.status is not None and self.status < 400

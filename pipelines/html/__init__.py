@@ -1,0 +1,10 @@
+"""Pages as elements: parsed once, selected as jsoup does, read by extractors."""
+
+from __future__ import annotations
+
+from pipelines.html.document import Document, Element
+from pipelines.html.extractors import extract
+from pipelines.html.price import parse_price
+from pipelines.html.selectors import Selector, SelectorError, compile_selector
+
+__all__ = ["Document", "Element", "Selector", "SelectorError", "compile_selector", "extract", "parse_price"]

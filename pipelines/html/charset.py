@@ -1,0 +1,62 @@
+"""The text of a page's bytes, decoded as browsers do (WHATWG Encoding and HTML standards)."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le"))
+_PRESCAN = 1024
+_META = re.compile(rb"(?is)<!--.*?(?:-->|\Z)|<meta[\s/]([^>]*)")
+_META_CHARSET = re.compile(rb"(?is)charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)")
+
+# Labels that browsers read as another, wider encoding than Python's codec of that name.
+_LABELS = {
+    **dict.fromkeys(("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "latin-1", "l1"), "cp1252"),
+    **dict.fromkeys(("iso-8859-9", "iso8859-9", "latin5", "l5"), "cp1254"),
+    **dict.fromkeys(("tis-620", "iso-8859-11", "windows-874", "dos-874"), "cp874"),
+    **dict.fromkeys(("gb2312", "gbk", "gb_2312-80", "x-gbk", "chinese"), "gb18030"),
+    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "x-sjis", "ms_kanji", "windows-31j"), "cp932"),
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "ksc5601", "korean", "windows-949"), "cp949"),
+    **dict.fromkeys(("big5", "big5-hkscs", "cn-big5", "x-x-big5"), "big5hkscs"),
+    **dict.fromkeys(("x-euc-jp",), "euc-jp"),
+    **dict.fromkeys(("utf-16", "utf-16le", "ucs-2", "unicode"), "utf-16-le"),
+    **dict.fromkeys(("macintosh", "x-mac-roman"), "mac-roman"),
+    **dict.fromkeys(("x-mac-cyrillic",), "mac-cyrillic"),
+    **dict.fromkeys(("utf8", "unicode-1-1-utf-8", "x-unicode20utf8"), "utf-8"),
+}
+
+
+def decode(body: bytes, header: str | None) -> str:
+    """The text of `body`: by its BOM, the `header`'s charset, a meta element, else UTF-8, else windows-1252."""
+    for bom, encoding in _BOMS:
+        if body.startswith(bom):
+            return body[len(bom) :].decode(encoding, "replace")
+    encoding = _codec(header) or _declared(body[:_PRESCAN])
+    if encoding:
+        return body.decode(encoding, "replace")
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return body.decode("cp1252", "replace")
+
+
+def _declared(start: bytes) -> str | None:
+    for match in _META.finditer(start):
+        if match.group(1) and (charset := _META_CHARSET.search(match.group(1))):
+            encoding = _codec(charset.group(1).decode("latin-1"))
+            # bytes that could be read so far are no UTF-16, whatever they say
+            return "utf-8" if encoding and encoding.startswith("utf-16") else encoding
+    return None
+
+
+def _codec(label: str | None) -> str | None:
+    """Python's codec for the `label` of an encoding; None for what is no text encoding."""
+    if not label:
+        return None
+    label = label.strip().lower()
+    try:
+        codec = codecs.lookup(_LABELS.get(label, label))
+    except LookupError:
+        return None
+    return codec.name if codec._is_text_encoding and codec.name not in ("utf-7", "idna", "punycode") else None

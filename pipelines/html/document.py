@@ -1,0 +1,116 @@
+"""A page as elements."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from pipelines.fetch.page import Page
+from pipelines.fetch.urls import absolute_url, canonical_url
+from pipelines.html.charset import decode
+from pipelines.html.matching import Scope
+from pipelines.html.selectors import Selector, compile_selector
+from pipelines.html.text import normalised, text_of
+
+_HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
+# What an answer without a type begins with when it is HTML (WHATWG MIME Sniffing, section 7.1).
+_HTML_START = re.compile(
+    rb"(?i)(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|!--)[\s>]"
+)
+
+
+class Document:
+    """A page, decoded and parsed when it is first looked into. One that is not HTML has no elements, only its text."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    @cached_property
+    def text(self) -> str:
+        """The body, decoded."""
+        return decode(self.page.body, self.page.charset)
+
+    @cached_property
+    def is_html(self) -> bool:
+        kind = self.page.content_type
+        return kind in _HTML_TYPES if kind else _HTML_START.match(self.page.body) is not None
+
+    @cached_property
+    def root(self) -> Element:
+        """The page itself."""
+        if not self.is_html:
+            return Element(self, None, True)
+        return Element(self, LexborHTMLParser(self.text).root, True)
+
+    @cached_property
+    def base_url(self) -> str:
+        """What addresses on the page are relative to: its first <base href>, else its own address."""
+        node = self.root.node
+        base = node.css_first("base[href]") if node is not None else None
+        href = base.attributes.get("href") if base is not None else None
+        return absolute_url(href or "", self.page.url) or self.page.url
+
+    def absolute(self, url: str) -> str | None:
+        return absolute_url(url, self.base_url)
+
+
+class Element:
+    """An element of a page, or the page itself. Made by Document and by selecting."""
+
+    __slots__ = ("document", "is_page", "node")
+
+    def __init__(self, document: Document, node: LexborNode | None, is_page: bool = False) -> None:
+        self.document = document
+        self.node = node
+        self.is_page = is_page
+
+    def select(self, selector: Selector | str) -> list[Element]:
+        """The elements inside this one that `selector` means, in document order; `:root …` means from the page."""
+        scope = self._scope()
+        if scope is None:
+            return []
+        return [Element(self.document, node) for node in _compiled(selector).select(scope)]
+
+    def first(self, selector: Selector | str) -> Element | None:
+        scope = self._scope()
+        node = _compiled(selector).first(scope) if scope is not None else None
+        return Element(self.document, node) if node is not None else None
+
+    def text(self) -> str:
+        """White space collapsed, line breaks and block boundaries a space, trimmed."""
+        return text_of(self.node) if self.node is not None else normalised(self.document.text).strip()
+
+    def html(self) -> str:
+        """The element with its tag; of a page, its whole text as it came."""
+        return self.document.text if self.is_page or self.node is None else self.node.html or ""
+
+    def attrs(self) -> dict[str, str]:
+        """All attributes; one without a value is an empty text."""
+        if self.node is None:
+            return {}
+        return {name: value or "" for name, value in self.node.attributes.items()}
+
+    def attr(self, name: str) -> str | None:
+        """The attribute's value, None without it; `abs:href` is the value of href as an absolute address."""
+        if name.startswith("abs:"):
+            return self.absolute(name[4:])
+        return self.attrs().get(name.lower())
+
+    def absolute(self, name: str) -> str | None:
+        """The attribute as an absolute address, of any scheme; None without it."""
+        value = self.attr(name)
+        return self.document.absolute(value) if value is not None else None
+
+    def link(self, name: str = "href") -> str | None:
+        """The canonical http or https address that the attribute leads to; None when it leads to none."""
+        value = self.attr(name)
+        return canonical_url(value, self.document.base_url) if value is not None else None
+
+    def _scope(self) -> Scope | None:
+        return Scope(self.node, self.is_page, self.document.absolute) if self.node is not None else None
+
+
+def _compiled(selector: Selector | str) -> Selector:
+    return compile_selector(selector) if isinstance(selector, str) else selector

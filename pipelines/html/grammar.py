@@ -1,0 +1,297 @@
+"""Reads a selector as jsoup does: CSS, plus leading combinators, :contains, :matches, [attribute~=regex] and their kin.
+
+What lexbor decides as jsoup would becomes its CSS; the rest becomes filters on what that CSS finds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from pipelines.html import filters
+from pipelines.html.matching import Complex, Compound, Filter, Query, Step
+
+_MAX_DEPTH = 32
+_IDENTIFIER = re.compile(r"(?:[\w-]|[^\x00-\x7f]|\\.)+")
+_TYPE = re.compile(r"\*\|(?:[\w-]|\\.)+|(?:[\w-]|[^\x00-\x7f]|\\.)+\|\*|(?:[\w|-]|[^\x00-\x7f]|\\.)+|\*")
+_ATTRIBUTE = re.compile(r"(?s)\s*(?P<key>.*?)\s*(?:(?P<operator>[!^$*~]?=)(?P<value>.*))?")
+_NTH = re.compile(r"([+-]?\d*)n\s*(?:([+-])\s*)?(\d+)?|([+-]?\d+)")
+_COMBINATOR = re.compile(r"\s*([>+~])\s*|\s+")
+_SPACES = re.compile(r"\s*")
+
+# Structural pseudo-classes that lexbor knows; jsoup leaves the page's root element out of them.
+_STRUCTURAL = frozenset(("first-child", "last-child", "first-of-type", "last-of-type", "only-child", "only-of-type"))
+_NTH_NAMES = frozenset(("nth-child", "nth-last-child", "nth-of-type", "nth-last-of-type"))
+_TEXTS: dict[str, Callable[[str], Filter]] = {
+    "contains": filters.contains,
+    "containsOwn": filters.contains_own,
+    "containsWholeText": filters.contains_whole_text,
+    "containsWholeOwnText": filters.contains_whole_own_text,
+    "containsData": filters.contains_data,
+}
+_PATTERNS: dict[str, Callable[[re.Pattern[str]], Filter]] = {
+    "matches": filters.matches,
+    "matchesOwn": filters.matches_own,
+    "matchesWholeText": filters.matches_whole_text,
+    "matchesWholeOwnText": filters.matches_whole_own_text,
+}
+_BARE: dict[str, Filter] = {"empty": filters.empty, "blank": filters.blank}
+
+
+class SelectorError(ValueError):
+    """The selector does not parse; the message says what is wrong with it."""
+
+
+@dataclass(slots=True)
+class _Parts:
+    """A compound selector while it is read."""
+
+    css: list[str]
+    filters: list[Filter]
+
+
+def parse(text: str, depth: int = 0) -> Query:
+    """The selector group in `text`; raises SelectorError."""
+    if depth > _MAX_DEPTH:
+        raise SelectorError(f"nested more than {_MAX_DEPTH} deep")
+    return _Parser(text, depth).group()
+
+
+class _Parser:
+    def __init__(self, text: str, depth: int) -> None:
+        self._text = text.strip()
+        self._at = 0
+        self._depth = depth
+
+    def group(self) -> Query:
+        if not self._text:
+            raise SelectorError("the selector is empty")
+        selectors = [self._complex()]
+        while self._take(","):
+            selectors.append(self._complex())
+        if self._at < len(self._text):
+            raise self._unexpected()
+        return Query(tuple(selectors))
+
+    def _complex(self) -> Complex:
+        self._skip_spaces()
+        steps = [Step(self._combinator(), self._compound())]
+        while combinator := self._combinator():
+            steps.append(Step(combinator, self._compound()))
+        return Complex(tuple(steps))
+
+    def _combinator(self) -> str:
+        """'>', '+', '~', ' ' for a descendant, '' where the selector ends."""
+        match = _COMBINATOR.match(self._text, self._at)
+        if not match or (not match.group(1) and self._text[match.end() : match.end() + 1] in ("", ",")):
+            self._skip_spaces()
+            return ""
+        self._at = match.end()
+        return match.group(1) or " "
+
+    def _compound(self) -> Compound:
+        start = self._at
+        parts = _Parts([], [])
+        if match := _TYPE.match(self._text, self._at):
+            self._at = match.end()
+            self._type(match.group(), parts)
+        while self._simple(parts):
+            pass
+        if self._at == start:
+            raise self._unexpected()
+        return Compound("".join(parts.css) or "*", tuple(parts.filters))
+
+    def _type(self, name: str, parts: _Parts) -> None:
+        name = _unescaped(name).lower()
+        if name.startswith("*|") and name != "*|*":
+            parts.filters.append(filters.tag_in_any_namespace(name[2:]))
+        elif name.endswith("|*"):
+            parts.filters.append(filters.tag_starts(name[:-2] + ":"))
+        elif name != "*":
+            parts.css.append(_identifier(name.replace("|", ":")))
+
+    def _simple(self, parts: _Parts) -> bool:
+        """Reads one #id, .class, [attribute] or :pseudo-class; False where there is none."""
+        if self._take("#"):
+            parts.css.append(f"[id={_string(self._name('an id', '#'))}]")
+        elif self._take("."):
+            parts.css.append(f"[class~={_string(self._name('a class', '.'))} i]")
+        elif self._text.startswith("[", self._at):
+            self._attribute(self._balanced("[", "]"), parts)
+        elif self._take(":"):
+            self._pseudo(self._name("a pseudo-class", ":"), parts)
+        else:
+            return False
+        return True
+
+    def _attribute(self, inside: str, parts: _Parts) -> None:
+        match = _ATTRIBUTE.fullmatch(inside)
+        key = match.group("key").lower() if match else ""
+        if not match or not key:
+            raise SelectorError(f"[{inside}] has no attribute name")
+        operator, value = match.group("operator"), match.group("value")
+        if operator is None:
+            self._has_attribute(key, parts)
+            return
+        if not value.strip():
+            raise SelectorError(f"[{inside}] has no value to compare with")
+        self._compare(key, operator, value, parts)
+
+    def _has_attribute(self, key: str, parts: _Parts) -> None:
+        if key.startswith("^") or key == "*":
+            parts.filters.append(filters.attribute_starts(key[1:]))
+        elif key.startswith("abs:"):
+            parts.filters.append(filters.attribute(key, bool))
+        else:
+            parts.css.append(f"[{_identifier(key)}]")
+
+    def _compare(self, key: str, operator: str, value: str, parts: _Parts) -> None:
+        if operator == "~=":
+            test: Callable[[str], object] = _pattern(value.strip()).search
+            parts.filters.append(filters.attribute(key, test))
+        else:
+            value = _value(value, keeps_spaces=operator in ("^=", "$="))
+            if operator != "=" and value and value.isascii() and not key.startswith("abs:"):
+                css = f"[{_identifier(key)}{operator.lstrip('!')}{_string(value)} i]"
+                parts.css.append(f":not({css})" if operator == "!=" else css)
+                return
+            parts.filters.append(filters.comparison(key, operator, value))
+            if operator == "!=":
+                return
+            if operator == "=" and value and value.isascii() and not key.startswith("abs:"):
+                parts.css.append(f"[{_identifier(key)}*={_string(value)} i]")
+                return
+        if not key.startswith("abs:"):
+            parts.css.append(f"[{_identifier(key)}]")
+
+    def _pseudo(self, name: str, parts: _Parts) -> None:
+        if name in _STRUCTURAL:
+            parts.css.append(f":{name}:not(:root)")
+        elif name in _BARE:
+            parts.filters.append(_BARE[name])
+        elif name == "root":
+            parts.css.append(":root")
+        elif self._text.startswith("(", self._at):
+            self._function(name, self._balanced("(", ")"), parts)
+        else:
+            raise SelectorError(f"':{name}' is not a pseudo-class that is known, or lacks its parentheses")
+
+    def _function(self, name: str, inside: str, parts: _Parts) -> None:
+        if not inside.strip():
+            raise SelectorError(f":{name}() has nothing in its parentheses")
+        if name in _NTH_NAMES:
+            parts.css.append(f":{name}({_nth(inside)}):not(:root)")
+        elif name in ("eq", "lt", "gt"):
+            parts.css.append(_index(name, inside.strip()))
+        elif name in _TEXTS:
+            parts.filters.append(_TEXTS[name](_unescaped(inside)))
+        elif name in _PATTERNS:
+            parts.filters.append(_PATTERNS[name](_pattern(inside)))
+        elif name in ("is", "not", "has"):
+            self._nested(name, parse(inside, self._depth + 1), parts)
+        else:
+            raise SelectorError(f"':{name}()' is not a pseudo-class that is known")
+
+    def _nested(self, name: str, query: Query, parts: _Parts) -> None:
+        if name == "has":
+            parts.filters.append(filters.has(query))
+        elif css := query.compound_css:
+            parts.css.append(f":{name}({css})")
+        else:
+            parts.filters.append(filters.among(query) if name == "is" else filters.not_among(query))
+
+    def _name(self, what: str, after: str) -> str:
+        match = _IDENTIFIER.match(self._text, self._at)
+        if not match:
+            raise SelectorError(f"there is no name of {what} after '{after}'")
+        self._at = match.end()
+        return _unescaped(match.group())
+
+    def _balanced(self, opening: str, closing: str) -> str:
+        """What stands between a pair of brackets, the pairs within and quoted text passed over."""
+        depth, quote, start = 0, "", self._at + 1
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            self._at += 2 if char == "\\" else 1
+            if char == "\\":
+                continue
+            if quote or char in "'\"":
+                quote = "" if char == quote else quote or char
+            elif char == opening:
+                depth += 1
+            elif char == closing and (depth := depth - 1) == 0:
+                return self._text[start : self._at - 1]
+        raise SelectorError(f"'{opening}' at character {start} is never closed by '{closing}'")
+
+    def _take(self, char: str) -> bool:
+        taken = self._text.startswith(char, self._at)
+        self._at += len(char) if taken else 0
+        return taken
+
+    def _skip_spaces(self) -> None:
+        match = _SPACES.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+
+    def _unexpected(self) -> SelectorError:
+        if self._at >= len(self._text):
+            return SelectorError("it ends where an element is expected")
+        return SelectorError(f"'{self._text[self._at]}' at character {self._at + 1} is not expected there")
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-9a-fA-F]{1,6})\s?|\\(.)", _unescape, text) if "\\" in text else text
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return match.group(2) or chr(min(int(match.group(1), 16), 0x10FFFF))
+
+
+def _identifier(name: str) -> str:
+    """`name` as a CSS identifier."""
+    return re.sub(r"[^\w-]|^[\d-]", lambda match: f"\\{ord(match.group()):x} ", name, flags=re.ASCII)
+
+
+def _string(value: str) -> str:
+    """`value` as a CSS string."""
+    return '"' + re.sub(r'["\\\x00-\x1f]', lambda match: f"\\{ord(match.group()):x} ", value) + '"'
+
+
+def _value(text: str, keeps_spaces: bool) -> str:
+    """An attribute's value to compare with, in lower case; quoted, it keeps its spaces at either end for ^= and $=."""
+    text = text.strip()
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    text = (text[1:-1] if quoted else text).lower()
+    return text if quoted and keeps_spaces else text.strip()
+
+
+def _nth(text: str) -> str:
+    """The argument of :nth-child() and its kin: odd, even, 3, 2n+1."""
+    text = text.strip().lower()
+    match = _NTH.fullmatch({"odd": "2n+1", "even": "2n"}.get(text, text))
+    if not match or (match.group(2) and not match.group(3)):
+        raise SelectorError(f"'{text}' is not a position such as 3, odd or 2n+1")
+    return match.group().replace(" ", "")
+
+
+def _index(name: str, text: str) -> str:
+    """:eq, :lt and :gt count siblings from 0; the page's root is the first of one."""
+    if not (text.isascii() and text.isdigit()):
+        raise SelectorError(f":{name}({text}) needs a number, counted from 0")
+    index = int(text)
+    if name == "eq":
+        return f":nth-child({index + 1})" if index else ":is(:nth-child(1), :root)"
+    if name == "gt":
+        return f":nth-child(n+{index + 2})"
+    return f":is(:nth-child(-n+{index}), :root)" if index else ":not(*)"
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A Java regular expression, whose classes are ASCII, as Python's."""
+    text = re.sub(r"(?s)\\Q(.*?)(?:\\E|\Z)", lambda match: re.escape(match.group(1)), text)
+    text = text.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!").replace("\\z", "\\Z")
+    try:
+        return re.compile(text, re.ASCII)
+    except re.error as error:
+        raise SelectorError(f"the regular expression '{text}' does not parse: {error}") from None

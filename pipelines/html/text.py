@@ -1,0 +1,160 @@
+"""The text of an element, as jsoup reads and normalises it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from selectolax.lexbor import LexborNode
+
+_SPACE = re.compile("[ \t\n\f\r\xa0]+")
+_INVISIBLE = re.compile("[\u200b\u00ad]")
+_CONTROLS = "".join(map(chr, range(33)))
+_BLOCK = frozenset(
+    "html head body frameset script noscript style meta link title frame noframes section nav aside hgroup header footer"
+    " p h1 h2 h3 h4 h5 h6 br button ul ol pre div blockquote hr address figure figcaption form fieldset ins del dl dt dd"
+    " li table caption thead tfoot tbody colgroup col tr th td video audio canvas details menu plaintext template article"
+    " main center dir applet marquee listing math svg".split()
+)
+_DATA = frozenset(("script", "style", "iframe", "noembed", "noframes", "xmp"))
+_PRESERVED = frozenset(("pre", "plaintext", "title", "textarea"))
+_PRESERVED_LEVELS = 6
+
+
+def normalised(text: str) -> str:
+    """`text` with runs of white space and no-break spaces as one space, without characters that have no width."""
+    if not text.isascii():
+        text = _INVISIBLE.sub("", text)
+    return _SPACE.sub(" ", text)
+
+
+def text_of(root: LexborNode) -> str:
+    """All text inside `root`: white space collapsed but for preformatted text, boundaries of blocks a space, trimmed."""
+    first = root.first_child
+    if first is None or root.tag in _DATA:
+        return ""
+    text = _Text()
+    if first.next is None and first.is_text_node:
+        text.add(first)
+    else:
+        _walk(first, text)
+    return text.trimmed()
+
+
+def own_text_of(root: LexborNode) -> str:
+    """The text that stands in `root` itself, normalised; not that of the elements in it."""
+    text = _Text()
+    for child in _children(root):
+        if child.is_text_node:
+            text.add(child)
+        elif child.tag == "br":
+            text.boundary()
+    return "" if root.tag in _DATA else text.trimmed()
+
+
+def whole_text_of(root: LexborNode) -> str:
+    """All text inside `root` as it was written, <br> a line break."""
+    return "".join(_whole(node) for node in root.traverse(include_text=True))
+
+
+def whole_own_text_of(root: LexborNode) -> str:
+    return "".join(_whole(node) for node in _children(root))
+
+
+def data_of(root: LexborNode) -> str:
+    """What is not text inside `root`: scripts, styles, comments."""
+    return "".join(_data(node) for node in root.traverse(include_text=True))
+
+
+class _Text:
+    """Text as it grows, and whether a space would double."""
+
+    __slots__ = ("_parts", "_spaced")
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._spaced = False
+
+    def add(self, node: LexborNode) -> None:
+        raw = node.text_content or ""
+        text = normalised(raw)
+        if self._spaced:
+            text = text.removeprefix(" ")
+        if text != raw and _is_preserved(node):
+            text = raw
+        if text:
+            self._parts.append(text)
+            self._spaced = text[-1] == " "
+
+    def boundary(self) -> None:
+        if not self._spaced:
+            self._parts.append(" ")
+            self._spaced = True
+
+    def trimmed(self) -> str:
+        parts = self._parts
+        return (parts[0] if len(parts) == 1 else "".join(parts)).strip(_CONTROLS)
+
+
+def _walk(node: LexborNode, text: _Text) -> None:
+    """Adds `node`, its later siblings and all that is inside them; without recursion, for pages nest as deep as they like."""
+    above: list[LexborNode] = []
+    while True:
+        child = None
+        if node.is_text_node:
+            text.add(node)
+        elif node.is_element_node:
+            tag = node.tag
+            if tag in _BLOCK:
+                text.boundary()
+            child = node.first_child if tag not in _DATA else None
+        if child is not None:
+            above.append(node)
+            node = child
+            continue
+        while (following := node.next) is None:
+            if not above:
+                return
+            node = above.pop()
+        _leave(node, following, text)
+        node = following
+
+
+def _leave(node: LexborNode, following: LexborNode, text: _Text) -> None:
+    """A block and what follows it in line have a space between them."""
+    if node.is_element_node and node.tag in _BLOCK and not following.is_comment_node:
+        text.boundary()
+
+
+def _is_preserved(node: LexborNode) -> bool:
+    """Whether the text stands in a preformatted element, or a few levels below one."""
+    above = node.parent
+    for _ in range(_PRESERVED_LEVELS):
+        if above is None:
+            return False
+        if above.tag in _PRESERVED:
+            return True
+        above = above.parent
+    return False
+
+
+def _children(root: LexborNode) -> Iterator[LexborNode]:
+    child = root.first_child
+    while child is not None:
+        yield child
+        child = child.next
+
+
+def _whole(node: LexborNode) -> str:
+    if node.is_text_node:
+        parent = node.parent
+        return "" if parent is not None and parent.tag in _DATA else node.text_content or ""
+    return "\n" if node.tag == "br" else ""
+
+
+def _data(node: LexborNode) -> str:
+    if node.is_comment_node:
+        return node.comment_content or ""
+    parent = node.parent
+    is_data = node.is_text_node and parent is not None and parent.tag in _DATA
+    return node.text_content or "" if is_data else ""
