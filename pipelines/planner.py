@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.document import Mapping, Node, problem, scalars
-from pipelines.errors import PipelineError, Problem
+from pipelines.errors import PipelineError, Problem, RunError
 from pipelines.model import PipelineModel, StageCall
 from pipelines.parameters import column_reference
 from pipelines.plan import Kind, Plan, Step, step_key
@@ -90,19 +90,13 @@ class _Walk:
             yield problem(call.node, self._no_page(call.name))
         for name in stage.reads():
             if not self.columns.knows(name):
-                yield problem(_mention(call.node, name), self._no_column(name))
+                yield problem(_mention(call.node, name), _no_column(name, self.columns))
 
     def _no_page(self, name: str) -> str:
         if self.lost:
             where = f"{self.lost.title} (line {self.lost.line})"
             return f"{name} needs a page, and pages end at {where}, which works on whole tables: move it before that"
         return f"{name} needs a page: put a fetch, a wget or a join before it"
-
-    def _no_column(self, name: str) -> str:
-        known = (*self.columns, *ENGINE_COLUMNS)
-        near = get_close_matches(name, known, n=3, cutoff=0.6)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(self.columns) or 'none'}"
-        return f"there is no column '{name}' here; {hint}"
 
     def end(self, model: PipelineModel) -> None:
         node = model.node
@@ -113,6 +107,25 @@ class _Walk:
             self.problems.append(problem(node, message))
         kept = [name for name in model.options.keep_columns if name not in tuple(self.columns)]
         self.columns = self.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in kept))
+
+
+def check_references(steps: Iterable[Step], columns: Columns) -> None:
+    """Checks the steps after a source whose columns are known only now; raises RunError."""
+    for step in steps:
+        if step.stage is None:
+            return
+        for name in step.stage.reads():
+            if not columns.knows(name):
+                raise RunError(f"line {step.line}: {step.title}: {_no_column(name, columns)}")
+        columns = step.stage.columns(columns)
+        if clash := columns.clash():
+            raise RunError(f"line {step.line}: the columns '{clash[0]}' and '{clash[1]}' differ only in case")
+
+
+def _no_column(name: str, columns: Columns) -> str:
+    near = get_close_matches(name, (*columns, *ENGINE_COLUMNS), n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(columns) or 'none'}"
+    return f"there is no column '{name}' here; {hint}"
 
 
 def _mention(node: Node, column: str) -> Node:

@@ -151,4 +151,4 @@ def find(name: str) -> Entry:
 def _load() -> None:
     import pipelines.stages  # the stages import this module: late, to break the circle
 
-    pipelines.stages.load()
+    pipelines.stages.load_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipelines.fetch import Page
 from pipelines.html import Document, Element
@@ -35,8 +35,10 @@ class Fetched:
     @classmethod
     def of(cls, page: Page) -> Fetched:
         """The record of `page`; a page that failed leaves its status and error, and nothing to read."""
-        readable = page if page.ok else None
-        return cls(page.url, page.requested_url, page.status, page.error, page.fetched_at, readable)
+        if page.ok:
+            return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page)
+        error = page.error or f"the server answered {page.status}"
+        return cls(page.url, page.requested_url, page.status, error, page.fetched_at)
 
     @cached_property
     def root(self) -> Element | None:
@@ -55,6 +57,19 @@ class Row:
     element: Element | None = None
     link_text: str | None = None
     depth: int | None = None
+
+    @classmethod
+    def of(cls, values: dict[str, object], engine: dict[str, Any]) -> Row:
+        """A row as it comes from Spark: its columns, and the engine's from an earlier pass."""
+        fetched = Fetched(
+            engine.get("_url"),
+            engine.get("_requestedUrl"),
+            engine.get("_status"),
+            engine.get("_error"),
+            engine.get("_fetchedAt"),
+        )
+        ordinal = tuple(engine["_ordinal"])
+        return cls(values, ordinal, fetched, None, engine.get("_linkText"), engine.get("_depth"))
 
     def value(self, name: str) -> object:
         """The value of a column, or of an engine column that no stage wrote."""
@@ -76,6 +91,19 @@ class Row:
     def with_values(self, added: dict[str, object]) -> Row:
         values = {**self.values, **added}
         return Row(values, self.ordinal, self.fetched, self.element, self.link_text, self.depth)
+
+    def following(self, link: Link, ordinal: Ordinal, depth: int | None = None) -> Row:
+        """This row on its way to where `link` leads; it leaves its page behind."""
+        fetched = Fetched(error=link.error) if link.error else NOTHING
+        return Row(self.values, ordinal, fetched, None, link.text, self.depth if depth is None else depth)
+
+    def staying(self) -> Row:
+        """This row where it has no link to follow: without a page, but with the failure that cost it its page."""
+        fetched = NOTHING if self.fetched.page else self.fetched
+        return Row(self.values, (*self.ordinal, 0), fetched, None, None, self.depth)
+
+    def at_depth(self, depth: int, ordinal: Ordinal) -> Row:
+        return Row(self.values, ordinal, self.fetched, self.element, self.link_text, depth)
 
     def child(self, position: int, element: Element | None) -> Row:
         """A row that comes from this one, standing on another element of its page."""

@@ -8,7 +8,7 @@ from functools import cache
 
 
 @cache
-def load() -> None:
+def load_all() -> None:
     """Imports every module of this package, so that each stage registers itself."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")

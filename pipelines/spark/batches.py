@@ -1,0 +1,83 @@
+"""Rows of a pass → Arrow record batches of the schema that Spark was told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.rows import Row
+from pipelines.spark.schema import ROW
+
+_MAX_ROWS = 1024
+_MAX_CHARACTERS = 8 * 1024 * 1024
+
+
+class Table:
+    """Rows as tuples in the order of `schema`: columns, engine columns, then what only links have."""
+
+    def __init__(self, columns: Columns, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.names = tuple(columns)
+        self.engine = [name for name in ENGINE_COLUMNS if name not in self.names]
+        self.rows: list[tuple[object, ...]] = []
+
+    def add(self, row: Row, *more: object) -> int:
+        """Adds a row and returns how many characters it holds."""
+        engine = row.engine_values()
+        cells = (*[row.values.get(name) for name in self.names], *[engine[name] for name in self.engine], *more)
+        self.rows.append(cells)
+        return sum(len(cell) for cell in cells if type(cell) is str)
+
+    def take(self) -> list[pa.Array]:
+        cells = zip(*self.rows, strict=True) if self.rows else [()] * len(self.schema)
+        arrays = [pa.array(column, field.type) for column, field in zip(cells, self.schema, strict=True)]
+        self.rows = []
+        return arrays
+
+
+class Output:
+    """What a pass writes: finished rows, or rows with a link; and for each explore, by its step key, its links.
+
+    With explores a record is either a row or a link, each in its own struct column, so that one pass gives both.
+    """
+
+    def __init__(self, rows: Table, links: Mapping[str, Table]) -> None:
+        self._rows = rows
+        self._links = links
+        self._characters = 0
+
+    def row(self, row: Row, *link: str | None) -> None:
+        self._characters += self._rows.add(row, *link)
+
+    def link(self, key: str, row: Row, link: str, level: int) -> None:
+        self._characters += self._links[key].add(row, link, level)
+
+    def full(self) -> bool:
+        return self._count() >= _MAX_ROWS or self._characters >= _MAX_CHARACTERS
+
+    def empty(self) -> bool:
+        return self._count() == 0
+
+    def take(self) -> pa.RecordBatch:
+        self._characters = 0
+        if not self._links:
+            return pa.RecordBatch.from_arrays(self._rows.take(), schema=self._rows.schema)
+        structs = {name: _struct(table) for name, table in (*self._links.items(), (ROW, self._rows))}
+        columns = {name: _alone(name, structs) for name in structs}
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _count(self) -> int:
+        return len(self._rows.rows) + sum(len(table.rows) for table in self._links.values())
+
+
+def _struct(table: Table) -> pa.StructArray:
+    return pa.StructArray.from_arrays(table.take(), fields=list(table.schema))
+
+
+def _alone(name: str, structs: Mapping[str, pa.StructArray]) -> pa.Array:
+    """One struct column, null in the records that belong to the others."""
+    own = structs[name]
+    parts = [struct if struct is own else pa.nulls(len(struct), own.type) for struct in structs.values()]
+    return pa.concat_arrays(parts)

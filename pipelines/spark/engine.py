@@ -1,0 +1,219 @@
+"""Plan → Spark: sources, passes in Python workers, exchanges of links, table stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from itertools import count
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.errors import RunError
+from pipelines.fetch import canonical_url
+from pipelines.plan import Plan, Step
+from pipelines.planner import check_references
+from pipelines.registry import LinkStage, RowStage, Source, TableStage
+from pipelines.spark import worker
+from pipelines.spark.context import RunContext
+from pipelines.spark.coordinator import Coordinator
+from pipelines.spark.progress import Endpoint
+from pipelines.spark.schema import LEVEL, LINK, ROW, columns_of, explore_schema, links_schema, pass_schema, rows_schema
+from pipelines.spark.worker import Exploration, Pass
+
+
+def run(plan: Plan, spark: SparkSession, context: RunContext | None = None) -> DataFrame:
+    """Runs a plan to its end and returns the output rows, held by Spark; raises RunError."""
+    with Coordinator() as coordinator:
+        engine = Engine(spark, plan, context or RunContext(), coordinator.endpoint)
+        rows = engine.output(engine.rows()).persist()
+        rows.count()
+        check_failures(plan, coordinator)
+    return rows
+
+
+def check_failures(plan: Plan, coordinator: Coordinator) -> None:
+    """Raises RunError when more of the distinct URLs failed than the pipeline allows."""
+    fetches = coordinator.fetches()
+    if fetches.failed > plan.options.max_failure_ratio * fetches.urls:
+        examples = "; ".join(f"{url}: {reason}" for url, reason in fetches.examples)
+        allowed = f"spindle.maxFailureRatio allows {plan.options.max_failure_ratio:g}"
+        raise RunError(f"{fetches.failed} of {fetches.urls} addresses could not be fetched, {allowed}: {examples}")
+
+
+@dataclass
+class _Segment:
+    """Rows, and the steps that will run over them in one pass; `columns` are those that enter it, `after` leave it."""
+
+    rows: DataFrame
+    enters: str
+    columns: Columns
+    fetches: bool = False
+    stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
+    after: Columns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.after = self.columns
+
+    def add(self, key: str, stage: RowStage | LinkStage) -> None:
+        if isinstance(stage, LinkStage):
+            self.stages.append((key, Exploration(stage, self.after, explore_schema(self.after))))
+        else:
+            self.stages.append((key, stage))
+        self.after = stage.columns(self.after)
+
+
+class Engine:
+    """Builds the tables of one run; explores run while they are built, all else when the rows are asked for."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, context: RunContext, endpoint: Endpoint | None) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._context = context
+        self._endpoint = endpoint
+        self._numbers = count(1)
+        self._columns = plan.columns
+
+    def rows(self) -> DataFrame:
+        """The output rows with the engine's columns, at most as many as the run's limit."""
+        segment: _Segment | None = None
+        for step in self._plan.steps[:-1]:
+            segment = self._add(segment, step)
+        if segment is None:
+            raise RunError("the plan has no steps")
+        rows = self._finish(segment, None)
+        self._columns = segment.after.with_columns(self._kept(segment.after))
+        limit = self._context.limit
+        return rows if limit is None else rows.orderBy("_ordinal").limit(limit)
+
+    def output(self, rows: DataFrame) -> DataFrame:
+        """The output's columns of `rows`."""
+        present = set(rows.columns)
+        absent = (F.lit(None).cast(type_).alias(name) for name, type_ in self._columns.types if name not in present)
+        return rows.select(*(_column(name) for name in self._columns if name in present), *absent)
+
+    def _kept(self, columns: Columns) -> tuple[tuple[str, str], ...]:
+        kept = self._plan.options.keep_columns
+        return tuple((name, ENGINE_COLUMNS[name]) for name in kept if name not in tuple(columns))
+
+    def _add(self, segment: _Segment | None, step: Step) -> _Segment:
+        stage = step.stage
+        if isinstance(stage, Source):
+            return self._load(step, stage)
+        if isinstance(stage, LinkStage) and stage.levels() is None:
+            return self._follow(segment, step, stage)
+        if segment is None:
+            raise RunError(f"{step.title} has no rows to work on")
+        if isinstance(stage, TableStage):
+            return self._table(segment, step, stage)
+        if isinstance(stage, RowStage | LinkStage):
+            segment.add(step.key, stage)
+        return segment
+
+    def _load(self, step: Step, stage: Source) -> _Segment:
+        rows = stage.load(self._spark, self._context)
+        columns = columns_of(rows.schema)
+        check_references(self._plan.steps[self._plan.steps.index(step) + 1 :], columns)
+        return _Segment(rows, step.key, columns)
+
+    def _table(self, segment: _Segment, step: Step, stage: TableStage) -> _Segment:
+        columns = stage.columns(segment.after)
+        rows = stage.table(self._finish(segment, None), self._context)
+        return _Segment(rows, step.key, columns_of(rows.schema) if columns.open else columns)
+
+    def _follow(self, segment: _Segment | None, step: Step, stage: LinkStage) -> _Segment:
+        if segment is None:
+            return _Segment(self._seed(stage), step.key, Columns(), fetches=True)
+        rows = self._exchange(self._finish(segment, stage))
+        return _Segment(rows, step.key, segment.after, fetches=True)
+
+    def _seed(self, stage: LinkStage) -> DataFrame:
+        url = canonical_url(stage.literal() or "")
+        ordinal = F.array(F.lit(0).cast("bigint"))
+        return self._spark.range(0, 1, 1, 1).select(F.lit(url).alias(LINK), ordinal.alias("_ordinal"))
+
+    def _exchange(self, links: DataFrame) -> DataFrame:
+        """Spreads links over all cores; equal ones meet in one partition, side by side, in the order of their rows.
+
+        Sorted by hash, so that the pages of one host are not asked for in one go.
+        """
+        place = F.array_join(F.col("_ordinal").cast("array<string>"), ".")
+        spread = F.xxhash64(F.coalesce(F.col(LINK), place))
+        # the number is explicit: adaptive execution would fold a few small rows into one partition
+        spread_out = links.repartition(self._spark.sparkContext.defaultParallelism, spread)
+        return spread_out.sortWithinPartitions(spread, LINK, "_ordinal")
+
+    def _finish(self, segment: _Segment, links: LinkStage | None) -> DataFrame:
+        """The rows after a segment's pass; or, for a stage that follows links, rows that carry them."""
+        if not segment.stages and not segment.fetches and links is None:
+            return segment.rows
+        task = Pass(
+            name="",
+            enters=segment.enters,
+            fetches=segment.fetches,
+            entering=segment.columns,
+            stages=tuple(segment.stages),
+            links=links,
+            columns=segment.after,
+            schema=links_schema(segment.after) if links else rows_schema(segment.after),
+            options=self._context.fetch,
+            endpoint=self._endpoint,
+        )
+        return self._explored(task, segment.rows) if task.explorations() else self._pass(task, segment.rows)
+
+    def _pass(self, task: Pass, rows: DataFrame) -> DataFrame:
+        schema = pass_schema(task.schema, {key: each.schema for key, each in task.explorations().items()})
+        named = replace(task, name=f"{next(self._numbers)}.{task.enters}")
+        return rows.mapInArrow(partial(worker.run, named), schema)
+
+    def _explored(self, task: Pass, rows: DataFrame) -> DataFrame:
+        """Runs the explores of a pass level by level; what follows them runs inside their passes."""
+        frames = [self._held(task, rows)]
+        for key, exploration in task.explorations().items():
+            for level in range(1, (exploration.stage.levels() or 0) + 1):
+                links = _union(_only(frame, key) for frame in frames if key in frame.columns)
+                found = links.where(F.col(LEVEL) == level)
+                if found.isEmpty():
+                    break
+                visited = links.where(F.col(LEVEL) < level).select(LINK)
+                frontier = self._bounded(found.join(visited, LINK, "left_anti"), visited)
+                frames.append(self._held(_deeper(task, key, level), self._exchange(frontier.drop(LEVEL))))
+        return _union(_only(frame, ROW) for frame in frames)
+
+    def _held(self, task: Pass, rows: DataFrame) -> DataFrame:
+        """The pass, run once and kept, so that no later question fetches its pages again."""
+        held = self._pass(task, rows).persist(StorageLevel.MEMORY_AND_DISK)
+        held.count()
+        return held
+
+    def _bounded(self, frontier: DataFrame, visited: DataFrame) -> DataFrame:
+        """The frontier as far as the pipeline's maxPages allows, nearest pages first."""
+        if self._plan.options.max_pages is None:
+            return frontier
+        left = self._plan.options.max_pages - visited.distinct().count()
+        first = frontier.groupBy(LINK).agg(F.min("_ordinal").alias("_ordinal"))
+        return frontier.join(first.orderBy("_ordinal").limit(max(left, 0)), [LINK, "_ordinal"], "left_semi")
+
+
+def _deeper(task: Pass, key: str, level: int) -> Pass:
+    """The part of a pass that the pages of an explore's next level go through."""
+    exploration = task.explorations()[key]
+    position = [name for name, _ in task.stages].index(key)
+    stages = ((key, replace(exploration, level=level)), *task.stages[position + 1 :])
+    return replace(task, enters=key, fetches=True, entering=exploration.columns, stages=stages)
+
+
+def _only(frame: DataFrame, kind: str) -> DataFrame:
+    """The records of one kind: finished rows, or the links of one explore."""
+    return frame.where(F.col(kind).isNotNull()).select(f"{kind}.*")
+
+
+def _union(frames: Iterable[DataFrame]) -> DataFrame:
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _column(name: str) -> Column:
+    return F.col(f"`{name.replace('`', '``')}`")

@@ -1,0 +1,193 @@
+"""One pass over one partition, in a Python worker: links in, pages fetched and read, rows or further links out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.fetch import FetchOptions, HttpFetcher
+from pipelines.registry import LinkStage, RowStage
+from pipelines.rows import NOTHING, Fetched, Ordinal, Row
+from pipelines.spark.batches import Output, Table
+from pipelines.spark.progress import Endpoint, Reporter
+from pipelines.spark.schema import LINK
+
+Emit = Callable[[Row], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """The part that a pass has in an explore: it reads pages of `level`, and their links are of the next one.
+
+    `columns` are those of the rows that enter the explore; its links carry them on, and have `schema`.
+    """
+
+    stage: LinkStage
+    columns: Columns
+    schema: pa.Schema
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one pass does, as sent to the workers.
+
+    Rows with `entering` columns come from the step `enters`, which fetches their links when `fetches`. Then each of
+    `stages`, by step key, has them in turn. `links` ends the pass with links for the next one.
+    What comes out has `columns` and `schema`.
+    """
+
+    name: str
+    enters: str
+    fetches: bool
+    entering: Columns
+    stages: tuple[tuple[str, RowStage | Exploration], ...]
+    links: LinkStage | None
+    columns: Columns
+    schema: pa.Schema
+    options: FetchOptions
+    endpoint: Endpoint | None
+
+    def explorations(self) -> dict[str, Exploration]:
+        return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
+
+
+def run(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs the pass over the batches of one partition; rows come out as their pages arrive."""
+    context = TaskContext.get()
+    reporter = Reporter(task.endpoint, f"{task.name}/{context.partitionId() if context else 0}")
+    links = {key: Table(each.columns, each.schema) for key, each in task.explorations().items()}
+    output = Output(Table(task.columns, task.schema), links)
+    enter = _chain(task, output, reporter)
+    for row in _rows(task, batches, reporter):
+        reporter.row(task.enters)
+        enter(row)
+        if output.full():
+            yield output.take()
+    if not output.empty():
+        yield output.take()
+    reporter.close()
+
+
+def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter) -> Iterator[Row]:
+    entering = _entering(task.entering, batches)
+    if not task.fetches:
+        for _, row in entering:
+            reporter.tick()
+            yield row
+        return
+    first = next((stage for _, stage in task.stages), None)
+    once = isinstance(first, Exploration) and first.level > 0
+    without_link: deque[Row] = deque()
+    with HttpFetcher(task.options) as fetcher:
+        for page, rows in fetcher.fetch(_requests(entering, without_link, once)):
+            fetched = Fetched.of(page)
+            reporter.page(task.enters, fetched)
+            for row in rows:
+                yield Row(row.values, row.ordinal, fetched, fetched.root, row.link_text, row.depth)
+            while without_link:
+                yield without_link.popleft()
+    yield from without_link
+
+
+def _entering(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str | None, Row]]:
+    """Rows as they come from Spark, each with the link that it waits for."""
+    own = [name for name in ENGINE_COLUMNS if name not in tuple(columns)]
+    for batch in batches:
+        names = batch.schema.names
+        for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            values = dict(zip(names, cells, strict=True))
+            link = values.pop(LINK, None)
+            engine = {name: values.pop(name, None) for name in own}
+            yield link, Row.of(values, engine)
+
+
+def _requests(
+    entering: Iterable[tuple[str | None, Row]], without_link: deque[Row], once: bool
+) -> Iterator[tuple[str, list[Row]]]:
+    """Equal links stand together: one request for all their rows, or for the first alone (`once`)."""
+    for link, group in groupby(entering, key=itemgetter(0)):
+        rows = [row for _, row in group]
+        if link is None:
+            without_link.extend(rows)
+        else:
+            yield link, rows[:1] if once else rows
+
+
+def _chain(task: Pass, output: Output, reporter: Reporter) -> Emit:
+    """The stages as one function, each calling the next, the last one writing the output."""
+    emit = _following(task.links, output) if task.links else output.row
+    for key, stage in reversed(task.stages):
+        if isinstance(stage, RowStage):
+            emit = _row_stage(key, stage, emit, reporter)
+        else:
+            emit = _exploring(key, stage, emit, output, reporter)
+    return emit
+
+
+def _row_stage(key: str, stage: RowStage, emit: Emit, reporter: Reporter) -> Emit:
+    work = stage.worker()
+
+    def each(row: Row) -> None:
+        for made in work(row):
+            reporter.row(key)
+            emit(made)
+
+    return each
+
+
+def _following(stage: LinkStage, output: Output) -> Emit:
+    """Ends the pass with a row for each link, which the next pass fetches."""
+    links_of, drops = stage.worker(), stage.drops_rows_without_link()
+
+    def each(row: Row) -> None:
+        links = links_of(row)
+        for position, link in enumerate(links, start=1):
+            output.row(row.following(link, (*row.ordinal, position)), link.url)
+        if not links and not drops:
+            output.row(row.staying(), None)
+
+    return each
+
+
+def _exploring(key: str, exploration: Exploration, emit: Emit, output: Output, reporter: Reporter) -> Emit:
+    """Passes each page on once, and writes its links for the next level.
+
+    At level 0 the pages themselves are written as links too: visited, so that no level fetches them again.
+    """
+    stage, level = exploration.stage, exploration.level
+    links_of, last = stage.worker(), stage.levels() or 0
+    latest: Fetched = NOTHING
+
+    def each(row: Row) -> None:
+        nonlocal latest
+        if level == 0:
+            whole_page = row.element is not None and row.element is row.fetched.root
+            if whole_page and row.fetched is latest:  # rows of one page follow each other: the first has been here
+                return
+            latest = row.fetched
+            row = row.at_depth(0, (*row.ordinal, 0))
+            if row.fetched.requested_url:
+                output.link(key, row, row.fetched.requested_url, 0)
+        reporter.row(key)
+        if level < last:
+            for position, link in enumerate(links_of(row), start=1):
+                if link.url:
+                    ordinal = _deeper(row.ordinal, level, position)
+                    output.link(key, row.following(link, ordinal, level + 1), link.url, level + 1)
+        emit(row)
+
+    return each
+
+
+def _deeper(ordinal: Ordinal, level: int, position: int) -> Ordinal:
+    """The place of a link's page: seed first, then level, then the way through the documents."""
+    seed = len(ordinal) - level - 1
+    return (*ordinal[:seed], level + 1, *ordinal[seed + 1 :], position)
