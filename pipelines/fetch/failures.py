@@ -27,7 +27,7 @@ _PASSING_ERRORS = frozenset(
 _PASSING_STATUSES = frozenset((429, 502, 503, 504))
 
 _SENTENCES = {
-    pycurl.E_UNSUPPORTED_PROTOCOL: "{where} did not answer in HTTP, or redirects to something that is not http or https",
+    pycurl.E_UNSUPPORTED_PROTOCOL: "{where} does not speak HTTP, or redirects to what is neither http nor https",
     pycurl.E_URL_MALFORMAT: "{where} redirects to something that is not an address",
     pycurl.E_COULDNT_RESOLVE_HOST: "could not find the host {host}",
     pycurl.E_COULDNT_CONNECT: "could not connect to {where}",
@@ -46,7 +46,7 @@ _SENTENCES = {
 
 
 def sentence(code: int, detail: str, where: str, options: FetchOptions) -> str:
-    """What libcurl's error `code` means for the person who reads the row; `where` is host:port, `detail` libcurl's words."""
+    """What libcurl's error `code` and words mean for the person who reads the row; `where` is host:port."""
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return _timeout(detail, where, options)
     template = _SENTENCES.get(code, "could not fetch from {where} (libcurl error {code})")

@@ -10,7 +10,7 @@ Network = IPv4Network | IPv6Network
 
 # The IANA special-purpose registries, by what a person calls them; the first that matches names the reason.
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("a cloud's metadata address", ("169.254.169.254/32", "169.254.170.2/32", "100.100.100.200/32", "fd00:ec2::254/128")),
+    ("a cloud's metadata address", ("169.254.169.254", "169.254.170.2", "100.100.100.200", "fd00:ec2::254")),
     ("an unspecified address", ("0.0.0.0/8", "::/128")),
     ("a loopback address", ("127.0.0.0/8", "::1/128")),
     ("a private address", ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10")),
@@ -19,7 +19,8 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("a multicast address", ("224.0.0.0/4", "ff00::/8")),
     ("a documentation address", ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20")),
     ("a tunnel address", ("2001::/32", "2002::/16", "64:ff9b:1::/48", "192.88.99.0/24")),
-    ("a reserved address", ("192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "2001::/23", "100::/64", "5f00::/16", "::/96")),
+    ("a reserved address", ("192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4")),
+    ("a reserved address", ("::/96", "100::/64", "2001::/23", "5f00::/16")),
 )
 _REFUSED: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(network), kind) for kind, networks in _KINDS for network in networks

@@ -65,6 +65,7 @@ class RequestQueue(Generic[T]):
 
     def again(self, request: Request[T], delay: float) -> None:
         """Puts `request` back, to start in `delay` seconds."""
+        request.attempt += 1
         heapq.heappush(self._delayed, (time.monotonic() + delay, next(self._sequence), request))
 
     @property

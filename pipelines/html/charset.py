@@ -12,7 +12,9 @@ _META_CHARSET = re.compile(rb"(?is)charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)")
 
 # Labels that browsers read as another, wider encoding than Python's codec of that name.
 _LABELS = {
-    **dict.fromkeys(("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "latin-1", "l1"), "cp1252"),
+    **dict.fromkeys(
+        ("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "latin-1", "l1"), "cp1252"
+    ),
     **dict.fromkeys(("iso-8859-9", "iso8859-9", "latin5", "l5"), "cp1254"),
     **dict.fromkeys(("tis-620", "iso-8859-11", "windows-874", "dos-874"), "cp874"),
     **dict.fromkeys(("gb2312", "gbk", "gb_2312-80", "x-gbk", "chinese"), "gb18030"),

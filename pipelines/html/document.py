@@ -17,7 +17,8 @@ from pipelines.html.text import normalised, text_of
 _HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
 # What an answer without a type begins with when it is HTML (WHATWG MIME Sniffing, section 7.1).
 _HTML_START = re.compile(
-    rb"(?i)(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|!--)[\s>]"
+    rb"(?i)(?:\xef\xbb\xbf)?\s*<"
+    rb"(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>])"
 )
 
 

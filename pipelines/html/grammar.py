@@ -6,9 +6,8 @@ What lexbor decides as jsoup would becomes its CSS; the rest becomes filters on 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from pipelines.html import filters
 from pipelines.html.matching import Complex, Compound, Filter, Query, Step

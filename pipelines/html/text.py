@@ -10,12 +10,13 @@ from selectolax.lexbor import LexborNode
 _SPACE = re.compile("[ \t\n\f\r\xa0]+")
 _INVISIBLE = re.compile("[\u200b\u00ad]")
 _CONTROLS = "".join(map(chr, range(33)))
-_BLOCK = frozenset(
-    "html head body frameset script noscript style meta link title frame noframes section nav aside hgroup header footer"
-    " p h1 h2 h3 h4 h5 h6 br button ul ol pre div blockquote hr address figure figcaption form fieldset ins del dl dt dd"
-    " li table caption thead tfoot tbody colgroup col tr th td video audio canvas details menu plaintext template article"
-    " main center dir applet marquee listing math svg".split()
-)
+_BLOCK_NAMES = """
+    address applet article aside audio blockquote body br button canvas caption center col colgroup dd del details dir
+    div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html ins li
+    link listing main marquee math menu meta nav noframes noscript ol p plaintext pre script section style svg table
+    tbody td template tfoot th thead title tr ul video
+"""
+_BLOCK = frozenset(_BLOCK_NAMES.split())
 _DATA = frozenset(("script", "style", "iframe", "noembed", "noframes", "xmp"))
 _PRESERVED = frozenset(("pre", "plaintext", "title", "textarea"))
 _PRESERVED_LEVELS = 6
@@ -29,7 +30,7 @@ def normalised(text: str) -> str:
 
 
 def text_of(root: LexborNode) -> str:
-    """All text inside `root`: white space collapsed but for preformatted text, boundaries of blocks a space, trimmed."""
+    """All text inside `root`: white space collapsed unless preformatted, boundaries of blocks a space, trimmed."""
     first = root.first_child
     if first is None or root.tag in _DATA:
         return ""
@@ -97,7 +98,7 @@ class _Text:
 
 
 def _walk(node: LexborNode, text: _Text) -> None:
-    """Adds `node`, its later siblings and all that is inside them; without recursion, for pages nest as deep as they like."""
+    """Adds `node`, its later siblings and all that is inside them; without recursion, for pages nest deeply."""
     above: list[LexborNode] = []
     while True:
         child = None

@@ -1,0 +1,202 @@
+"""One request on one libcurl handle: what is set, what is collected, and the page that comes of it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import time
+from collections import deque
+from datetime import UTC, datetime
+from functools import lru_cache
+from io import BytesIO
+from typing import Any
+
+import certifi
+import pycurl
+from ada_url import URL
+
+from pipelines.fetch import failures
+from pipelines.fetch.guard import Guard, GuardRefused
+from pipelines.fetch.options import FetchOptions
+from pipelines.fetch.page import Page
+from pipelines.fetch.queue import Request
+from pipelines.fetch.urls import absolute_url, canonical_url
+
+_ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+_SLOWEST = 32  # bytes a second; a page that comes slower than this for first_byte_timeout is given up
+_LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\r\n]*)")
+_RETRY_AFTER = re.compile(rb"(?im)^retry-after:[ \t]*([^\r\n]*)")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
+
+
+class Transfer:
+    """A libcurl handle with what one request of it collects; used for one request after another."""
+
+    __slots__ = (
+        "_guard",
+        "_head",
+        "_interrupted",
+        "_options",
+        "_parts",
+        "_refused",
+        "_size",
+        "_started",
+        "curl",
+        "failure",
+        "finished",
+        "request",
+        "silent",
+    )
+
+    request: Request[Any]
+    finished: deque[Transfer]
+    failure: int | None
+    silent: bool
+
+    def __init__(self, options: FetchOptions, guard: Guard) -> None:
+        self._options = options
+        self._guard = guard
+        self._head = BytesIO()
+        self.curl = _handle(options)
+        self.curl.setopt(pycurl.WRITEFUNCTION, self._receive)
+        self.curl.setopt(pycurl.HEADERFUNCTION, self._head.write)
+        self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+
+    def prepare(self, request: Request[Any], url: str, finished: deque[Transfer]) -> None:
+        """Makes ready for `request`; once over, the transfer puts itself into `finished`."""
+        self.request = request
+        self.finished = finished
+        self.failure = None
+        self.silent = False
+        self._interrupted = False
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._refused: str | None = None
+        self._started = time.monotonic()
+        self._head.seek(0)
+        self._head.truncate()
+        self.curl.setopt(pycurl.URL, url)
+
+    def interrupt(self, seconds: float) -> None:
+        """Nobody looked after the transfer for so long: running out of time in it is not the server's fault."""
+        self._interrupted = True
+        self._started += seconds
+
+    def give_up_if_silent(self, now: float) -> None:
+        """libcurl has no timer for the first byte of an answer."""
+        if not self.silent and not self._head.tell() and now - self._started > self._options.first_byte_timeout:
+            self.silent = True
+            self.finished.append(self)
+
+    def may_pass(self) -> bool:
+        """Whether the request failed and may fare better in a moment."""
+        if self.silent or self._refused or self._size > self._options.max_body:
+            return False
+        if self.failure is None:
+            return failures.passing_status(self.curl.getinfo(pycurl.RESPONSE_CODE))
+        if self.failure == pycurl.E_OPERATION_TIMEDOUT:
+            return self._interrupted
+        return failures.passing_error(self.failure)
+
+    def retry_after(self) -> float | None:
+        """Seconds that the server asks to be left alone for."""
+        asked = _RETRY_AFTER.findall(self._head.getvalue()) if self.failure is None else []
+        return failures.retry_after(asked[-1].decode("latin-1")) if asked else None
+
+    def page(self) -> Page:
+        curl, url = self.curl, self.request.url
+        error = self._error()
+        status: int = curl.getinfo(pycurl.RESPONSE_CODE)
+        final, redirects = self._redirected() if curl.getinfo(pycurl.REDIRECT_COUNT) else (url, ())
+        content_type, charset = parse_content_type(curl.getinfo_raw(pycurl.CONTENT_TYPE))
+        parts, self._parts = self._parts, []
+        body = b"" if error else parts[0] if len(parts) == 1 else b"".join(parts)
+        return Page(url, final, status or None, error, content_type, charset, body, datetime.now(UTC), redirects)
+
+    def _receive(self, data: bytes) -> int:
+        size = len(data)
+        self._size += size
+        if self._size > self._options.max_body:
+            return 0  # anything but the length of data makes libcurl give up
+        self._parts.append(data)
+        return size
+
+    def _open_socket(self, purpose: int, address: Any) -> Any:
+        """Every connection passes here with the address it really goes to, after redirects and name lookups."""
+        try:
+            self._guard.check(address.addr[0])
+        except GuardRefused as refused:
+            self._refused = str(refused)
+            return pycurl.SOCKET_BAD
+        return _Socket(address.family, address.socktype, address.protocol)
+
+    def _error(self) -> str | None:
+        if self.failure is None and not self.silent:
+            return None
+        where = _where(self.curl)
+        if self.silent:
+            return failures.no_answer(where, self._options)
+        if self._size > self._options.max_body:
+            return failures.too_large(self._options)
+        if self._refused:
+            return f"refused: {self._refused}"
+        return failures.sentence(self.failure or 0, self.curl.errstr(), where, self._options)
+
+    def _redirected(self) -> tuple[str, tuple[str, ...]]:
+        """Where the redirects led, and the addresses on the way."""
+        address: str = self.request.url
+        passed: list[str] = []
+        followed: int = self.curl.getinfo(pycurl.REDIRECT_COUNT)
+        for location in _LOCATION.findall(self._head.getvalue())[:followed]:
+            address = absolute_url(location.decode("utf-8", "replace"), address) or address
+            passed.append(address.partition("#")[0])
+        final = self.curl.getinfo_raw(pycurl.EFFECTIVE_URL).decode("utf-8", "replace")
+        return canonical_url(final) or address, tuple(passed[:-1])
+
+
+class _Socket(socket.socket):
+    """libcurl works on a duplicate of this socket; this one may go at once."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _handle(options: FetchOptions) -> pycurl.Curl:
+    """A libcurl handle with everything set that stays the same from request to request."""
+    curl = pycurl.Curl()
+    for option, value in (
+        (pycurl.NOSIGNAL, 1),
+        (pycurl.PROXY, ""),  # nor one from the environment: the guard must see every address
+        (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
+        (pycurl.REDIR_PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
+        (pycurl.FOLLOWLOCATION, 1),
+        (pycurl.MAXREDIRS, options.max_redirects),
+        (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS),
+        (pycurl.ACCEPT_ENCODING, ""),  # all that libcurl can undo
+        (pycurl.USERAGENT, options.user_agent),
+        (pycurl.HTTPHEADER, [_ACCEPT]),
+        (pycurl.CONNECTTIMEOUT_MS, int(options.connect_timeout * 1000)),
+        (pycurl.TIMEOUT_MS, int(options.total_timeout * 1000)),
+        (pycurl.LOW_SPEED_LIMIT, _SLOWEST),
+        (pycurl.LOW_SPEED_TIME, max(1, round(options.first_byte_timeout))),
+        (pycurl.CAINFO, ssl.get_default_verify_paths().cafile or certifi.where()),
+    ):
+        curl.setopt(option, value)
+    return curl
+
+
+def _where(curl: pycurl.Curl) -> str:
+    """host:port that a transfer last turned to."""
+    parts = URL(curl.getinfo_raw(pycurl.EFFECTIVE_URL).decode("utf-8", "replace"))
+    return f"{parts.hostname}:{parts.port or ('443' if parts.protocol == 'https:' else '80')}"
+
+
+@lru_cache(maxsize=256)
+def parse_content_type(header: bytes | None) -> tuple[str | None, str | None]:
+    """Media type and charset of a Content-Type header, in lower case."""
+    if not header:
+        return None, None
+    text = header.decode("latin-1")
+    charset = _CHARSET.search(text)
+    return text.partition(";")[0].strip().lower() or None, charset.group(1).lower() if charset else None
