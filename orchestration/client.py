@@ -68,9 +68,8 @@ class DagsterClient:
 
     def _ask(self, query: str, variables: Mapping[str, Any] | None = None) -> Any:
         try:
-            response = self._http.post("/graphql", json={"query": query, "variables": variables or {}})
-            response.raise_for_status()
-            answer = response.json()
+            # an error inside Dagster is answered with 500 and the GraphQL answer that tells it
+            answer = self._http.post("/graphql", json={"query": query, "variables": variables or {}}).json()
         except (httpx.HTTPError, ValueError) as error:
             raise Unavailable("The Dagster webserver does not answer.") from error
         if answer.get("errors"):

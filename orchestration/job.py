@@ -39,15 +39,16 @@ def prepare(context: OpExecutionContext) -> Iterator[DynamicOutput[StageStep]]:
 
 
 @op(required_resource_keys={"driver"})
-def stage(context: OpExecutionContext, step: StageStep) -> None:
+def stage(context: OpExecutionContext, step: StageStep) -> str:
     """Follows one stage of the driver: its progress as log lines, its rows, columns and a preview as metadata."""
     driver: DriverSession = context.resources.driver
     context.log.info(f"{step.title} ({step.place})")
     context.add_output_metadata(stage_metadata(driver.follow(context, step)))
+    return step.key
 
 
 @op(required_resource_keys={"driver"})
-def publish(context: OpExecutionContext, stages: list[Any]) -> None:
+def publish(context: OpExecutionContext, stages: list[str]) -> None:
     """Records the completion and materializes the job's asset."""
     driver: DriverSession = context.resources.driver
     if not driver.claimed:
@@ -59,7 +60,8 @@ def publish(context: OpExecutionContext, stages: list[Any]) -> None:
 
 @config_mapping(config_schema={"execution_id": str, "attempt": int})
 def attempt_config(values: dict[str, Any]) -> dict[str, Any]:
-    return {"prepare": {"config": values}}
+    quiet = {"console": {"config": {"log_level": "WARNING"}}}  # the run's page has it all
+    return {"ops": {"prepare": {"config": values}}, "loggers": quiet}
 
 
 @job(

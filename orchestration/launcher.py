@@ -32,7 +32,7 @@ from orchestration.compute.local import LocalCompute
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 2.0
 TAKEN = timedelta(seconds=10)
-RETRY = timedelta(seconds=1)
+RETRY_STEP, RETRY_MOST = timedelta(seconds=0.5), timedelta(seconds=15)
 UNCLAIMED = timedelta(seconds=5)
 EXIT = timedelta(seconds=20)
 MOST_TRIES = 12
@@ -115,7 +115,7 @@ class Launcher:
         except Unavailable as error:
             log.warning("not launched", execution_id=message.execution_id, reason=error.sentence)
             with self._database.write() as session:
-                postponed(session, message, RETRY)
+                postponed(session, message, min(RETRY_STEP * (message.tries + 1), RETRY_MOST))
             return
         with self._database.write() as session:
             launched(session, message, run_id)

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from pathlib import Path
 from types import FrameType
 
@@ -34,6 +35,7 @@ def pidfile(home: Path, run_id: str) -> Path:
 def main() -> None:
     importlib.import_module("dagster._cli")  # once, for all runs
     importlib.import_module("orchestration.definitions")
+    warnings.filterwarnings("ignore", message=".* is currently in preview")  # Dagster's, about its own Pipes
     home = Path(os.environ["DAGSTER_HOME"])
     (home / "runs").mkdir(exist_ok=True)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks

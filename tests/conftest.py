@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.service import Service
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One running Spindle that tests share: each makes projects of its own. The fetch guard is lifted for loopback."""
+    service = Service(tmp_path_factory.mktemp("service") / "data").start()
+    yield service
+    assert service.stop() == 0

@@ -1,0 +1,182 @@
+"""A whole Spindle for tests: `spindle up` on free ports with a data folder of its own, and a client for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+import httpx
+
+from core.database import Database, open_database
+from core.settings import Settings
+
+CLONE = Path(__file__).parents[1]
+READY_SECONDS = 90
+Json = dict[str, Any]
+
+GUARD_LIFTED = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}
+SMALL = {"SPINDLE_SPARK_MASTER": "local[1]", "SPINDLE_SPARK_DRIVER_MEMORY": "512m"}
+
+RUNS = """query ($execution: String!) { runsOrError(filter: {tags: [{key: "spindle/execution", value: $execution}]}) {
+  ... on Runs { results { runId status tags { key value } stepStats { stepKey status } } } } }"""
+
+
+@dataclass(frozen=True)
+class Job:
+    project_id: str
+    job_id: str
+
+    @property
+    def path(self) -> str:
+        return f"/projects/id/{self.project_id}/jobs/{self.job_id}"
+
+
+@dataclass
+class Service:
+    data: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=lambda: free_port())
+    ui_port: int = field(default_factory=lambda: free_port())
+
+    def start(self) -> Self:
+        """Returns once it says that it is ready."""
+        command = ["-m", "core.cli.main", "up", "--data", str(self.data), "--port", str(self.port)]
+        self.log = self.data.with_suffix(".log")
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *command, "--ui-port", str(self.ui_port)],
+                cwd=CLONE,
+                env={**os.environ, **GUARD_LIFTED, **SMALL, **self.environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        before = self._ready_count()
+        wait_until(lambda: self._ready_count() > before or self.process.poll() is not None, READY_SECONDS)
+        assert self.process.poll() is None, self.log.read_text()
+        return self
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    @property
+    def key(self) -> str:
+        return (self.data / "admin-key").read_text().strip()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/api/svc/api"
+
+    @property
+    def ui_url(self) -> str:
+        return f"http://127.0.0.1:{self.ui_port}"
+
+    @contextmanager
+    def client(self) -> Generator[httpx.Client]:
+        with httpx.Client(base_url=self.base_url, headers={"X-API-Key": self.key}, timeout=30) as client:
+            yield client
+
+    @contextmanager
+    def database(self) -> Generator[Database]:
+        database = open_database(Settings(data=self.data))
+        try:
+            yield database
+        finally:
+            database.close()
+
+    def make_job(self, pipeline: str) -> Job:
+        name = f"test {uuid4().hex[:8]}"
+        project = self.post("/projects", {"name": name})["id"]
+        agent = self.post("/agents", {"name": name, "pipelineYaml": pipeline})["id"]
+        return Job(project, self.post(f"/projects/id/{project}/jobs", {"name": "rows", "agentId": agent})["id"])
+
+    def execute(self, job: Job, body: Json | None = None) -> str:
+        return self.post(f"{job.path}/execute", body or {})["executionId"]
+
+    def status(self, job: Job, execution_id: str) -> Json:
+        return self.get(f"{job.path}/executions/{execution_id}/status")
+
+    def wait(self, job: Job, execution_id: str, *states: str, seconds: float = 60) -> Json:
+        """The execution's status once it is in one of these states, or has ended."""
+        wanted = {*states, "COMPLETED", "FAILED"}
+        wait_until(lambda: self.status(job, execution_id)["status"] in wanted, seconds)
+        return self.status(job, execution_id)
+
+    def post(self, path: str, body: Json) -> Json:
+        with self.client() as client:
+            response = client.post(path, json=body)
+        assert response.is_success, f"POST {path}: {response.status_code} {response.text}"
+        return response.json()
+
+    def get(self, path: str) -> Any:
+        """Asks again while the API is being restarted."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with self.client() as client:
+                    response = client.get(path)
+            except httpx.TransportError:
+                assert time.monotonic() < deadline, "the API has not come back"
+                time.sleep(0.1)
+                continue
+            assert response.is_success, f"GET {path}: {response.status_code} {response.text}"
+            return response.json()
+
+    def graphql(self, query: str, **variables: Any) -> Any:
+        answer = httpx.post(f"{self.ui_url}/graphql", json={"query": query, "variables": variables}, timeout=30).json()
+        assert "errors" not in answer, answer
+        return answer["data"]
+
+    def runs(self, execution_id: str) -> list[Json]:
+        return self.graphql(RUNS, execution=execution_id)["runsOrError"]["results"]
+
+    def pid(self, module: str) -> int | None:
+        """The oldest of this instance's processes that runs this module."""
+        return next(iter(self.pids(module)), None)
+
+    def pids(self, module: str) -> list[int]:
+        return [pid for pid in descendants(self.process.pid) if module in command_line(pid)]
+
+    def _ready_count(self) -> int:
+        return self.log.read_text().count("Spindle is ready.") if self.log.exists() else 0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until(condition: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s"
+        time.sleep(0.05)
+
+
+def descendants(pid: int) -> list[int]:
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            children += map(int, (task / "children").read_text().split())
+        except OSError:
+            continue
+    return sorted(children + [one for child in children for one in descendants(child)])
+
+
+def command_line(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
