@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
+from pipelines.model import Options
 
 _PATTERN = re.compile(r"[*?\[{]")
 
@@ -57,6 +58,19 @@ class RunContext:
                 raise RunError(f"'{path}' cannot be read: it is in none of the folders that this service may read")
             if resolved.exists():
                 yield str(resolved)
+
+
+def fetch_options(options: Options, allow_networks: tuple[str, ...]) -> FetchOptions:
+    """How pages are fetched, as far as the pipeline says so; the engine's defaults otherwise."""
+    defaults = FetchOptions()
+    per_host = options.concurrency or defaults.per_host
+    return FetchOptions(
+        user_agent=options.user_agent or defaults.user_agent,
+        concurrency=max(per_host, defaults.concurrency),
+        per_host=per_host,
+        total_timeout=options.timeout or defaults.total_timeout,
+        allow_networks=allow_networks,
+    )
 
 
 def _literal(path: str) -> str:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import json
+import base64
+import math
 from dataclasses import dataclass
+from datetime import date, datetime, time
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+_LONGEST_LIST = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an output holds; `schema` is JSON: a list of names with Spark SQL types."""
+    """What an output holds; columns with their Spark SQL types."""
 
-    path: str
-    schema: str
+    columns: tuple[tuple[str, str], ...]
     rows: int
     bytes: int
     files: int
@@ -25,7 +29,7 @@ class Written:
 def write(rows: DataFrame, path: str) -> Written:
     """Writes rows to `path`, which must not be there yet, and makes local files read-only."""
     rows.write.mode("errorifexists").parquet(path)
-    schema = json.dumps([{"name": each.name, "type": each.dataType.simpleString()} for each in rows.schema])
+    columns = tuple((each.name, each.dataType.simpleString()) for each in rows.schema)
     folder = Path(unquote(urlsplit(path).path)) if path.startswith("file:") else Path(path)
     for leftover in folder.glob(".*.crc"):  # Hadoop's checksums: no reader of the dataset wants them
         leftover.unlink()
@@ -33,4 +37,37 @@ def write(rows: DataFrame, path: str) -> Written:
     for file in files:
         file.chmod(0o444)
     count = sum(pq.read_metadata(file).num_rows for file in files)
-    return Written(path, schema, count, sum(file.stat().st_size for file in files), len(files))
+    return Written(columns, count, sum(file.stat().st_size for file in files), len(files))
+
+
+def first_rows(rows: DataFrame, count: int) -> DataFrame:
+    """The first rows in document order."""
+    return rows.orderBy("_ordinal").limit(count)
+
+
+def records(rows: DataFrame, cut: int | None = None) -> list[dict[str, Any]]:
+    """Rows as JSON can hold them, in their order; texts longer than `cut` characters and long lists are cut."""
+    return [{name: _json(value, cut) for name, value in row.items()} for row in rows.toArrow().to_pylist()]
+
+
+def _json(value: Any, cut: int | None) -> Any:
+    if isinstance(value, str):
+        return value if cut is None or len(value) <= cut else value[: cut - 1] + "…"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return _json(base64.b64encode(value).decode(), cut)
+    if isinstance(value, dict):
+        return {str(key): _json(each, cut) for key, each in value.items()}
+    if isinstance(value, list):
+        return _list(value, cut)
+    return value if value is None or isinstance(value, bool | int) else str(value)
+
+
+def _list(values: list[Any], cut: int | None) -> Any:
+    """A list; a map, which Arrow gives as pairs, becomes an object."""
+    if values and all(isinstance(each, tuple) for each in values):
+        return {str(key): _json(each, cut) for key, each in values}
+    return [_json(each, cut) for each in (values if cut is None else values[:_LONGEST_LIST])]

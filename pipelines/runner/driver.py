@@ -1,0 +1,125 @@
+"""One execution from its spec to its last report."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from pyspark import SparkContext
+
+from pipelines.pipeline import Pipeline
+from pipelines.plan import Plan
+from pipelines.runner import logs
+from pipelines.runner.failures import sentence
+from pipelines.runner.progress import Progress
+from pipelines.runner.report import Report
+from pipelines.runner.spec import ExecutionSpec, read_spec
+from pipelines.runner.webhook import WebhookFailed
+from pipelines.spark.context import Files, RunContext, fetch_options
+from pipelines.spark.coordinator import Coordinator
+from pipelines.spark.engine import Engine, check_failures
+from pipelines.spark.output import Written, first_rows, records, write
+from pipelines.spark.session import session
+
+_log = logging.getLogger(__name__)
+_CANCEL_PATIENCE_SECONDS = 5.0
+
+
+class Cancelled(Exception):
+    """SIGTERM came."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the execution of a spec file; 0 only when it reached COMPLETED, 143 when it was terminated."""
+    logs.configure()
+    if len(arguments) != 1:
+        print("usage: python -m pipelines.runner SPEC.json", file=sys.stderr)
+        return 2
+    spec = read_spec(Path(arguments[0]))
+    with Report(spec) as report:
+        try:
+            signal.signal(signal.SIGTERM, _cancel)
+            return _reported(spec, report)
+        except Cancelled:
+            _stop_spark_at_once()
+            with suppress(WebhookFailed):  # whoever cancels has marked the execution already
+                report.failed("cancelled", _CANCEL_PATIENCE_SECONDS)
+            return 128 + signal.SIGTERM
+        except WebhookFailed:
+            _log.exception("the service could not be told how the execution ended")
+            return 1
+
+
+def _reported(spec: ExecutionSpec, report: Report) -> int:
+    """Runs and reports the end, whatever it is; raises WebhookFailed and Cancelled."""
+    try:
+        fields = _execute(spec, report)
+    except Exception as error:
+        # the last line of defence: any failure must end in a report, and its trace belongs in the log
+        _log.exception("the execution failed")
+        report.failed(sentence(error))
+        return 1
+    report.completed(fields)
+    return 0
+
+
+def _execute(spec: ExecutionSpec, report: Report) -> dict[str, Any]:
+    """Runs the pipeline and writes its output; the fields of the COMPLETED report."""
+    plan = Pipeline.from_yaml(spec.pipeline_yaml).plan(spec.parameters)
+    with Coordinator() as coordinator:
+        progress = Progress(plan, coordinator)
+        report.planned(plan, progress)
+        spark = session(spec.spark.master, spec.job_name, spec.spark.conf)
+        report.started(plan, spark.sparkContext.uiWebUrl)
+        engine = Engine(spark, plan, _context(spec, plan), coordinator.endpoint)
+        rows = engine.rows().persist()
+        written = write(engine.output(rows), spec.output.path)
+        check_failures(plan, coordinator)
+        shown = records(engine.output(first_rows(rows, spec.preview_rows)), cut=200)
+        progress.wrote(written.rows, written.columns, shown)
+        return _completed(spec, plan, written, coordinator)
+
+
+def _context(spec: ExecutionSpec, plan: Plan) -> RunContext:
+    return RunContext(
+        fetch=fetch_options(plan.options, spec.fetch.allow_networks),
+        inputs={path: Files(each.paths, each.format) for path, each in spec.inputs.items()},
+        local_folders=spec.local_folders,
+        limit=spec.limit,
+    )
+
+
+def _completed(spec: ExecutionSpec, plan: Plan, written: Written, coordinator: Coordinator) -> dict[str, Any]:
+    counts = coordinator.counts().values()
+    return {
+        "outputDatasetPath": spec.output.path,
+        "outputDatasetFormat": plan.output.format,
+        "outputDatasetSchema": json.dumps([{"name": name, "type": type_} for name, type_ in written.columns]),
+        "recordsProcessed": max((each.rows for each in counts), default=written.rows),
+        "recordsOutput": written.rows,
+        "outputFileSizeBytes": written.bytes,
+        "partitionsCount": written.files,
+        "errorCount": sum(each.errors for each in counts),
+        "warningCount": len(plan.warnings),
+        "additionalMetrics": {"mode": plan.output.mode, "outputName": plan.output.path},
+    }
+
+
+def _stop_spark_at_once() -> None:
+    """Ends the JVM, and with it the Python workers: a call that was interrupted leaves no way to ask it politely."""
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.proc.terminate()
+        gateway.proc.wait(timeout=10)
+
+
+def _cancel(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Cancelled

@@ -1,0 +1,73 @@
+"""How far a run is: the state and the counts of each step of its plan."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pipelines.plan import Plan
+from pipelines.spark.coordinator import Coordinator, Counts
+
+
+class Progress:
+    """Read by several threads; the run's end and its preview are set by one."""
+
+    def __init__(self, plan: Plan, coordinator: Coordinator) -> None:
+        self._plan = plan
+        self._coordinator = coordinator
+        self._passes = {step.key: number for number, steps in enumerate(plan.passes()) for step in steps}
+        self._began = time.monotonic()
+        self._end: str | None = None
+        self._seconds = 0.0
+        self._output = Counts()
+        self._preview: list[dict[str, Any]] = []
+        self._columns = {step.key: step.columns.types for step in plan.steps}
+
+    def wrote(self, rows: int, columns: tuple[tuple[str, str], ...], preview: list[dict[str, Any]]) -> None:
+        self._output = Counts(rows=rows, seconds=time.monotonic() - self._began)
+        self._preview = preview
+        self._columns[self._plan.steps[-1].key] = columns
+
+    def finish(self, state: str) -> None:
+        self._end = state
+
+    def stages(self) -> list[dict[str, Any]]:
+        """Each step with its state and counts; columns and preview where it is done."""
+        counts = self._coordinator.counts()
+        last = self._plan.steps[-1].key
+        if self._output.rows or self._end == "COMPLETED":
+            counts[last] = self._output
+        reached = max((self._passes[key] for key in counts), default=0)
+        return [self._stage(step.key, step.title, counts.get(step.key, Counts()), reached) for step in self._plan.steps]
+
+    def snapshot(self) -> dict[str, Any]:
+        """The progress object of the webhook: the fraction of steps done, and each step."""
+        stages = self.stages()
+        done = sum(stage["state"] == "COMPLETED" for stage in stages)
+        shown = [
+            {name: value for name, value in stage.items() if name not in ("columns", "preview")} for stage in stages
+        ]
+        return {"fraction": round(done / len(stages), 3), "stages": shown}
+
+    def _stage(self, key: str, title: str, counts: Counts, reached: int) -> dict[str, Any]:
+        state = self._state(self._passes[key], reached)
+        stage: dict[str, Any] = {
+            "key": key,
+            "title": title,
+            "state": state,
+            "rows": counts.rows,
+            "pages": counts.pages,
+            "errors": counts.errors,
+            "seconds": round(counts.seconds, 1),
+        }
+        if state == "COMPLETED":
+            stage["columns"] = [{"name": name, "type": type_} for name, type_ in self._columns[key]]
+            stage["preview"] = self._preview if key == self._plan.steps[-1].key else []
+        return stage
+
+    def _state(self, number: int, reached: int) -> str:
+        if self._end == "COMPLETED" or number < reached:
+            return "COMPLETED"
+        if number > reached:
+            return "PENDING"
+        return "FAILED" if self._end else "RUNNING"

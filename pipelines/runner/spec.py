@@ -1,0 +1,63 @@
+"""The execution spec: all that a driver is told. Secrets come as environment variables, never in the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
+from pydantic.alias_generators import to_camel
+
+from pipelines.parameters import Value
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, extra="ignore")
+
+
+class OutputPlace(_Part):
+    """A folder that this attempt alone writes."""
+
+    path: str
+
+
+class Input(_Part):
+    paths: tuple[str, ...]
+    format: str
+
+
+class Webhook(_Part):
+    url: str
+
+
+class Fetch(_Part):
+    allow_networks: tuple[str, ...] = ()
+
+
+class Spark(_Part):
+    master: str = "local[*]"
+    conf: dict[str, str] = Field(default_factory=dict[str, str])
+
+
+class ExecutionSpec(_Part):
+    execution_id: str
+    job_id: str
+    project_id: str
+    organization_id: str
+    job_name: str
+    attempt: int
+    pipeline_yaml: str
+    parameters: dict[str, Value] = Field(default_factory=dict[str, Value])
+    limit: int | None = None
+    output: OutputPlace
+    inputs: dict[str, Input] = Field(default_factory=dict[str, Input])
+    local_folders: tuple[str, ...] = ()
+    webhook: Webhook | None = None
+    heartbeat_seconds: PositiveFloat = 10
+    fetch: Fetch = Fetch()
+    spark: Spark = Spark()
+    preview_rows: int = 20
+
+
+def read_spec(path: Path) -> ExecutionSpec:
+    return ExecutionSpec.model_validate(json.loads(path.read_text()))
