@@ -1,0 +1,1 @@
+"""The REST interface: HTTP only; what it does is core's."""

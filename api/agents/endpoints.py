@@ -1,0 +1,93 @@
+"""Agents: each holds a pipeline, which is checked when it is written."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from sqlalchemy.orm import Session
+
+from api.agents.schemas import AgentCreate, AgentRecord, AgentUpdate, agent_record
+from api.categories.endpoints import CategoryId, visible
+from api.kit.auth import KeyRoute, Reader, Writer
+from api.kit.errors import answers
+from api.kit.pages import PageOf
+from api.kit.schemas import Nothing
+from api.kit.service import ServiceOf
+from core.agents import Agents
+from core.errors import NotFound
+from core.tables import Agent
+
+router = APIRouter(prefix="/agents", tags=["agents"], route_class=KeyRoute)
+AgentId = Annotated[str, Path(alias="agentId", description="Id of the agent.")]
+NO_CATEGORY = "none"
+
+
+def _within(session: Session, organization_id: str, category_id: str, agent_id: str) -> Agent:
+    """The agent, if it is in this category; `none` stands for the category of an agent without one."""
+    agent = Agents(session, organization_id).get(agent_id)
+    if category_id != (agent.category_id or NO_CATEGORY):
+        raise NotFound("There is no agent with this id.")
+    return agent
+
+
+@router.get("", summary="List the agents")
+def list_agents(caller: Reader, service: ServiceOf, page: PageOf) -> list[AgentRecord]:
+    with service.database.read() as session:
+        agents = Agents(session, caller.organization_id).list(limit=page.limit, after=page.after)
+        return [agent_record(agent) for agent in page.linked(agents)]
+
+
+@router.post("", summary="Create an agent with its pipeline", responses=answers(409))
+def create_agent(body: AgentCreate, caller: Writer, service: ServiceOf) -> AgentRecord:
+    with service.database.write() as session:
+        return agent_record(Agents(session, caller.organization_id).create(body.values()))
+
+
+@router.get("/{categoryId}", summary="List the agents of a category", responses=answers(404))
+def list_agents_of_category(
+    category_id: CategoryId, caller: Reader, service: ServiceOf, page: PageOf
+) -> list[AgentRecord]:
+    with service.database.read() as session:
+        category = visible(session, caller).get(category_id)
+        repository = Agents(session, caller.organization_id)
+        agents = repository.list(category_id=category.id, limit=page.limit, after=page.after)
+        return [agent_record(agent) for agent in page.linked(agents)]
+
+
+@router.get("/{categoryId}/name/{agentName}", summary="Read an agent by its name", responses=answers(404))
+def read_agent_by_name(
+    category_id: CategoryId,
+    agent_name: Annotated[str, Path(alias="agentName")],
+    caller: Reader,
+    service: ServiceOf,
+) -> AgentRecord:
+    with service.database.read() as session:
+        return agent_record(Agents(session, caller.organization_id).by_name(category_id, agent_name))
+
+
+@router.get("/{categoryId}/{agentId}", summary="Read an agent", responses=answers(404))
+def read_agent(category_id: CategoryId, agent_id: AgentId, caller: Reader, service: ServiceOf) -> AgentRecord:
+    with service.database.read() as session:
+        return agent_record(_within(session, caller.organization_id, category_id, agent_id))
+
+
+@router.put(
+    "/{categoryId}/{agentId}",
+    summary="Change an agent; what the body leaves out stays",
+    description="The first segment is the id of the agent's category, `none` for an agent without one.",
+    responses=answers(404, 409),
+)
+def update_agent(
+    category_id: CategoryId, agent_id: AgentId, body: AgentUpdate, caller: Writer, service: ServiceOf
+) -> AgentRecord:
+    with service.database.write() as session:
+        _within(session, caller.organization_id, category_id, agent_id)
+        return agent_record(Agents(session, caller.organization_id).update(agent_id, body.values()))
+
+
+@router.delete("/{agentId}", summary="Delete an agent; its jobs stay", responses=answers(404))
+def delete_agent(agent_id: AgentId, caller: Writer, service: ServiceOf) -> Nothing:
+    with service.database.write() as session:
+        Agents(session, caller.organization_id).delete(agent_id)
+    return Nothing()

@@ -1,0 +1,42 @@
+"""Agents as JSON. `code` is another name of `pipelineYaml`, unless it holds Python."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from api.kit.schemas import Body, Record
+from core.tables import Agent
+
+
+class AgentUpdate(Body):
+    name: str | None = None
+    category_id: str | None = None
+    description: str | None = None
+    pipeline_yaml: str | None = None
+    code: str | None = None
+    enabled: bool | None = None
+    code_type_id: str | None = None
+
+
+class AgentCreate(AgentUpdate):
+    name: str  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+
+
+class AgentRecord(Record):
+    id: str
+    name: str
+    category_id: str | None
+    description: str | None
+    pipeline_yaml: str | None
+    code: str | None
+    pyspark_code: str | None
+    enabled: bool
+    code_type_id: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+def agent_record(agent: Agent) -> AgentRecord:
+    computed = {"code", "pyspark_code"}
+    fields = {name: getattr(agent, name) for name in AgentRecord.model_fields if name not in computed}
+    return AgentRecord(**fields, code=agent.code or agent.pipeline_yaml, pyspark_code=None)

@@ -1,0 +1,82 @@
+"""The application: every noun's routes under the configured paths."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+
+from api.agents import endpoints as agents
+from api.categories import endpoints as categories
+from api.datasets import endpoints as datasets
+from api.datasets import of_job as datasets_of_job
+from api.executions import completion
+from api.executions import endpoints as executions
+from api.health import endpoints as health
+from api.jobs import endpoints as jobs
+from api.kit import docs, errors
+from api.kit.errors import answers
+from api.kit.middleware import AccessLog, Limits
+from api.kit.openapi import describe
+from api.kit.service import open_service
+from api.projects import endpoints as projects
+from core.settings import Settings
+
+VERSION = "1.0.0"
+DESCRIPTION = "YAML pipelines that turn web pages and files into datasets you can query with SQL."
+EVERYWHERE = answers(400, 401, 403, 500)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The service with these settings; opens its database and query processes when it starts."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        app.state.service = open_service(settings)
+        yield
+        app.state.service.close()
+
+    app = FastAPI(
+        title="Spindle",
+        version=VERSION,
+        description=DESCRIPTION,
+        openapi_url=f"{settings.root_path}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        strict_content_type=False,
+        generate_unique_id_function=_operation_id,
+        lifespan=lifespan,
+    )
+    errors.install(app)
+    docs.install(app, settings.root_path)
+    app.include_router(health.probes)
+    app.include_router(health.router, prefix=settings.root_path, responses=EVERYWHERE)
+    app.include_router(_service(), prefix=f"{settings.root_path}/{settings.service_segment}/api", responses=EVERYWHERE)
+    app.add_middleware(Limits)
+    app.add_middleware(AccessLog)
+    describe(app)
+    return app
+
+
+def _service() -> APIRouter:
+    router = APIRouter()
+    for part in (projects.router, categories.router, agents.router, datasets.router):
+        router.include_router(part)
+    for part in (jobs.router, executions.router, completion.router):
+        _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")
+    _in_project(router, datasets_of_job.router, shown="/projects/{projectId}", also="/projects/id/{projectId}")
+    return router
+
+
+def _in_project(router: APIRouter, part: APIRouter, *, shown: str, also: str) -> None:
+    """Project-scoped paths work in both spellings; the OpenAPI file has the one that the specification uses."""
+    router.include_router(part, prefix=shown)
+    router.include_router(part, prefix=also, include_in_schema=False)
+
+
+def _operation_id(route: APIRoute) -> str:
+    deletes_by_another_name = "DELETE" in (route.methods or ()) and not route.name.startswith("delete")
+    return f"{route.name}_by_delete" if deletes_by_another_name else route.name

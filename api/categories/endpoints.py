@@ -1,0 +1,85 @@
+"""Categories of agents."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from sqlalchemy.orm import Session
+
+from api.categories.schemas import CategoryCreate, CategoryRecord, CategoryUpdate, category_record
+from api.kit.auth import AnyKey, KeyRoute, Reader, Writer
+from api.kit.errors import answers
+from api.kit.pages import PageOf
+from api.kit.schemas import Nothing
+from api.kit.service import ServiceOf
+from core.api_keys import Identity
+from core.categories import Categories
+from core.tables import Category
+
+router = APIRouter(prefix="/categories", tags=["categories"], route_class=KeyRoute)
+CategoryId = Annotated[str, Path(alias="categoryId", description="Id of the category.")]
+
+
+def visible(session: Session, caller: Identity) -> Categories:
+    """The categories that the caller may see: of the private ones only its own, unless it is an admin."""
+    return Categories(session, caller.organization_id, None if caller.admin else caller.key_id)
+
+
+def _record(repository: Categories, category: Category) -> CategoryRecord:
+    return category_record(category, repository.agent_ids([category]).get(category.id, ()))
+
+
+@router.get("", summary="List the categories")
+def list_categories(caller: Reader, service: ServiceOf, page: PageOf) -> list[CategoryRecord]:
+    with service.database.read() as session:
+        repository = visible(session, caller)
+        categories = page.linked(repository.list(limit=page.limit, after=page.after))
+        agent_ids = repository.agent_ids(categories)
+        return [category_record(category, agent_ids.get(category.id, ())) for category in categories]
+
+
+@router.post("", summary="Create a category", responses=answers(409))
+def create_category(body: CategoryCreate, caller: Writer, service: ServiceOf) -> CategoryRecord:
+    with service.database.write() as session:
+        category = visible(session, caller).create(body.values(), created_by_key_id=caller.key_id)
+        return category_record(category, ())
+
+
+@router.get("/test", summary="Tell that the categories answer")
+def categories_answer(_caller: AnyKey) -> Nothing:
+    return Nothing()
+
+
+@router.get("/id/{categoryId}", summary="Read a category", responses=answers(404))
+def read_category(category_id: CategoryId, caller: Reader, service: ServiceOf) -> CategoryRecord:
+    with service.database.read() as session:
+        repository = visible(session, caller)
+        return _record(repository, repository.get(category_id))
+
+
+@router.put(
+    "/id/{categoryId}", summary="Change a category; what the body leaves out stays", responses=answers(404, 409)
+)
+def update_category(
+    category_id: CategoryId, body: CategoryUpdate, caller: Writer, service: ServiceOf
+) -> CategoryRecord:
+    with service.database.write() as session:
+        repository = visible(session, caller)
+        return _record(repository, repository.update(category_id, body.values()))
+
+
+@router.delete("/id/{categoryId}", summary="Delete a category; its agents stay", responses=answers(404))
+def delete_category(category_id: CategoryId, caller: Writer, service: ServiceOf) -> Nothing:
+    with service.database.write() as session:
+        visible(session, caller).delete(category_id)
+    return Nothing()
+
+
+@router.get("/{categoryName}", summary="Read a category by its name", responses=answers(404))
+def read_category_by_name(
+    category_name: Annotated[str, Path(alias="categoryName")], caller: Reader, service: ServiceOf
+) -> CategoryRecord:
+    with service.database.read() as session:
+        repository = visible(session, caller)
+        return _record(repository, repository.by_name(category_name))

@@ -1,0 +1,38 @@
+"""Categories as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from api.kit.schemas import Body, Record
+from core.tables import Category
+
+
+class CategoryUpdate(Body):
+    name: str | None = None
+    description: str | None = None
+    icon: str | None = None
+    visibility: str | None = None
+    enabled: bool | None = None
+
+
+class CategoryCreate(CategoryUpdate):
+    name: str  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+
+
+class CategoryRecord(Record):
+    id: str
+    name: str
+    description: str | None
+    icon: str | None
+    visibility: str
+    enabled: bool
+    agent_ids: list[str]
+    created_at: datetime
+    updated_at: datetime
+
+
+def category_record(category: Category, agent_ids: Sequence[str]) -> CategoryRecord:
+    fields = {name: getattr(category, name) for name in CategoryRecord.model_fields if name != "agent_ids"}
+    return CategoryRecord(**fields, agent_ids=list(agent_ids))

@@ -1,0 +1,124 @@
+"""Datasets, queries and their rows as JSON."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from api.kit.schemas import Body, Record
+from core.datasets import address
+from core.sql.catalog import Table
+from core.sql.queries import DEFAULT_ROWS, MAX_ROWS, trino_columns
+from core.sql.queries import Query as SqlQuery
+from core.tables import Dataset, DatasetVersion
+
+
+class Paged(Body):
+    limit: int | None = Field(default=None, ge=0, le=MAX_ROWS, description=f"Most rows; {DEFAULT_ROWS} when left out.")
+    offset: int | None = Field(default=None, ge=0, description="Rows to skip; a stable order needs ORDER BY.")
+
+
+class DatasetQuery(Paged):
+    """One SELECT, WITH … SELECT, VALUES, SHOW, DESCRIBE or EXPLAIN in Trino's dialect."""
+
+    sql: str
+    catalog: str | None = None
+    schema_: str | None = Field(
+        default=None, alias="schema", description="Where unqualified names are looked for first."
+    )
+
+    def query(self, big_numbers: bool, dataset_id: str | None = None) -> SqlQuery:
+        return SqlQuery(
+            sql=self.sql,
+            catalog=self.catalog,
+            schema=self.schema_,
+            limit=DEFAULT_ROWS if self.limit is None else self.limit,
+            offset=self.offset or 0,
+            dataset_id=dataset_id,
+            big_numbers=big_numbers,
+        )
+
+
+class BoundQuery(Paged):
+    """A query of one dataset, which it knows as `output`, `output_table`, `dataset` or by its own name."""
+
+    sql: str
+    format: str | None = Field(default=None, description="json, the only format.")
+
+
+class Rows(Record):
+    results: list[dict[str, Any]]
+
+
+class BoundRows(Record):
+    query_id: str
+    status: Literal["COMPLETED"] = "COMPLETED"
+    rows: list[dict[str, Any]]
+    row_count: int
+    execution_time_ms: int
+
+
+class ColumnRecord(Record):
+    name: str
+    type: str
+
+
+class TableRecord(Record):
+    catalog: str
+    schema_: str = Field(alias="schema")
+    name: str
+    dataset_id: str
+
+
+class Columns(Record):
+    columns: list[ColumnRecord]
+
+
+class DatasetSchema(Record):
+    dataset_id: str
+    table_name: str
+    schema_: Columns = Field(alias="schema")
+    row_count: int | None
+    size_bytes: int | None
+
+
+class DatasetRecord(Record):
+    id: str
+    name: str
+    project_id: str | None
+    job_id: str | None
+    schema_: str = Field(alias="schema", description="The dataset's schema in SQL.")
+    table_name: str
+    format: str
+    storage_path: str = Field(description="Address that every `load_*` stage accepts.")
+    file_path: str
+    row_count: int | None
+    size_bytes: int | None
+    created_at: datetime
+    updated_at: datetime
+
+
+def dataset_record(dataset: Dataset, published: DatasetVersion | Table | None) -> DatasetRecord:
+    same = ("id", "name", "project_id", "job_id", "format", "created_at", "updated_at")
+    return DatasetRecord(
+        **{name: getattr(dataset, name) for name in same},
+        schema=dataset.schema_slug,
+        table_name=dataset.slug,
+        storage_path=address(dataset),
+        file_path=address(dataset),
+        row_count=published and published.row_count,
+        size_bytes=published and published.size_bytes,
+    )
+
+
+def dataset_schema(table: Table) -> DatasetSchema:
+    columns = [ColumnRecord(name=column.name, type=column.type) for column in trino_columns(table)]
+    return DatasetSchema(
+        dataset_id=table.dataset_id,
+        table_name=table.name,
+        schema=Columns(columns=columns),
+        row_count=table.row_count,
+        size_bytes=table.size_bytes,
+    )

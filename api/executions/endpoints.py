@@ -1,0 +1,117 @@
+"""Executions of a job: execute, watch, read the log, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BeforeValidator
+
+from api.executions.schemas import (
+    ExecuteRequest,
+    ExecutionRecord,
+    ExecutionStatus,
+    Logs,
+    Submission,
+    execution_record,
+    execution_status,
+)
+from api.kit.auth import Executor, KeyRoute, Reader
+from api.kit.errors import answers
+from api.kit.pages import PageOf
+from api.kit.schemas import ExecutionId, JobId, ProjectId
+from api.kit.service import ServiceOf
+from core.executions.complete import cancel
+from core.executions.queries import Executions
+from core.executions.submit import submit
+from core.logs import execution_logs
+
+router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"], route_class=KeyRoute)
+CLUSTER = "local"
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+Level = Annotated[Literal["DEBUG", "INFO", "WARN", "ERROR"], BeforeValidator(_upper)]
+PodType = Annotated[Literal["driver", "executor"], BeforeValidator(_lower)]
+
+
+@router.post("/execute", summary="Execute a job", responses=answers(404, 409, 429))
+def execute_job(
+    project_id: ProjectId, job_id: JobId, caller: Executor, service: ServiceOf, body: ExecuteRequest | None = None
+) -> Submission:
+    request = body or ExecuteRequest()
+    execution = submit(
+        service.database,
+        caller.organization_id,
+        project_id,
+        job_id,
+        parameters=request.parameters,
+        arguments=request.arguments or (),
+        limit=request.limit,
+    )
+    message = "The execution was accepted."
+    return Submission(execution_id=execution.id, status="SUBMITTED", message=message, cluster_id=CLUSTER, success=True)
+
+
+@router.get("/executions", summary="List the executions of a job, newest first", responses=answers(404))
+def list_executions(
+    project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf, page: PageOf
+) -> list[ExecutionRecord]:
+    with service.database.read() as session:
+        repository = Executions(session, caller.organization_id)
+        executions = repository.of_job(project_id, job_id, limit=page.limit, before=page.after)
+        return [execution_record(execution) for execution in page.linked(executions)]
+
+
+@router.get("/executions/{executionId}", summary="Read an execution", responses=answers(404))
+def read_execution(
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, service: ServiceOf
+) -> ExecutionRecord:
+    with service.database.read() as session:
+        repository = Executions(session, caller.organization_id)
+        return execution_record(repository.get(project_id, job_id, execution_id))
+
+
+@router.get("/executions/{executionId}/status", summary="Status and progress of an execution", responses=answers(404))
+def read_execution_status(
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, service: ServiceOf
+) -> ExecutionStatus:
+    with service.database.read() as session:
+        repository = Executions(session, caller.organization_id)
+        return execution_status(repository.get(project_id, job_id, execution_id))
+
+
+@router.get("/executions/{executionId}/logs", summary="Last lines of an execution's log", responses=answers(404))
+def read_execution_logs(
+    project_id: ProjectId,
+    job_id: JobId,
+    execution_id: ExecutionId,
+    caller: Reader,
+    service: ServiceOf,
+    pod_type: Annotated[PodType, Query(alias="podType")] = "driver",
+    tail: Annotated[int, Query(ge=0, le=10_000, description="Most lines of the answer.")] = 100,
+    level: Annotated[Level | None, Query(description="Least level of a line.")] = None,
+) -> Logs:
+    with service.database.read() as session:
+        execution = Executions(session, caller.organization_id).get(project_id, job_id, execution_id)
+    return Logs(logs=execution_logs(service.settings, execution, tail=tail, level=level, pod_type=pod_type))
+
+
+@router.delete("/executions/{executionId}", summary="Cancel an execution", responses=answers(404))
+@router.post("/executions/{executionId}/cancel", summary="Cancel an execution", responses=answers(404))
+def cancel_execution(
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Executor, service: ServiceOf
+) -> ExecutionStatus:
+    with service.database.read() as session:
+        Executions(session, caller.organization_id).get(project_id, job_id, execution_id)
+    cancel(service.database, caller.organization_id, execution_id, "The execution was cancelled.")
+    with service.database.read() as session:
+        repository = Executions(session, caller.organization_id)
+        return execution_status(repository.get(project_id, job_id, execution_id))

@@ -1,0 +1,76 @@
+"""Executions as JSON."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from api.kit.schemas import Body, Record
+from core.executions.queries import Status
+from core.tables import Execution
+
+
+class ExecuteRequest(Body):
+    """What one execution gets beside its job; `parameters.limit` caps its output rows."""
+
+    parameters: dict[str, Any] | None = None
+    arguments: list[str] | None = None
+    cloud_credential_ids: list[str] | None = None
+    limit: int | None = Field(default=None, ge=0)
+
+
+class Submission(Record):
+    execution_id: str
+    status: str
+    message: str
+    cluster_id: str
+    success: bool
+
+
+class ExecutionStatus(Record):
+    execution_id: str
+    status: str
+    started_at: datetime | None
+    completed_at: datetime | None
+    execution_time_seconds: int | None
+    error_message: str | None
+    spark_ui_url: str | None
+    executor_pod_count: int | None
+    progress: dict[str, Any]
+
+
+class ExecutionRecord(ExecutionStatus):
+    job_id: str
+    project_id: str
+    task_id: str | None
+    attempt: int
+    dataset_id: str | None
+    created_at: datetime
+
+
+class Logs(Record):
+    logs: list[str]
+
+
+def execution_status(execution: Execution) -> ExecutionStatus:
+    return ExecutionStatus(**_status(execution))
+
+
+def execution_record(execution: Execution) -> ExecutionRecord:
+    return ExecutionRecord(
+        **_status(execution),
+        job_id=execution.job_id,
+        project_id=execution.project_id,
+        task_id=None if execution.task_id is None else str(execution.task_id),
+        attempt=execution.attempt,
+        dataset_id=execution.dataset_id,
+        created_at=execution.created_at,
+    )
+
+
+def _status(execution: Execution) -> dict[str, Any]:
+    status = Status.of(execution)
+    names = set(ExecutionStatus.model_fields) - {"progress"}
+    return {name: getattr(status, name) for name in names} | {"progress": execution.progress}

@@ -1,0 +1,50 @@
+"""Whether the service is well: with a key for people, without one for probes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from api.kit.auth import AnyKey, KeyRoute
+from api.kit.errors import answers
+from api.kit.schemas import Record
+from api.kit.service import ServiceOf
+from core.api_keys import DEFAULT_ORGANIZATION
+from core.database import Database
+from core.errors import Unavailable
+from core.organizations import find_organization
+
+router = APIRouter(tags=["health"], route_class=KeyRoute)
+probes = APIRouter(include_in_schema=False)
+
+
+class Health(Record):
+    status: Literal["UP"] = "UP"
+
+
+@router.get("/health", summary="Health of the service", responses=answers(503))
+def read_health(_caller: AnyKey, service: ServiceOf) -> Health:
+    _check(service.database)
+    return Health()
+
+
+@probes.get("/livez")
+def livez() -> JSONResponse:
+    return JSONResponse({"status": "ok"})
+
+
+@probes.get("/readyz")
+def readyz(service: ServiceOf) -> JSONResponse:
+    try:
+        _check(service.database)
+    except Unavailable:
+        return JSONResponse({"status": "not ready"}, 503)
+    return JSONResponse({"status": "ok"})
+
+
+def _check(database: Database) -> None:
+    """Raises Unavailable unless the database answers and has its tables."""
+    with database.read() as session:
+        find_organization(session, DEFAULT_ORGANIZATION)

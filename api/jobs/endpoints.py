@@ -1,0 +1,58 @@
+"""Jobs: an agent's pipeline in a project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+
+from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, job_record
+from api.kit.auth import KeyRoute, Reader, Writer
+from api.kit.errors import answers
+from api.kit.pages import PageOf
+from api.kit.schemas import JobId, Nothing, ProjectId
+from api.kit.service import ServiceOf
+from core.jobs import Jobs
+from core.tables import Job
+
+router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
+
+
+def _records(repository: Jobs, jobs: Sequence[Job]) -> list[JobRecord]:
+    statuses, task_ids = repository.statuses(jobs), repository.task_ids(jobs)
+    return [job_record(job, statuses[job.id], task_ids.get(job.id, ())) for job in jobs]
+
+
+@router.get("", summary="List the jobs of a project", responses=answers(404))
+def list_jobs(project_id: ProjectId, caller: Reader, service: ServiceOf, page: PageOf) -> list[JobRecord]:
+    with service.database.read() as session:
+        repository = Jobs(session, caller.organization_id)
+        return _records(repository, page.linked(repository.list(project_id, limit=page.limit, after=page.after)))
+
+
+@router.post("", summary="Create a job", responses=answers(404))
+def create_job(project_id: ProjectId, body: JobCreate, caller: Writer, service: ServiceOf) -> JobRecord:
+    with service.database.write() as session:
+        repository = Jobs(session, caller.organization_id)
+        return _records(repository, [repository.create(project_id, body.values())])[0]
+
+
+@router.get("/{jobId}", summary="Read a job", responses=answers(404))
+def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf) -> JobRecord:
+    with service.database.read() as session:
+        repository = Jobs(session, caller.organization_id)
+        return _records(repository, [repository.get(project_id, job_id)])[0]
+
+
+@router.put("/{jobId}", summary="Change a job; what the body leaves out stays", responses=answers(404))
+def update_job(project_id: ProjectId, job_id: JobId, body: JobUpdate, caller: Writer, service: ServiceOf) -> JobRecord:
+    with service.database.write() as session:
+        repository = Jobs(session, caller.organization_id)
+        return _records(repository, [repository.update(project_id, job_id, body.values())])[0]
+
+
+@router.delete("/{jobId}", summary="Delete a job with its executions and its dataset", responses=answers(404))
+def delete_job(project_id: ProjectId, job_id: JobId, caller: Writer, service: ServiceOf) -> Nothing:
+    with service.database.write() as session:
+        Jobs(session, caller.organization_id).delete(project_id, job_id)
+    return Nothing()

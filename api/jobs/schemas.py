@@ -1,0 +1,53 @@
+"""Jobs as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from api.kit.schemas import Body, Record, Time
+from core.tables import Job
+
+
+class JobUpdate(Body):
+    name: str | None = None
+    description: str | None = None
+    agent_id: str | None = None
+    input_dataset_id: str | None = None
+    cloud_credential_id: str | None = None
+    cloud_credential_ids: list[str] | None = None
+    parameters: dict[str, Any] | None = None
+    scheduled_time: Time | None = None
+    enabled: bool | None = None
+
+
+class JobCreate(JobUpdate):
+    name: str  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+
+
+class JobRecord(Record):
+    id: str
+    name: str
+    slug: str
+    description: str | None
+    project_id: str
+    agent_id: str | None
+    input_dataset_id: str | None
+    output_dataset_id: str | None
+    cloud_credential_id: str | None
+    cloud_credential_ids: list[str]
+    parameters: dict[str, Any]
+    execution_status: str
+    latest_execution_id: str | None
+    scheduled_time: datetime | None
+    enabled: bool
+    task_ids: list[str]
+    created_at: datetime
+    updated_at: datetime
+
+
+def job_record(job: Job, status: str, task_ids: Sequence[int]) -> JobRecord:
+    computed = {"execution_status", "task_ids"}
+    fields = {name: getattr(job, name) for name in JobRecord.model_fields if name not in computed}
+    return JobRecord(**fields, execution_status=status, task_ids=[str(task_id) for task_id in task_ids])

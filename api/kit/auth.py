@@ -1,0 +1,77 @@
+"""Who calls, and what they may do. A key is asked for before anything of the request is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any
+
+from fastapi import Request, Response, Security
+from fastapi.routing import APIRoute
+from fastapi.security import APIKeyHeader, SecurityScopes
+from starlette.concurrency import run_in_threadpool
+
+from api.kit.service import service_of
+from core.api_keys import Identity, authenticate
+from core.errors import Forbidden, Unauthorized
+
+HEADER = "X-API-Key"
+SCHEMES = ("apikey", "bearer")
+key_header = APIKeyHeader(
+    name=HEADER,
+    scheme_name="ApiKeyAuth",
+    description="Also understood as `Authorization: ApiKey <key>` or `Authorization: Bearer <key>`.",
+    auto_error=False,
+)
+
+
+def presented_key(headers: Mapping[str, str]) -> str | None:
+    """The key that a request carries, in any of the accepted headers."""
+    if key := headers.get(HEADER):
+        return key
+    scheme, _, key = headers.get("authorization", "").strip().partition(" ")
+    return key.strip() or None if scheme.lower() in SCHEMES else None
+
+
+def identify(request: Request) -> Identity:
+    """Raises Unauthorized without a valid key."""
+    key = presented_key(request.headers)
+    if key is None:
+        raise Unauthorized(f"Send an API key in the header {HEADER}.")
+    request.state.identity = authenticate(service_of(request).database, key)
+    return request.state.identity
+
+
+class KeyRoute(APIRoute):
+    """A route that reads nothing of a request before its key is known to be valid."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            await run_in_threadpool(identify, request)
+            return await handle(request)
+
+        return guarded
+
+
+async def _caller(
+    request: Request, needed: SecurityScopes, _documented: Annotated[str | None, Security(key_header)]
+) -> Identity:
+    identity: Identity = request.state.identity
+    require(identity, *needed.scopes)
+    return identity
+
+
+def require(identity: Identity, *scopes: str) -> None:
+    """Raises Forbidden unless the key has all of the scopes."""
+    missing = [scope for scope in scopes if not identity.may(scope)]
+    if missing:
+        raise Forbidden(f"This key lacks the scope {', '.join(missing)}.")
+
+
+AnyKey = Annotated[Identity, Security(_caller)]
+Reader = Annotated[Identity, Security(_caller, scopes=["etl:read"])]
+Writer = Annotated[Identity, Security(_caller, scopes=["etl:write"])]
+Executor = Annotated[Identity, Security(_caller, scopes=["etl:execute"])]
+DatasetReader = Annotated[Identity, Security(_caller, scopes=["datasets:read"])]
+Admin = Annotated[Identity, Security(_caller, scopes=["admin"])]

@@ -1,0 +1,41 @@
+"""The OpenAPI page, with its scripts and styles from this machine."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import FileResponse, HTMLResponse
+
+FILES = {
+    "swagger-ui-bundle.js": "text/javascript",
+    "swagger-ui.css": "text/css",
+    "favicon.png": "image/png",
+}
+
+
+def install(app: FastAPI, root: str) -> None:
+    """Serves the page at `root`/docs."""
+    router = APIRouter(prefix=f"{root}/docs", include_in_schema=False)
+    static = files("fastapi_offline") / "static"
+
+    @router.get("")
+    def page() -> HTMLResponse:
+        return get_swagger_ui_html(
+            openapi_url=app.openapi_url or "",
+            title=app.title,
+            swagger_js_url=f"{root}/docs/swagger-ui-bundle.js",
+            swagger_css_url=f"{root}/docs/swagger-ui.css",
+            swagger_favicon_url=f"{root}/docs/favicon.png",
+            swagger_ui_parameters={"persistAuthorization": True, "docExpansion": "none"},
+        )
+
+    def file(name: str, media_type: str) -> None:
+        @router.get(f"/{name}")
+        def asset() -> FileResponse:
+            return FileResponse(str(static / name), media_type=media_type)
+
+    for name, media_type in FILES.items():
+        file(name, media_type)
+    app.include_router(router)

@@ -1,0 +1,89 @@
+"""Around every request: limits on its size, one line in the log, and a body for whatever nobody expected."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.kit.errors import SENTENCES, error_response
+
+MAX_BODY = 4 * 2**20
+MAX_PATH = 8 * 2**10
+log = structlog.get_logger()
+
+
+class Limits:
+    """Refuses paths and bodies beyond the limits, counting what really arrives."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif len(scope["path"]) > MAX_PATH:
+            await error_response(414, SENTENCES[414])(scope, receive, send)
+        elif _announced(scope) > MAX_BODY:
+            await error_response(413, SENTENCES[413])(scope, receive, send)
+        else:
+            await self._app(scope, _counted(receive), send)
+
+
+class AccessLog:
+    """Logs method, path, status, time and key id of each request; never a header or a body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        scope.setdefault("state", {})
+        try:
+            await self._app(scope, receive, watched)
+        except Exception:
+            log.exception("request failed", method=scope["method"], path=scope["path"])
+            if status:
+                raise
+            await error_response(500, SENTENCES[500])(scope, receive, watched)
+        identity = scope["state"].get("identity")
+        log.info(
+            "request",
+            method=scope["method"],
+            path=scope["path"],
+            status=status,
+            milliseconds=round((time.perf_counter() - started) * 1000, 1),
+            organization=identity and identity.organization_id,
+            key=identity and identity.key_id,
+        )
+
+
+def _announced(scope: Scope) -> int:
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    return int(length) if length.isdigit() else 0
+
+
+def _counted(receive: Receive) -> Receive:
+    size = 0
+
+    async def counted() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > MAX_BODY:
+            raise HTTPException(413)
+        return message
+
+    return counted

@@ -1,0 +1,47 @@
+"""How JSON looks: camelCase, unknown fields ignored, a known field of the wrong type refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Path
+from pydantic import AfterValidator, BaseModel, ConfigDict, Strict
+from pydantic.alias_generators import to_camel
+
+
+def _utc(value: datetime) -> datetime:
+    """A time without a zone is UTC."""
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+Time = Annotated[datetime, Strict(False), AfterValidator(_utc)]
+
+ProjectId = Annotated[str, Path(alias="projectId", description="Id of the project.")]
+JobId = Annotated[str, Path(alias="jobId", description="Id of the job.")]
+TaskId = Annotated[str, Path(alias="taskId", description="Id of the task, an integer.")]
+ExecutionId = Annotated[str, Path(alias="executionId", description="Id of the execution.")]
+DatasetId = Annotated[str, Path(alias="datasetId", description="Id of the dataset.")]
+
+
+class Body(BaseModel):
+    """What a request carries. A field that is null counts as left out."""
+
+    model_config = ConfigDict(alias_generator=to_camel, strict=True, frozen=True)
+
+    def values(self) -> dict[str, Any]:
+        """The fields that have a value, under core's names."""
+        return self.model_dump(exclude_none=True)
+
+
+class Record(BaseModel):
+    """What an answer carries: every field, null where there is nothing."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True,
+        json_schema_serialization_defaults_required=True,
+    )  # fmt: skip
+
+
+class Nothing(BaseModel):
+    """An empty object."""

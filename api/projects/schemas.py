@@ -1,0 +1,40 @@
+"""Projects as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from api.kit.schemas import Body, Record
+from core.tables import Project
+
+
+class ProjectUpdate(Body):
+    name: str | None = None
+    description: str | None = None
+    cron_schedule: str | None = None
+    enabled: bool | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ProjectCreate(ProjectUpdate):
+    name: str  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+
+
+class ProjectRecord(Record):
+    id: str
+    name: str
+    slug: str
+    description: str | None
+    cron_schedule: str | None
+    enabled: bool
+    parameters: dict[str, Any]
+    job_ids: list[str]
+    created_at: datetime
+    updated_at: datetime
+
+
+def project_record(project: Project, job_ids: Sequence[str]) -> ProjectRecord:
+    fields = {name: getattr(project, name) for name in ProjectRecord.model_fields if name != "job_ids"}
+    return ProjectRecord(**fields, job_ids=list(job_ids))
