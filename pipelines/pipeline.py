@@ -38,9 +38,13 @@ class Pipeline:
         """The plan with these parameters; lists every `${NAME}` that has no value."""
         return plan_model(reader.read(substitute(self._root, parameters or {})))
 
+    def plan_open(self) -> Plan:
+        """The plan as far as it is known while parameters have no values."""
+        return plan_model(reader.read(self._root))
+
     def check(self) -> tuple[Problem, ...]:
         """Plans with the parameters left open and returns warnings; raises PipelineError as `plan` does."""
-        return plan_model(reader.read(self._root)).warnings
+        return self.plan_open().warnings
 
     def run(self, spark: SparkSession, parameters: Mapping[str, Value] | None = None) -> DataFrame:
         """Runs the pipeline and returns its output rows, in no order; raises PipelineError and RunError.

@@ -1,0 +1,30 @@
+"""`spindle check`: the faults of a pipeline file, or its plan."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from core.cli.parameters import parameters
+from pipelines import Pipeline, PipelineError
+
+
+def check(file: Path, parameter: list[str]) -> int:
+    """Prints the plan and returns 0; or prints each problem with its line and returns 1.
+
+    Without parameters, those that the file names stay open.
+    """
+    try:
+        pipeline = Pipeline.from_yaml(file.read_text())
+        plan = pipeline.plan(parameters(parameter)) if parameter else pipeline.plan_open()
+    except PipelineError as error:
+        for problem in error.problems:
+            print(f"{file}:{problem.line or 1}:{problem.column or 1}: {problem.message}", file=sys.stderr)
+        return 1
+    except UnicodeDecodeError:
+        print(f"{file}:1:1: the file is not UTF-8 text", file=sys.stderr)
+        return 1
+    for warning in plan.warnings:
+        print(f"{file}:{warning.line or 1}: warning: {warning.message}", file=sys.stderr)
+    print(plan)
+    return 0

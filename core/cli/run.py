@@ -1,0 +1,152 @@
+"""`spindle run`: a pipeline file without any server."""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from core.cli.parameters import parameters
+from pipelines import Pipeline, PipelineError, Plan, RunError
+from pipelines.runner.failures import sentence
+from pipelines.runner.progress import Progress as RunProgress
+from pipelines.spark.context import RunContext, fetch_options
+from pipelines.spark.coordinator import Coordinator
+from pipelines.spark.engine import Engine, check_failures
+from pipelines.spark.output import first_rows, records
+from pipelines.spark.session import session
+
+# loopback and private networks: on a person's own machine these are their own
+_OWN_NETWORKS = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+_FORMATS = (".parquet", ".csv", ".json")
+_SHOWN_ROWS = 50
+_CUT = 80
+
+_console = Console(stderr=True)
+
+
+def run(file: Path, output: Path | None, parameter: list[str], guard: bool, limit: int | None = None) -> int:
+    """Runs the file and shows its rows in document order, or writes them to `output`; 1 when it fails."""
+    if output is not None and output.suffix not in _FORMATS:
+        _console.print(f"{output}: the name must end in one of {', '.join(_FORMATS)}", style="red", markup=False)
+        return 1
+    try:
+        plan = Pipeline.from_yaml(file.read_text()).plan(parameters(parameter))
+        networks = () if guard else _OWN_NETWORKS
+        _run(plan, RunContext(fetch=fetch_options(plan.options, networks), limit=limit), output)
+    except PipelineError as error:
+        for problem in error.problems:
+            _console.print(f"{file}:{problem.line or 1}: {problem.message}", style="red", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if not isinstance(error, RunError):
+            _console.print_exception(max_frames=5)
+        _console.print(sentence(error), style="red", markup=False)
+        return 1
+    return 0
+
+
+def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
+    with _console.status("starting Spark"):
+        spark = session()
+    with Coordinator() as coordinator, _shown(RunProgress(plan, coordinator)):
+        engine = Engine(spark, plan, context, coordinator.endpoint)
+        rows = engine.rows().persist()
+        count = rows.count()
+        check_failures(plan, coordinator)
+    if output is None:
+        _print(records(engine.output(first_rows(rows, _SHOWN_ROWS)), cut=_CUT), engine.output(rows).columns, count)
+    else:
+        _write(engine.output(rows.orderBy("_ordinal")), output)
+        _console.print(f"{count:,} rows in {output}", markup=False)
+    spark.stop()
+
+
+def _write(rows: DataFrame, path: Path) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(rows.toArrow(), path)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(records(rows), ensure_ascii=False, indent=1) + "\n")
+    else:
+        _write_csv(rows, path)
+
+
+def _write_csv(rows: DataFrame, path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows.columns)
+        writer.writeheader()
+        for record in records(rows):
+            writer.writerow({name: _cell(value) for name, value in record.items()})
+
+
+def _cell(value: Any) -> Any:
+    """A value in a text cell: nested ones as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+def _print(rows: list[dict[str, Any]], columns: list[str], count: int) -> None:
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*("" if row[name] is None else str(_cell(row[name])) for name in columns))
+    Console().print(table, markup=False)
+    more = f", the first {len(rows)} shown; -o FILE writes them all" if count > len(rows) else ""
+    _console.print(f"{count:,} rows{more}", markup=False)
+
+
+@contextmanager
+def _shown(progress: RunProgress) -> Iterator[None]:
+    """Shows a line for each step, with its counts, while the run goes on."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(20),
+        TextColumn("{task.fields[counts]}"),
+        TimeElapsedColumn(),
+    )
+    done = threading.Event()
+    with Progress(*columns, console=_console) as display:
+        tasks = {
+            stage["key"]: display.add_task(stage["title"], total=None, start=False, counts="")
+            for stage in progress.stages()
+        }
+
+        def refresh() -> None:
+            for stage in progress.stages():
+                _refresh(display, tasks[stage["key"]], stage)
+
+        def follow() -> None:
+            while not done.wait(0.3):
+                refresh()
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+            progress.finish("COMPLETED")
+        finally:
+            done.set()
+            thread.join()
+            refresh()
+
+
+def _refresh(display: Progress, task: Any, stage: Mapping[str, Any]) -> None:
+    if stage["state"] == "PENDING":
+        return
+    display.start_task(task)
+    counts = [f"{stage[name]:,} {name}" for name in ("rows", "pages", "errors") if stage[name]]
+    if stage["pages"] and stage["seconds"] >= 1:
+        counts.append(f"{stage['pages'] / stage['seconds']:.0f} pages/s")
+    display.update(task, counts=", ".join(counts))
+    if stage["state"] == "COMPLETED":
+        display.update(task, total=1, completed=1)
