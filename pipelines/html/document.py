@@ -39,19 +39,22 @@ class Document:
         return kind in _HTML_TYPES if kind else _HTML_START.match(self.page.body) is not None
 
     @cached_property
+    def node(self) -> LexborNode | None:
+        """The parsed page; None when it is not HTML."""
+        return LexborHTMLParser(self.text).root if self.is_html else None
+
+    @property
     def root(self) -> Element:
         """The page itself."""
-        if not self.is_html:
-            return Element(self, None, True)
-        return Element(self, LexborHTMLParser(self.text).root, True)
+        return Element(self, self.node, True)
 
     @cached_property
     def base_url(self) -> str:
         """What addresses on the page are relative to: its first <base href>, else its own address."""
-        node = self.root.node
-        base = node.css_first("base[href]") if node is not None else None
-        href = base.attributes.get("href") if base is not None else None
-        return absolute_url(href or "", self.page.url) or self.page.url
+        body = self.page.body
+        # few pages have one, and to look for the bytes is far quicker; UTF-16 is full of NULs
+        base = self.root.first("base[href]") if b"<base" in body.lower() or b"\0" in body[:64] else None
+        return absolute_url((base and base.attr("href")) or "", self.page.url) or self.page.url
 
     def absolute(self, url: str) -> str | None:
         return absolute_url(url, self.base_url)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from selectolax.lexbor import LexborNode
+from selectolax.lexbor import LexborCSSSelector, LexborNode
+
+# One for all pages: what it sets up when it is first used costs as much as a fifth of parsing a small page.
+_engine = LexborCSSSelector()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class Complex:
         # beyond the page's own root lexbor would look at ancestors that are out of scope
         taken = self._native_steps if scope.is_page else 1
         css = self._native_css if scope.is_page else self.steps[0].compound.css
-        return self.steps[taken - 1].compound.filtered(scope.root.css(css), scope), self.steps[taken:]
+        return self.steps[taken - 1].compound.filtered(_engine.find(css, scope.root), scope), self.steps[taken:]
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class Query:
         if any(selector.from_page for selector in self.selectors):
             scope = scope.page()
         last = ", ".join({selector.steps[-1].compound.css: None for selector in self.selectors})
-        ordered = (found.pop(node.mem_id, None) for node in scope.root.css(last))
+        ordered = (found.pop(node.mem_id, None) for node in _engine.find(last, scope.root))
         return [node for node in ordered if node]
 
     def found_around(self, scope: Scope) -> bool:
@@ -156,7 +159,7 @@ class Query:
         for selector in self.selectors:
             step = selector.steps[0]
             owners = _OWNERS[step.combinator]
-            for node in step.compound.filtered(scope.root.css(step.compound.css), scope):
+            for node in step.compound.filtered(_engine.find(step.compound.css, scope.root), scope):
                 found.update(owners(node, found, scope.root.mem_id))
         return found
 
@@ -168,7 +171,7 @@ class Query:
 
     def first(self, scope: Scope) -> LexborNode | None:
         if scope.is_page and self._first_css:
-            return scope.root.css_first(self._first_css)
+            return next(iter(_engine.find_first(self._first_css, scope.root)), None)
         return next(iter(self.select(scope)), None)
 
 
@@ -176,7 +179,7 @@ def _next(step: Step, left: set[int], scope: Scope) -> list[LexborNode]:
     """The elements of `step` that stand in its relation to one of `left`."""
     related = _RELATIONS[step.combinator]
     root = scope.root.mem_id
-    nodes = [node for node in scope.root.css(step.compound.css) if related(node, left, root)]
+    nodes = [node for node in _engine.find(step.compound.css, scope.root) if related(node, left, root)]
     return step.compound.filtered(nodes, scope)
 
 

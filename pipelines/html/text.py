@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from selectolax.lexbor import LexborNode
+from selectolax.lexbor import LexborNode, create_tag
 
 _SPACE = re.compile("[ \t\n\f\r\xa0]+")
 _INVISIBLE = re.compile("[\u200b\u00ad]")
@@ -16,9 +16,18 @@ _BLOCK_NAMES = """
     link listing main marquee math menu meta nav noframes noscript ol p plaintext pre script section style svg table
     tbody td template tfoot th thead title tr ul video
 """
-_BLOCK = frozenset(_BLOCK_NAMES.split())
-_DATA = frozenset(("script", "style", "iframe", "noembed", "noframes", "xmp"))
-_PRESERVED = frozenset(("pre", "plaintext", "title", "textarea"))
+
+
+def _ids(names: str) -> frozenset[int]:
+    """lexbor's numbers for elements; faster to ask a node for than its name."""
+    return frozenset(create_tag(name).tag_id for name in names.split())
+
+
+_BLOCK = _ids(_BLOCK_NAMES)
+_DATA = _ids("script style iframe noembed noframes xmp")
+_PRESERVED = _ids("pre plaintext title textarea")
+_BR = create_tag("br").tag_id
+_TEXT = 2
 _PRESERVED_LEVELS = 6
 
 
@@ -32,14 +41,34 @@ def normalised(text: str) -> str:
 def text_of(root: LexborNode) -> str:
     """All text inside `root`: white space collapsed unless preformatted, boundaries of blocks a space, trimmed."""
     first = root.first_child
-    if first is None or root.tag in _DATA:
+    if first is None or root.tag_id in _DATA:
         return ""
-    text = _Text()
     if first.next is None and first.is_text_node:
-        text.add(first)
+        raw: str | None = first.text_content
     else:
-        _walk(first, text)
-    return text.trimmed()
+        raw = _raw_text(root)
+    text = normalised(raw) if raw is not None else None
+    if text is None or (text.strip(_CONTROLS) != raw and _is_preserved(first)):
+        return _exact_text(first)
+    return text.strip(_CONTROLS)
+
+
+def _raw_text(root: LexborNode) -> str | None:
+    """The text inside `root` with a space wherever a block begins or ends; None when some of it is preformatted."""
+    parts: list[str] = []
+    skipped: LexborNode | None = None
+    for node in root.traverse(include_text=True):
+        kind = node.tag_id
+        if kind in _BLOCK or ((before := node.prev) is not None and before.tag_id in _BLOCK):
+            parts.append(" ")
+        if kind == _TEXT:
+            if skipped is None or node.parent != skipped:
+                parts.append(node.text_content or "")
+        elif kind in _DATA:
+            skipped = node
+        elif kind in _PRESERVED:
+            return None
+    return "".join(parts)
 
 
 def own_text_of(root: LexborNode) -> str:
@@ -48,9 +77,9 @@ def own_text_of(root: LexborNode) -> str:
     for child in _children(root):
         if child.is_text_node:
             text.add(child)
-        elif child.tag == "br":
+        elif child.tag_id == _BR:
             text.boundary()
-    return "" if root.tag in _DATA else text.trimmed()
+    return "" if root.tag_id in _DATA else text.trimmed()
 
 
 def whole_text_of(root: LexborNode) -> str:
@@ -97,15 +126,16 @@ class _Text:
         return (parts[0] if len(parts) == 1 else "".join(parts)).strip(_CONTROLS)
 
 
-def _walk(node: LexborNode, text: _Text) -> None:
-    """Adds `node`, its later siblings and all that is inside them; without recursion, for pages nest deeply."""
+def _exact_text(node: LexborNode) -> str:
+    """The text of `node`, its later siblings and all that is inside them; without recursion, for pages nest deeply."""
+    text = _Text()
     above: list[LexborNode] = []
     while True:
         child = None
         if node.is_text_node:
             text.add(node)
         elif node.is_element_node:
-            tag = node.tag
+            tag = node.tag_id
             if tag in _BLOCK:
                 text.boundary()
             child = node.first_child if tag not in _DATA else None
@@ -115,7 +145,7 @@ def _walk(node: LexborNode, text: _Text) -> None:
             continue
         while (following := node.next) is None:
             if not above:
-                return
+                return text.trimmed()
             node = above.pop()
         _leave(node, following, text)
         node = following
@@ -123,7 +153,7 @@ def _walk(node: LexborNode, text: _Text) -> None:
 
 def _leave(node: LexborNode, following: LexborNode, text: _Text) -> None:
     """A block and what follows it in line have a space between them."""
-    if node.is_element_node and node.tag in _BLOCK and not following.is_comment_node:
+    if node.is_element_node and node.tag_id in _BLOCK and not following.is_comment_node:
         text.boundary()
 
 
@@ -133,7 +163,7 @@ def _is_preserved(node: LexborNode) -> bool:
     for _ in range(_PRESERVED_LEVELS):
         if above is None:
             return False
-        if above.tag in _PRESERVED:
+        if above.tag_id in _PRESERVED:
             return True
         above = above.parent
     return False
@@ -149,13 +179,13 @@ def _children(root: LexborNode) -> Iterator[LexborNode]:
 def _whole(node: LexborNode) -> str:
     if node.is_text_node:
         parent = node.parent
-        return "" if parent is not None and parent.tag in _DATA else node.text_content or ""
-    return "\n" if node.tag == "br" else ""
+        return "" if parent is not None and parent.tag_id in _DATA else node.text_content or ""
+    return "\n" if node.tag_id == _BR else ""
 
 
 def _data(node: LexborNode) -> str:
     if node.is_comment_node:
         return node.comment_content or ""
     parent = node.parent
-    is_data = node.is_text_node and parent is not None and parent.tag in _DATA
+    is_data = node.is_text_node and parent is not None and parent.tag_id in _DATA
     return node.text_content or "" if is_data else ""
