@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from core.errors import BadInput, Conflict, Detail
 from core.repository import Repository, checked, lock_organization
 from core.tables import Agent, Category
-from core.values import storable
+from core.values import check_not_reserved, storable
 
 VISIBILITIES = ("PUBLIC", "PRIVATE")
 
@@ -73,6 +73,7 @@ class Categories(Repository[Category]):
         return own.where(or_(Category.visibility == "PUBLIC", Category.created_by_key_id == self.viewer_key_id))
 
     def _check_free(self, name: str) -> None:
+        check_not_reserved(name)
         lock_organization(self.session, self.organization_id)
         if self.session.scalar(super()._own().where(Category.name == name)):
             raise Conflict("There is a category with this name already.")

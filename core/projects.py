@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import select
 
-from core.errors import BadInput, Conflict
+from core.errors import BadInput, Conflict, Detail
 from core.executions.transitions import cancel_all
 from core.repository import Repository, checked, lock_organization
 from core.slugs import unique_slug
 from core.tables import Execution, Job, Project
-from core.values import storable
+from core.values import check_not_reserved, storable
 
 
 class Projects(Repository[Project]):
@@ -24,8 +24,7 @@ class Projects(Repository[Project]):
         """Raises BadInput without a usable name, Conflict when the name is taken."""
         known = checked(values, self.fields)
         if "name" not in known:
-            raise BadInput("A project needs a 'name'.")
-        lock_organization(self.session, self.organization_id)
+            raise BadInput("A project needs a 'name'.", [Detail("name", "is missing")])
         self._check_free(known["name"])
         project = Project(organization_id=self.organization_id, slug=self._slug(known["name"]), **known)
         self.session.add(project)
@@ -45,11 +44,10 @@ class Projects(Repository[Project]):
 
     def update(self, project_id: str, changes: Mapping[str, Any]) -> Project:
         """Merges; the slug stays, so that SQL names survive a rename."""
-        project = self.get(project_id)
-        if changes.get("name") not in (None, project.name):
-            lock_organization(self.session, self.organization_id)
-            self._check_free(changes["name"])
-        return self._merge(project, changes)
+        project, known = self.get(project_id), checked(changes, self.fields)
+        if known.get("name", project.name) != project.name:
+            self._check_free(known["name"])
+        return self._merge(project, known)
 
     def delete(self, project_id: str) -> None:
         """Removes the project with its jobs, executions and datasets; what still runs is cancelled first."""
@@ -64,7 +62,9 @@ class Projects(Repository[Project]):
         return self._grouped(query.order_by(Job.id))
 
     def _check_free(self, name: str) -> None:
-        if storable(name) and self.session.scalar(self._own().where(Project.name == name)):
+        check_not_reserved(name)
+        lock_organization(self.session, self.organization_id)
+        if self.session.scalar(self._own().where(Project.name == name)):
             raise Conflict("There is a project with this name already.")
 
     def _slug(self, name: str) -> str:

@@ -58,8 +58,8 @@ class Repository(Generic[Row]):
         return groups
 
     def _merge(self, row: Row, changes: Mapping[str, Any]) -> Row:
-        """Sets the fields that `changes` has a value for, and leaves the others as they are."""
-        for field, value in checked(changes, self.fields).items():
+        """Sets the fields of `changes`, which `checked` has let through, and leaves the others as they are."""
+        for field, value in changes.items():
             setattr(row, field, value)
         self.session.flush()
         return row

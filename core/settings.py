@@ -29,11 +29,16 @@ class Settings(BaseSettings):
         default=None, description="Address that drivers reach the API at; http://host:port when unset."
     )
     secret_key: SecretStr | None = Field(
-        default=None, description="Service key; DATA/secret-key, made at first start, when unset."
+        default=None,
+        min_length=32,
+        description="Service key, random text; DATA/secret-key, made at first start, when unset.",
     )
     fetch_allow_networks: CommaSeparated = Field(default=(), description="CIDRs that the fetch guard lets through.")
     local_folders: CommaSeparated = Field(
         default=(), description="Folders of this machine that pipelines may read files from."
+    )
+    parameter_environment: CommaSeparated = Field(
+        default=(), description="Environment variables that pipelines may use as parameters."
     )
     sql_catalog: str = Field(default="spindle", description="Name of the SQL catalog.")
     sql_catalog_aliases: CommaSeparated = Field(default=("minio",), description="Names that mean the same catalog.")
@@ -45,7 +50,9 @@ class Settings(BaseSettings):
         default=60, description="Silence after which a running execution has lost its driver."
     )
 
-    @field_validator("fetch_allow_networks", "local_folders", "sql_catalog_aliases", mode="before")
+    @field_validator(
+        "fetch_allow_networks", "local_folders", "parameter_environment", "sql_catalog_aliases", mode="before"
+    )
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -39,15 +39,19 @@ def cleaned(value: Any) -> Any:
     return [cleaned(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
 
 
-def check_name(name: str, *, path: str = "name") -> None:
-    """Raises BadInput for a name that is blank, too long, or a literal of some path."""
-    check_storable(path, name)
+def check_name(name: str) -> None:
+    """Raises BadInput for a name that is blank or too long."""
+    check_storable("name", name)
     if not name.strip():
-        raise _bad(path, f"'{path}' is missing or blank.")
+        raise _bad("name", "'name' is blank.")
     if len(name) > NAME_LENGTH:
-        raise _bad(path, f"'{path}' is longer than {NAME_LENGTH} characters.")
+        raise _bad("name", f"'name' is longer than {NAME_LENGTH} characters.")
+
+
+def check_not_reserved(name: str) -> None:
+    """Raises BadInput for a name that would be read as another operation's path."""
     if name in RESERVED_NAMES:
-        raise _bad(path, f"The name '{name}' is reserved, because paths use it. Choose another one.")
+        raise _bad("name", f"The name '{name}' is reserved, because paths use it. Choose another one.")
 
 
 def _items(value: object) -> list[tuple[str, object]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from core.datasets import SCHEME, address
 from core.errors import BadInput, Detail
+from core.settings import Settings
 from core.tables import Dataset, Job, Project
 from core.values import check_storable
 
@@ -48,6 +50,11 @@ def built_in(
         values |= dict.fromkeys(INPUTS, address(source))
     outputs = {name: f"{SCHEME}{project.slug}/{name.lower()}" for name in names if name.startswith(OUTPUT)}
     return values | outputs
+
+
+def allowed_environment(settings: Settings) -> dict[str, str]:
+    """The environment variables that a setting lets pipelines use."""
+    return {name: os.environ[name] for name in settings.parameter_environment if name in os.environ}
 
 
 def row_limit(limit: int | None, parameters: Mapping[str, object]) -> int | None:

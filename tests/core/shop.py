@@ -53,6 +53,11 @@ class Shop:
         with self.database.read() as session:
             return session.get_one(Execution, execution.id)
 
+    def content(self, execution: Execution) -> dict[str, Any]:
+        """All that is stored of the execution."""
+        stored = self.reload(execution)
+        return {column.key: getattr(stored, column.key) for column in Execution.__table__.columns}
+
     def active(self) -> int:
         with self.database.read() as session:
             return session.get_one(Project, self.project_id).active_executions

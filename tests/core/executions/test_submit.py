@@ -7,10 +7,12 @@ import pytest
 from core.agents import Agents
 from core.errors import BadInput, Conflict, NotFound, SpindleError, TooMany
 from core.executions.complete import cancel, fail
+from core.executions.parameters import allowed_environment
 from core.executions.states import State
 from core.jobs import Jobs
 from core.outbox import due
 from core.projects import Projects
+from core.settings import Settings
 from core.tables import Execution, Job, Task, now
 from tests.core.shop import PIPELINE, Shop
 
@@ -149,9 +151,9 @@ def test_parameters_come_from_the_nearest_place_that_sets_them(shop: Shop) -> No
             shop.project_id, shop.job_id, {"parameters": {"SELECTOR": "job", "COLUMN": "job"}}
         )
     execution = shop.submit(
-        parameters={"COLUMN": "body", "unused": 1}, arguments=["SELECTOR=a=b", "COLUMN=no", "--flag"]
+        parameters={"COLUMN": "body", "unused": 1}, arguments=["SELECTOR=a[rel=next]", "COLUMN=no", "--flag"]
     )
-    assert execution.parameters == {"URL": "http://project/", "SELECTOR": "a=b", "COLUMN": "body"}
+    assert execution.parameters == {"URL": "http://project/", "SELECTOR": "a[rel=next]", "COLUMN": "body"}
 
 
 def test_every_missing_parameter_is_listed_with_its_line(shop: Shop) -> None:
@@ -166,8 +168,8 @@ def test_every_missing_parameter_is_listed_with_its_line(shop: Shop) -> None:
 
 def test_built_in_parameters(shop: Shop) -> None:
     names = ["EXECUTION_ID", "JOB_ID", "PROJECT_ID", "RUN_DATE", "OUTPUT_PATH", "OUTPUT_Images"]
-    columns = "".join(f"      - {{selector: '${{{name}}}', method: text, as: c{i}}}\n" for i, name in enumerate(names))
-    shop.write_pipeline(f"fetch: {{url: 'http://127.0.0.1/'}}\npipeline:\n  - stage: extract\n    args:\n{columns}")
+    query = "&".join(f"${{{name}}}" for name in names)
+    shop.write_pipeline(f"fetch: {{url: 'http://127.0.0.1/?{query}'}}\n{PIPELINE.partition(chr(10))[2]}")
     execution = shop.submit()
     assert execution.parameters == {
         "EXECUTION_ID": execution.id,
@@ -179,11 +181,16 @@ def test_built_in_parameters(shop: Shop) -> None:
     }
 
 
-def test_allowed_environment_variables_come_last(shop: Shop) -> None:
+def test_allowed_environment_variables_come_last(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.write_pipeline(PARAMETERS)
-    environment = {"URL": "http://environment/", "SELECTOR": "environment", "COLUMN": "environment"}
-    execution = shop.submit(parameters={"SELECTOR": "h1"}, environment=environment)
-    assert execution.parameters == {**environment, "SELECTOR": "h1"}
+    for name in ("URL", "SELECTOR", "COLUMN"):
+        monkeypatch.setenv(name, f"environment-{name.lower()}")
+    settings = Settings(parameter_environment=("URL", "SELECTOR", "UNSET"))
+    given = {"URL": "http://body/", "COLUMN": "body"}
+    execution = shop.submit(parameters=given, environment=allowed_environment(settings))
+    assert execution.parameters == {**given, "SELECTOR": "environment-selector"}
+    with pytest.raises(BadInput, match="COLUMN"):
+        shop.submit(parameters={"URL": "http://body/"}, environment=allowed_environment(settings))
 
 
 @pytest.mark.parametrize(("given", "limit"), [({}, None), ({"limit": 5}, 5), ({"limit": "7"}, 7), ({"limit": 0}, 0)])

@@ -1,0 +1,174 @@
+"""Reports of the compute side: heartbeats, fencing, and what a report may carry."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from pydantic import ValidationError
+from sqlalchemy import update
+
+from core.errors import NotFound
+from core.executions.claim import claim
+from core.executions.complete import cancel, record
+from core.executions.payload import CompletionPayload
+from core.executions.queries import Executions, Status, claimed
+from core.tables import Execution
+from tests.core.shop import Shop
+
+
+def status(shop: Shop, execution: Execution) -> Status:
+    with shop.database.read() as session:
+        return Status.of(Executions(session, shop.organization_id).get(shop.project_id, shop.job_id, execution.id))
+
+
+def test_a_heartbeat_updates_time_progress_and_metrics(shop: Shop) -> None:
+    execution = shop.submit()
+    shop.report(execution, "RUNNING", additional_metrics={"attempt": 1, "progress": {"fraction": 0.0}})
+    first = shop.reload(execution)
+    shop.report(
+        execution, "RUNNING", records_processed=10, additional_metrics={"attempt": 1, "progress": {"fraction": 0.5}}
+    )
+    second = shop.reload(execution)
+    assert first.heartbeat_at is not None
+    assert second.heartbeat_at is not None
+    assert second.heartbeat_at > first.heartbeat_at
+    assert second.started_at == first.started_at
+    assert second.progress == {"fraction": 0.5}
+    assert second.metrics["records_processed"] == 10
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+@pytest.mark.parametrize("report", ["RUNNING", "COMPLETED", "FAILED"])
+def test_a_report_of_another_attempt_changes_nothing(shop: Shop, report: str, attempt: int) -> None:
+    execution = shop.submit()
+    with shop.database.write() as session:
+        session.execute(update(Execution).values(attempt=2))
+    before = shop.content(execution)
+    assert shop.report(execution, report, additional_metrics={"attempt": attempt, "progress": {}}) == "PENDING"
+    assert shop.content(execution) == before
+    assert shop.active() == 1
+
+
+def test_the_status_view(shop: Shop) -> None:
+    execution = shop.submit()
+    assert status(shop, execution) == Status(execution.id, "PENDING", None, None, None, None, None, None)
+    start = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    shop.report(execution, "RUNNING", started_at=start, spark_ui_url="http://127.0.0.1:4040", executor_count=2)
+    end = start + timedelta(seconds=90)
+    shop.report(execution, "FAILED", error_message="The site is gone.", completed_at=end)
+    assert status(shop, execution) == Status(
+        execution.id, "FAILED", start, end, 90, "The site is gone.", "http://127.0.0.1:4040", 2
+    )
+
+
+def test_a_cancelled_execution_is_shown_as_failed(shop: Shop) -> None:
+    execution = shop.submit()
+    cancel(shop.database, shop.organization_id, execution.id, "Stopped by a person.")
+    shown = status(shop, execution)
+    assert (shown.status, shown.error_message) == ("FAILED", "Stopped by a person.")
+
+
+def test_a_failure_without_message_says_so(shop: Shop) -> None:
+    execution = shop.submit()
+    shop.report(execution, "FAILED")
+    assert "without saying why" in (status(shop, execution).error_message or "")
+
+
+def test_times_agree_whatever_zone_they_came_in(shop: Shop) -> None:
+    execution = shop.submit()
+    tokyo = timezone(timedelta(hours=9))
+    shop.report(execution, "RUNNING", started_at=datetime(2026, 3, 1, 21, tzinfo=tokyo))
+    assert shop.reload(execution).started_at == datetime(2026, 3, 1, 12, tzinfo=UTC)
+    naive = CompletionPayload.model_validate(
+        {"executionId": "x", "status": "RUNNING", "startedAt": "2026-03-01T12:00:00"}
+    )
+    assert naive.started_at == datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def test_unknown_and_foreign_executions_are_told_alike(shop: Shop, other_shop: Shop) -> None:
+    theirs = other_shop.submit()
+    places = [
+        (shop.organization_id, shop.project_id, shop.job_id, theirs.id),
+        (shop.organization_id, other_shop.project_id, other_shop.job_id, theirs.id),
+        (None, shop.project_id, shop.job_id, theirs.id),
+        (None, shop.project_id, shop.job_id, "unknown"),
+        (None, shop.project_id, shop.job_id, "\0"),
+    ]
+    told: set[str] = set()
+    for organization_id, project_id, job_id, execution_id in places:
+        payload = CompletionPayload(execution_id=execution_id, status="COMPLETED")
+        with pytest.raises(NotFound) as error:
+            record(shop.database, organization_id, project_id, job_id, payload)
+        told.add(error.value.sentence)
+    assert told == {"There is no execution with this id."}
+    with pytest.raises(NotFound):
+        cancel(shop.database, shop.organization_id, theirs.id, "Mine.")
+    assert other_shop.reload(theirs).state == "PENDING"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://spark.example:4040/x", "https://spark.example:4040/x"),
+        ("javascript:alert(1)", None),
+        ("data:text/html,x", None),
+        ("//host", None),
+        ("http://[", None),
+        ("", None),
+    ],
+)
+def test_only_web_addresses_are_kept(given: str, kept: str | None) -> None:
+    payload = {"executionId": "x", "status": "RUNNING", "sparkUiUrl": given}
+    assert CompletionPayload.model_validate(payload).spark_ui_url == kept
+
+
+def test_what_cannot_be_stored_is_replaced_not_refused(shop: Shop) -> None:
+    execution = shop.submit()
+    odd = {"attempt": 1, "ratio": float("nan"), "text": "a\0b\ud800", "list": [float("inf")]}
+    shop.report(execution, "FAILED", error_message="broke\0n \ud800", additional_metrics=odd)
+    stored = shop.reload(execution)
+    assert stored.error_message == "broke\ufffdn ?"
+    assert stored.metrics["additional"] == {"ratio": None, "text": "a\ufffdb?", "list": [None]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"status": "PAUSED"},
+        {"recordsOutput": 2**63},
+        {"executorCount": 2**31},
+        {"startedAt": "yesterday"},
+        {"additionalMetrics": []},
+        {"executionId": None},
+    ],
+)
+def test_malformed_reports_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        CompletionPayload.model_validate({"executionId": "x", "status": "RUNNING", **fields})
+
+
+def test_status_is_read_in_any_case() -> None:
+    assert CompletionPayload.model_validate({"executionId": "x", "status": "completed", "new": 1}).status == "COMPLETED"
+
+
+def test_one_run_claims(shop: Shop) -> None:
+    execution = shop.submit()
+    assert claim(shop.database, execution.id, 2, "run") is None
+    taken = claim(shop.database, execution.id, 1, "run-1")
+    assert taken is not None
+    assert (taken.run_id, taken.state) == ("run-1", "PENDING")
+    assert claim(shop.database, execution.id, 1, "run-2") is None
+    assert claim(shop.database, execution.id, 1, "run-1") is None
+    with shop.database.read() as session:
+        assert [each.id for each in claimed(session)] == [execution.id]
+    shop.complete(execution)
+    with shop.database.read() as session:
+        assert claimed(session) == []
+
+
+def test_what_has_ended_is_not_claimed(shop: Shop) -> None:
+    execution = shop.submit()
+    cancel(shop.database, shop.organization_id, execution.id, "Stopped.")
+    assert claim(shop.database, execution.id, 1, "run") is None
+    assert claim(shop.database, "unknown", 1, "run") is None

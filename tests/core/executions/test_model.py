@@ -1,0 +1,59 @@
+"""Random sequences of events against a model of five lines."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from core.database import open_database
+from core.executions.states import TRANSITIONS, Event, State
+from core.migrations import migrate
+from core.settings import Settings
+from tests.core.executions.test_states import happen
+from tests.core.shop import Shop, make_shop
+
+
+@pytest.fixture(scope="module")
+def one_shop() -> Iterator[Shop]:
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(data=Path(folder))
+        migrate(settings)
+        database = open_database(settings)
+        yield make_shop(settings, database)
+        database.close()
+
+
+def follow(shop: Shop, events: list[tuple[int, Event]]) -> None:
+    """Two executions side by side: each in its own state, and the slots are those of the unended ones."""
+    executions = [shop.submit(), shop.submit()]
+    states = [State.PENDING, State.PENDING]
+    for which, event in events:
+        states[which] = TRANSITIONS.get((states[which], event), states[which])
+        assert happen(shop, executions[which], event) == states[which]
+    assert shop.active() == sum(not state.terminal for state in states)
+    for execution in executions:
+        happen(shop, execution, Event.CANCEL)
+    assert shop.active() == 0
+
+
+EVENTS = st.tuples(st.integers(0, 1), st.sampled_from(Event))
+
+
+@hypothesis_settings(max_examples=30, deadline=None)
+@given(events=st.lists(EVENTS, max_size=10))
+def test_any_sequence(one_shop: Shop, events: list[tuple[int, Event]]) -> None:
+    follow(one_shop, events)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@hypothesis_settings(max_examples=1000, deadline=None)
+@given(events=st.lists(EVENTS, min_size=50, max_size=50))
+def test_long_sequences(one_shop: Shop, events: list[tuple[int, Event]]) -> None:
+    follow(one_shop, events)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+
+from core.executions.spec import driver_environment, write_spec
+from core.settings import Settings
+from core.storage import output_path
+from tests.core.shop import Shop
+
+
+def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
+    first = shop.submit()
+    shop.complete(first)
+    shop.write_pipeline("pipeline:\n  - {stage: load_csv, args: [{path: 'spindle://shop/books'}]}\n")
+    execution = shop.submit(parameters={"limit": 5})
+    settings = Settings(
+        data=shop.settings.data,
+        port=9000,
+        root_path="/etl",
+        service_segment="jobs",
+        fetch_allow_networks=("127.0.0.1/32",),
+        local_folders=("/srv/files",),
+        spark_master="local[2]",
+    )
+    path = write_spec(settings, execution)
+    place = (shop.organization_id, execution.id, 1)
+    completion = f"projects/id/{shop.project_id}/jobs/{shop.job_id}/completion"
+    assert json.loads(path.read_text()) == {
+        "executionId": execution.id,
+        "jobId": shop.job_id,
+        "projectId": shop.project_id,
+        "organizationId": shop.organization_id,
+        "jobName": "Books",
+        "attempt": 1,
+        "pipelineYaml": execution.pipeline_yaml,
+        "parameters": {},
+        "limit": 5,
+        "output": {"path": output_path(settings, *place)},
+        "inputs": {
+            "spindle://shop/books": {
+                "paths": [output_path(settings, shop.organization_id, first.id, 1)],
+                "format": "parquet",
+            }
+        },
+        "localFolders": ["/srv/files"],
+        "webhook": {"url": f"http://127.0.0.1:9000/etl/jobs/api/{completion}"},
+        "heartbeatSeconds": 10.0,
+        "fetch": {"allowNetworks": ["127.0.0.1/32"]},
+        "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}},
+        "previewRows": 20,
+    }
+    assert path.stat().st_mode & 0o777 == 0o600
+    token = driver_environment(settings, execution)["SPINDLE_EXECUTION_TOKEN"]
+    assert token.startswith("whsec_")
+    assert token not in path.read_text()
+
+
+def test_attempts_write_to_folders_of_their_own(shop: Shop) -> None:
+    paths = {output_path(shop.settings, shop.organization_id, "e", attempt) for attempt in (1, 2)}
+    assert len(paths) == 2

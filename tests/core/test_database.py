@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import select, update
+from sqlalchemy.exc import StatementError
+
+from core.database import Database, open_database
+from core.errors import Unavailable
+from core.settings import Settings
+from core.tables import Project, now
+from tests.core.shop import Shop
+
+
+def test_times_come_back_aware_and_in_utc(shop: Shop) -> None:
+    tokyo = datetime(2026, 3, 1, 21, 30, 15, 123456, tzinfo=timezone(timedelta(hours=9)))
+    with shop.database.write() as session:
+        session.execute(update(Project).values(created_at=tokyo))
+    with shop.database.read() as session:
+        stored = session.scalars(select(Project.created_at)).one()
+        earlier = Project.created_at < tokyo + timedelta(microseconds=1)
+        assert session.scalars(select(Project.id).where(Project.created_at >= tokyo, earlier)).all()
+    assert stored == datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
+    assert stored.tzinfo is UTC
+
+
+def test_a_time_without_a_zone_is_refused(shop: Shop) -> None:
+    with pytest.raises(StatementError, match="without a zone"), shop.database.write() as session:
+        session.execute(update(Project).values(created_at=now().replace(tzinfo=None)))
+
+
+def test_a_block_that_raises_writes_nothing(shop: Shop) -> None:
+    def write_half() -> None:
+        with shop.database.write() as session:
+            session.execute(update(Project).values(description="half"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_half()
+    with shop.database.read() as session:
+        assert session.scalars(select(Project.description)).one() is None
+
+
+def test_concurrent_writers_lose_nothing(shop: Shop) -> None:
+    def count(_: int) -> None:
+        with shop.database.write() as session:
+            session.execute(update(Project).values(active_executions=Project.active_executions + 1))
+
+    with ThreadPoolExecutor(30) as pool:
+        list(pool.map(count, range(300)))
+    assert shop.active() == 300
+
+
+def test_readers_do_not_wait_for_a_writer(shop: Shop) -> None:
+    with shop.database.write() as writing:
+        writing.execute(update(Project).values(description="new"))
+        with shop.database.read() as reading:
+            assert reading.scalars(select(Project.description)).one() is None
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://someone:secret@127.0.0.1:1/none", "sqlite:////nowhere/at/all/spindle.db"]
+)
+def test_a_database_that_is_away_is_told_without_its_address(tmp_path: Path, url: str) -> None:
+    database: Database = open_database(Settings(data=tmp_path, database_url=SecretStr(url)))
+    for block in (database.read, database.write):
+        with pytest.raises(Unavailable) as error, block() as session:
+            session.execute(select(1))
+        assert "secret" not in str(error.value)
+        assert "127.0.0.1" not in str(error.value)
+        assert error.value.retryable
+    database.close()

@@ -1,0 +1,292 @@
+"""Projects, categories, agents and jobs: names, merging, deletion, and what belongs to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from core.agents import Agents
+from core.categories import Categories
+from core.datasets import Datasets
+from core.errors import BadInput, Conflict, NotFound
+from core.executions.queries import Executions
+from core.jobs import Jobs
+from core.projects import Projects
+from core.tables import Dataset, Execution, OutboxMessage, Task
+from tests.core.shop import PIPELINE, Shop
+
+FLOW = "{'pipeline': [{stage: wget, args: ['http://x/']}], spindle: {keepColumns: [_url]}}"
+UNKNOWN = "01a1fdfc-0000-7000-8000-000000000000"
+
+
+class TestProjects:
+    def test_slugs_are_unique_and_stay_under_rename(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            projects = Projects(session, shop.organization_id)
+            same = projects.create({"name": "shop"})
+            reserved = projects.create({"name": "Default"})
+            renamed = projects.update(shop.project_id, {"name": "Renamed"})
+            assert (same.slug, reserved.slug, renamed.slug) == ("shop_2", "default_2", "shop")
+
+    def test_update_merges(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            projects = Projects(session, shop.organization_id)
+            projects.update(shop.project_id, {"description": "Toys.", "parameters": {"A": 1}})
+            project = projects.update(
+                shop.project_id, {"name": None, "description": None, "enabled": False, "id": "x", "slug": "x"}
+            )
+            assert (project.name, project.description, project.enabled) == ("Shop", "Toys.", False)
+            assert (project.id, project.slug, project.parameters) == (shop.project_id, "shop", {"A": 1})
+
+    def test_a_rename_can_be_sent_back_whole(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            assert Projects(session, shop.organization_id).update(shop.project_id, {"name": "Shop"}).name == "Shop"
+
+    def test_names_are_unique_in_an_organization(self, shop: Shop, other_shop: Shop) -> None:
+        with shop.database.write() as session:
+            projects = Projects(session, shop.organization_id)
+            with pytest.raises(Conflict):
+                projects.create({"name": "Shop"})
+            second = projects.create({"name": "Second"})
+            with pytest.raises(Conflict):
+                projects.update(second.id, {"name": "Shop"})
+
+    @pytest.mark.parametrize("name", ["", "  ", "test", "id", "admin", "query", "upload", "x" * 256, "a\0b", "\ud800"])
+    def test_unusable_names_are_refused(self, shop: Shop, name: str) -> None:
+        with shop.database.write() as session:
+            projects = Projects(session, shop.organization_id)
+            for write in (
+                lambda: projects.create({"name": name}),
+                lambda: projects.update(shop.project_id, {"name": name}),
+            ):
+                with pytest.raises(BadInput) as error:
+                    write()
+                assert error.value.details[0].path == "name"
+
+    def test_a_name_is_needed(self, shop: Shop) -> None:
+        with shop.database.write() as session, pytest.raises(BadInput, match="name"):
+            Projects(session, shop.organization_id).create({})
+
+    @pytest.mark.parametrize("value", [{"a": "\0"}, {"\ud800": 1}, {"a": [float("inf")]}])
+    def test_parameters_that_cannot_be_stored_are_refused(self, shop: Shop, value: dict[str, Any]) -> None:
+        with shop.database.write() as session, pytest.raises(BadInput, match="parameters"):
+            Projects(session, shop.organization_id).update(shop.project_id, {"parameters": value})
+
+    def test_by_name_and_pages(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            projects = Projects(session, shop.organization_id)
+            ids = [shop.project_id, *(projects.create({"name": f"P{n}"}).id for n in range(4))]
+            assert projects.by_name("P2").id == ids[3]
+            assert [project.id for project in projects.list()] == ids
+            assert [project.id for project in projects.list(limit=2, after=ids[1])] == ids[2:4]
+            assert projects.job_ids(projects.list())[shop.project_id] == [shop.job_id]
+            for name in ("unknown", "\0"):
+                with pytest.raises(NotFound, match="There is no project with this name"):
+                    projects.by_name(name)
+
+    def test_delete_takes_everything_with_it(self, shop: Shop, other_shop: Shop) -> None:
+        shop.complete(shop.submit())
+        shop.submit()
+        kept = other_shop.submit()
+        with shop.database.write() as session:
+            Projects(session, shop.organization_id).delete(shop.project_id)
+        with shop.database.read() as session:
+            assert session.query(Execution).all()[0].id == kept.id
+            for table in (Task, OutboxMessage):
+                assert session.query(table).count() == 1
+            assert session.query(Dataset).count() == 0
+            assert Agents(session, shop.organization_id).get(shop.agent_id)
+
+
+class TestCategories:
+    def test_private_ones_are_seen_by_their_creator_and_by_admins(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            admin = Categories(session, shop.organization_id)
+            admin.create({"name": "Open"}, created_by_key_id="k1")
+            private = admin.create({"name": "Mine", "visibility": "private"}, created_by_key_id="k1")
+
+            def names(key_id: str | None) -> list[str]:
+                return [each.name for each in Categories(session, shop.organization_id, key_id).list()]
+
+            assert names(None) == names("k1") == ["Open", "Mine"]
+            assert names("k2") == ["Open"]
+            with pytest.raises(NotFound):
+                Categories(session, shop.organization_id, "k2").get(private.id)
+
+    def test_a_deleted_category_keeps_its_agents(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            categories, agents = Categories(session, shop.organization_id), Agents(session, shop.organization_id)
+            category = categories.create({"name": "Books"})
+            agents.update(shop.agent_id, {"category_id": category.id})
+            assert categories.agent_ids([category])[category.id] == [shop.agent_id]
+            categories.delete(category.id)
+        with shop.database.read() as session:
+            assert Agents(session, shop.organization_id).get(shop.agent_id).category_id is None
+
+    def test_names_and_visibility_are_checked(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            categories = Categories(session, shop.organization_id)
+            categories.create({"name": "Books"})
+            with pytest.raises(Conflict):
+                categories.create({"name": "Books"})
+            with pytest.raises(BadInput, match="reserved"):
+                categories.create({"name": "test"})
+            with pytest.raises(BadInput, match="PUBLIC or PRIVATE"):
+                categories.create({"name": "Toys", "visibility": "SECRET"})
+            assert categories.by_name("Books").visibility == "PUBLIC"
+
+
+class TestAgents:
+    def test_a_wrong_pipeline_is_told_by_line_and_not_stored(self, shop: Shop) -> None:
+        wrong = "pipeline:\n  - {stage: wget, args: ['http://x/']}\n  - {stage: extrakt, args: []}\n"
+        with pytest.raises(BadInput, match="extract") as error:
+            shop.write_pipeline(wrong)
+        assert error.value.details[0].path.startswith("line 3, column ")
+        with shop.database.read() as session:
+            agent = Agents(session, shop.organization_id).get(shop.agent_id)
+            assert (agent.pipeline_yaml, agent.revision) == (PIPELINE, 1)
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            PIPELINE,
+            PIPELINE.replace("\n", "\r\n"),
+            "{'pipeline': [{stage: wget, args: ['http://x/']}], spindle: {keepColumns: [_url]}}",
+        ],
+    )
+    def test_code_with_a_pipeline_is_the_pipeline(self, shop: Shop, code: str) -> None:
+        with shop.database.write() as session:
+            agent = Agents(session, shop.organization_id).create({"name": "A", "code": code})
+            assert (agent.pipeline_yaml, agent.code) == (code, None)
+
+    @pytest.mark.parametrize("code", ["print('pipeline')", "pipeline: list = []\nrun(pipeline)"])
+    def test_other_code_is_python(self, shop: Shop, code: str) -> None:
+        with shop.database.write() as session:
+            agent = Agents(session, shop.organization_id).create({"name": "A", "code": code})
+            assert (agent.pipeline_yaml, agent.code) == (None, code)
+
+    def test_a_record_sent_back_with_one_text_changed(self, shop: Shop) -> None:
+        newer, newest = PIPELINE.replace("h1", "h2"), PIPELINE.replace("h1", "h3")
+        with shop.database.write() as session:
+            agents = Agents(session, shop.organization_id)
+            assert agents.update(shop.agent_id, {"pipeline_yaml": newer, "code": PIPELINE}).pipeline_yaml == newer
+            agent = agents.update(shop.agent_id, {"pipeline_yaml": newer, "code": newest})
+            assert (agent.pipeline_yaml, agent.revision) == (newest, 3)
+            assert agents.update(shop.agent_id, {"pipeline_yaml": newest, "description": "x"}).revision == 3
+
+    def test_names_are_unique_in_a_category(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            agents = Agents(session, shop.organization_id)
+            first, second = (Categories(session, shop.organization_id).create({"name": n}).id for n in ("A", "B"))
+            agent = agents.create({"name": "X", "category_id": first})
+            other = agents.create({"name": "X", "category_id": second})
+            assert agents.by_name(first, "X").id == agent.id
+            with pytest.raises(Conflict):
+                agents.create({"name": "X", "category_id": first})
+            with pytest.raises(Conflict):
+                agents.update(other.id, {"category_id": first})
+
+    def test_the_category_must_be_the_organizations_own(self, shop: Shop, other_shop: Shop) -> None:
+        with shop.database.write() as session:
+            theirs = Categories(session, other_shop.organization_id).create({"name": "A"}).id
+            for category_id in (theirs, UNKNOWN):
+                with pytest.raises(BadInput, match="no category with this id") as error:
+                    Agents(session, shop.organization_id).create({"name": "X", "category_id": category_id})
+                assert error.value.details[0].path == "categoryId"
+
+    def test_deleting_it_leaves_its_jobs_without_one(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            Agents(session, shop.organization_id).delete(shop.agent_id)
+        with shop.database.read() as session:
+            assert Jobs(session, shop.organization_id).get(shop.project_id, shop.job_id).agent_id is None
+
+
+class TestJobs:
+    def test_slugs_are_unique_in_the_project(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            job = Jobs(session, shop.organization_id).create(shop.project_id, {"name": "Bóoks!"})
+            assert (job.slug, job.enabled) == ("books_2", True)
+
+    def test_status_is_that_of_the_newest_execution(self, shop: Shop) -> None:
+        def status() -> str:
+            with shop.database.read() as session:
+                jobs = Jobs(session, shop.organization_id)
+                return jobs.statuses(jobs.list(shop.project_id))[shop.job_id]
+
+        assert status() == "PENDING"
+        first, second = shop.submit(), shop.submit()
+        shop.report(second, "RUNNING")
+        shop.complete(first)
+        assert status() == "RUNNING"
+        shop.report(second, "FAILED")
+        assert status() == "FAILED"
+
+    def test_its_tasks(self, shop: Shop) -> None:
+        executions = [shop.submit(), shop.submit()]
+        with shop.database.read() as session:
+            jobs = Jobs(session, shop.organization_id)
+            assert jobs.task_ids(jobs.list(shop.project_id))[shop.job_id] == [each.task_id for each in executions]
+
+    def test_references_must_be_the_organizations_own(self, shop: Shop, other_shop: Shop) -> None:
+        other_shop.complete(other_shop.submit())
+        with shop.database.write() as session:
+            (dataset,) = Datasets(session, other_shop.organization_id).list()
+            for field, path, theirs in (
+                ("agent_id", "agentId", other_shop.agent_id),
+                ("input_dataset_id", "inputDatasetId", dataset.id),
+            ):
+                for value in (theirs, UNKNOWN):
+                    with pytest.raises(BadInput) as error:
+                        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, {field: value})
+                    assert error.value.details[0].path == path
+
+    def test_deleting_one_that_runs_frees_its_slots(self, shop: Shop) -> None:
+        shop.submit()
+        shop.report(shop.submit(), "RUNNING")
+        shop.complete(shop.submit())
+        with shop.database.write() as session:
+            Jobs(session, shop.organization_id).delete(shop.project_id, shop.job_id)
+        assert shop.active() == 0
+
+    def test_executions_newest_first_by_pages(self, shop: Shop) -> None:
+        ids = [shop.submit().id for _ in range(3)]
+        with shop.database.read() as session:
+            executions = Executions(session, shop.organization_id)
+            page = executions.of_job(shop.project_id, shop.job_id, limit=2)
+            assert [each.id for each in page] == [ids[2], ids[1]]
+            rest = executions.of_job(shop.project_id, shop.job_id, before=page[-1].id)
+            assert [each.id for each in rest] == [ids[0]]
+
+
+Read = Callable[[Session, str, Shop, str], object]
+READS: dict[str, Read] = {
+    "project": lambda session, caller, theirs, row_id: Projects(session, caller).get(row_id),
+    "job": lambda session, caller, theirs, row_id: Jobs(session, caller).get(theirs.project_id, row_id),
+    "agent": lambda session, caller, theirs, row_id: Agents(session, caller).get(row_id),
+    "dataset": lambda session, caller, theirs, row_id: Datasets(session, caller).get(row_id),
+    "execution": lambda session, caller, theirs, row_id: Executions(session, caller).get(
+        theirs.project_id, theirs.job_id, row_id
+    ),
+}
+
+
+@pytest.mark.parametrize("noun", READS)
+def test_another_organizations_row_is_an_unknown_one(shop: Shop, other_shop: Shop, noun: str) -> None:
+    execution = other_shop.submit()
+    other_shop.complete(execution)
+    ids = {
+        "project": other_shop.project_id,
+        "job": other_shop.job_id,
+        "agent": other_shop.agent_id,
+        "dataset": other_shop.reload(execution).dataset_id or "",
+        "execution": execution.id,
+    }
+    with shop.database.read() as session:
+        assert READS[noun](session, other_shop.organization_id, other_shop, ids[noun])
+        for row_id in (ids[noun], UNKNOWN, "", "\0", "\ud800", "x" * 10_000):
+            with pytest.raises(NotFound) as error:
+                READS[noun](session, shop.organization_id, other_shop, row_id)
+            assert error.value.sentence == f"There is no {noun} with this id."
