@@ -1,0 +1,137 @@
+"""Whatever goes wrong is told in one shape, by field or line, and never tells how the service works."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from api.app import create_app
+from tests.api.conftest import PIPELINE, Api, running
+
+BROKEN = "pipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n  - {stage: wgetJion, args: [a]}\n"
+
+# method, path, request, status, path of the first detail, part of the sentence
+ERRORS: list[tuple[str, str, dict[str, Any], int, str | None, str]] = [
+    ("GET", "/nothing", {}, 404, None, "nothing at this path"),
+    ("GET", "/projects/", {}, 404, None, "nothing at this path"),
+    ("PATCH", "/projects", {}, 405, None, "does not know this method"),
+    ("GET", "/projects/id/unknown", {}, 404, None, "There is no project with this id."),
+    ("GET", "/projects/nobody", {}, 404, None, "There is no project with this name."),
+    ("GET", "/projects/id/%00", {}, 404, None, "There is no project with this id."),
+    ("GET", "/projects?limit=0", {}, 400, "limit", "limit"),
+    ("GET", "/projects?limit=x", {}, 400, "limit", "limit"),
+    ("POST", "/projects", {"content": b"{"}, 400, "body", "not valid JSON"),
+    ("POST", "/projects", {"content": b"\xff\xfe"}, 400, "body", ""),
+    ("POST", "/projects", {"content": b""}, 400, "body", "body"),
+    ("POST", "/projects", {"json": []}, 400, "body", "body"),
+    ("POST", "/projects", {"json": "x"}, 400, "body", "body"),
+    ("POST", "/projects", {"json": {}}, 400, "name", "name"),
+    ("POST", "/projects", {"json": {"name": 1}}, 400, "name", "name"),
+    ("POST", "/projects", {"json": {"name": None}}, 400, "name", "name"),
+    ("POST", "/projects", {"json": {"name": " "}}, 400, "name", "blank"),
+    ("POST", "/projects", {"json": {"name": "test"}}, 400, "name", "reserved"),
+    ("POST", "/projects", {"json": {"name": "x" * 300}}, 400, "name", "longer than 255"),
+    ("POST", "/projects", {"json": {"name": "a\0b"}}, 400, "name", "cannot be stored"),
+    ("POST", "/projects", {"json": {"name": "x", "enabled": "yes"}}, 400, "enabled", "enabled"),
+    ("POST", "/projects", {"json": {"name": "x", "enabled": 1}}, 400, "enabled", "enabled"),
+    ("POST", "/projects", {"json": {"name": "x", "parameters": []}}, 400, "parameters", "parameters"),
+    ("POST", "/projects", {"content": b"name=x", "headers": {"Content-Type": "text/plain"}}, 400, "body", "body"),
+    ("POST", "/projects", {"content": b'{"name": "%s"}' % (b"x" * 5_000_000)}, 413, None, "larger"),
+    ("GET", "/" + "x" * 9000, {}, 414, None, "longer"),
+    ("POST", "/categories", {"json": {"name": "x", "visibility": "SECRET"}}, 400, "visibility", "PUBLIC or PRIVATE"),
+    ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": BROKEN}}, 400, "line 3, column 13", "wgetJoin"),
+    ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": "pipeline: ["}}, 400, "line", "problem"),
+    ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": "fetch: {}"}}, 400, "line", "problem"),
+    ("POST", "/datasets/query", {"json": {}}, 400, "sql", "sql"),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": 10_001}}, 400, "limit", "limit"),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": "5"}}, 400, "limit", "limit"),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "offset": -1}}, 400, "offset", "offset"),
+    ("POST", "/datasets/query", {"json": {"sql": "DROP TABLE x"}}, 400, None, "Only SELECT"),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM read_text('/etc/passwd')"}}, 400, None, "Only tables"),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM nowhere"}}, 400, None, "There is no table nowhere"),
+    ("POST", "/datasets/query?bigNumbers=x", {"json": {"sql": "SELECT 1"}}, 400, "bigNumbers", "bigNumbers"),
+    ("GET", "/datasets/query/columns", {}, 400, "table", "table"),
+    ("GET", "/datasets/query/columns?table=nowhere", {}, 400, None, "There is no table nowhere"),
+    ("GET", "/datasets/query/tables?catalog=nowhere", {}, 400, None, "There is no catalog nowhere"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "request_", "status", "where", "part"),
+    ERRORS,
+    ids=[f"{e[0]} {e[1][:40]} {n}" for n, e in enumerate(ERRORS)],
+)
+def test_an_error_has_one_shape(
+    acme: Api, method: str, path: str, request_: dict[str, Any], status: int, where: str | None, part: str
+):
+    json = {"headers": {"Content-Type": "application/json"}} if "content" in request_ else {}
+    response = acme.call(method, path, **(json | request_))
+    body = response.json()
+    assert (response.status_code, body["code"]) == (status, status), body
+    assert set(body) - {"details"} == {"error", "code", "timestamp"}
+    assert part in str(body["error"])
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(body["timestamp"])) < timedelta(minutes=1)
+    if where is not None:
+        assert body["details"][0]["path"].startswith(where), body
+    for internal in ("Traceback", "sqlalchemy", "pydantic", "duckdb", "/tmp", str(acme.settings.data)):
+        assert internal not in response.text
+
+
+def test_405_tells_the_methods_that_are_known(acme: Api):
+    assert "GET" in acme.call("DELETE", "/projects").headers["Allow"]
+
+
+def test_nothing_is_stored_of_an_agent_whose_pipeline_is_wrong(acme: Api):
+    before = acme.get("/agents")
+    acme.call("POST", "/agents", json={"name": "broken", "pipelineYaml": BROKEN})
+    agent = acme.post("/agents", {"name": "kept", "pipelineYaml": PIPELINE})
+    assert (
+        acme.call("PUT", f"/agents/none/{agent['id']}", json={"name": "new", "pipelineYaml": BROKEN}).status_code == 400
+    )
+    assert acme.get("/agents") == [*before, agent]
+
+
+def test_names_that_are_looked_up_are_unique(acme: Api):
+    for path in ("/projects", "/categories"):
+        acme.post(path, {"name": "taken"})
+        assert acme.call("POST", path, json={"name": "taken"}).status_code == 409
+
+
+def test_a_job_that_cannot_be_executed_says_why(acme: Api):
+    project = acme.project("cannot execute")
+    without = acme.post(f"/projects/id/{project}/jobs", {"name": "without"})["id"]
+    empty = acme.post("/agents", {"name": "empty"})["id"]
+    pipeline = (
+        "fetch: {url: '${ONE}'}\npipeline:\n  - {stage: extract, args: [{selector: '${TWO}', method: text, as: x}]}\n"
+    )
+    open_parameters = acme.post("/agents", {"name": "open", "pipelineYaml": pipeline})["id"]
+    cases = [
+        ({"enabled": False}, 409, "disabled"),
+        ({"enabled": True, "agentId": empty}, 409, "no pipeline"),
+        ({"agentId": open_parameters}, 400, "ONE"),
+    ]
+    execute = f"/projects/id/{project}/jobs/{without}/execute"
+    assert "no agent" in acme.call("POST", execute).json()["error"]
+    for change, status, part in cases:
+        acme.put(f"/projects/id/{project}/jobs/{without}", change)
+        response = acme.call("POST", execute)
+        assert (response.status_code, part in response.text) == (status, True), response.text
+    assert "TWO" in str(response.json()["details"])
+    assert acme.get(f"/projects/id/{project}/jobs/{without}/executions") == []
+
+
+def test_a_fault_of_the_service_tells_nothing_of_it(acme: Api):
+    app = create_app(acme.settings)
+
+    @app.get("/fault")
+    def fault() -> None:
+        raise RuntimeError("the secret of the service")
+
+    with running(app) as url:
+        response = httpx.get(f"{url}/fault")
+    assert response.status_code == 500
+    assert set(response.json()) == {"error", "code", "timestamp"}
+    assert "secret" not in response.text

@@ -1,0 +1,211 @@
+"""The thread as a client walks it: from a project to rows in SQL."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from core import storage
+from core.executions.tokens import execution_token, sign
+from tests.api.conftest import PIPELINE, ROWS, Api, Job, Server
+
+
+def test_a_pipeline_becomes_rows_that_sql_answers(acme: Api):
+    project = acme.post("/projects", {"name": "The shop", "description": "d", "cronSchedule": "0 5 * * *"})
+    category = acme.post("/categories", {"name": "Crawlers", "visibility": "private"})
+    agent = acme.post("/agents", {"name": "a", "categoryId": category["id"], "pipelineYaml": PIPELINE})
+    job = acme.post(f"/projects/id/{project['id']}/jobs", {"name": "Products", "agentId": agent["id"]})
+    assert (project["enabled"], job["enabled"], agent["enabled"]) == (True, True, True)
+    assert (job["executionStatus"], job["latestExecutionId"], job["taskIds"]) == ("PENDING", None, [])
+    job = Job(acme, project["id"], job["id"], agent["id"])
+
+    submission = acme.post(f"{job.path}/execute")
+    assert submission["status"] == "SUBMITTED"
+    assert submission["success"] is True
+    execution = submission["executionId"]
+    assert job.status(execution)["status"] == "PENDING"
+
+    progress = {"fraction": 0.5, "stages": []}
+    job.report(execution, "RUNNING", sparkUiUrl="http://127.0.0.1:4040", additionalMetrics={"progress": progress})
+    status = job.status(execution)
+    assert (status["status"], status["progress"], status["sparkUiUrl"]) == (
+        "RUNNING",
+        progress,
+        "http://127.0.0.1:4040",
+    )
+    assert status["completedAt"] is None
+
+    dataset = job.complete(execution, ROWS)
+    status = job.status(execution)
+    assert (status["status"], status["errorMessage"]) == ("COMPLETED", None)
+    assert datetime.fromisoformat(status["completedAt"]) >= datetime.fromisoformat(status["startedAt"])
+    assert acme.get(job.path)["executionStatus"] == "COMPLETED"
+
+    rows = [{"title": "kettle", "price": 19.5}, {"title": "mug", "price": None}]
+    sql = "SELECT * FROM spindle.the_shop.products ORDER BY title"
+    assert acme.post("/datasets/query", {"sql": sql}) == {"results": rows}
+    bound = acme.post(
+        f"{job.path}/datasets/{dataset}/query", {"sql": "SELECT * FROM output ORDER BY 1", "format": "json"}
+    )
+    assert (bound["status"], bound["rows"], bound["rowCount"]) == ("COMPLETED", rows, 2)
+    assert acme.get(f"{job.path}/datasets/{dataset}/schema") == {
+        "datasetId": dataset,
+        "tableName": "products",
+        "schema": {"columns": [{"name": "title", "type": "varchar"}, {"name": "price", "type": "double"}]},
+        "rowCount": 2,
+        "sizeBytes": 1234,
+    }
+    record = acme.get(f"/datasets/{dataset}")
+    assert (record["format"], record["rowCount"], record["jobId"]) == ("parquet", 2, job.id)
+    assert record["storagePath"] == "spindle://the_shop/products"
+    assert record in acme.get("/datasets")
+    table = {"catalog": "spindle", "schema": "the_shop", "name": "products", "datasetId": dataset}
+    assert acme.get("/datasets/query/tables", schema="the_shop") == [table]
+    columns = acme.get("/datasets/query/columns", catalog="minio", schema="the_shop", table="products")
+    assert columns == [{"name": "title", "type": "varchar"}, {"name": "price", "type": "double"}]
+
+
+def signed(token: str, body: bytes, at: float | None = None) -> dict[str, str]:
+    timestamp = int(at or time.time())
+    signature = sign(token, "msg_1", timestamp, body)
+    return {"webhook-id": "msg_1", "webhook-timestamp": str(timestamp), "webhook-signature": signature}
+
+
+def test_the_driver_reports_with_the_executions_own_signature(acme: Api, job: Job):
+    execution = job.execute()
+    body = json.dumps({"executionId": execution, "status": "RUNNING", "additionalMetrics": {"attempt": 1}}).encode()
+    path = f"/api/svc/api{job.path}/completion"
+
+    def report(token: str, text: bytes = body, **headers: Any) -> tuple[int, Any]:
+        response = acme.client.post(path, content=text, headers=signed(token, body, **headers))
+        return response.status_code, response.json()
+
+    token = execution_token(acme.settings, execution, 1)
+    assert report(execution_token(acme.settings, execution, 2))[0] == 401
+    assert report(execution_token(acme.settings, "another", 1))[0] == 401
+    assert report(token, body.replace(b"RUNNING", b"FAILED"))[0] == 401
+    assert report(token, at=time.time() - 600)[0] == 401
+    assert job.status(execution)["status"] == "PENDING"
+    assert report(token) == (200, {})
+    assert report(token) == (200, {})
+    assert job.status(execution)["status"] == "RUNNING"
+
+
+def test_a_webhook_that_nobody_vouches_for_is_refused(acme: Api, rival: Api, job: Job):
+    execution = job.execute()
+    body = {"executionId": execution, "status": "FAILED", "errorMessage": "x"}
+    assert acme.client.post(f"/api/svc/api{job.path}/completion", json=body).status_code == 401
+    assert rival.call("POST", f"{job.path}/completion", json=body).status_code == 404
+    assert acme.call("POST", f"{job.path}/completion", json=body | {"executionId": "unknown"}).status_code == 404
+    assert job.status(execution)["status"] == "PENDING"
+
+
+def test_late_and_doubled_reports_change_nothing(job: Job):
+    execution = job.execute()
+    job.report(execution, "FAILED", errorMessage="the site is gone")
+    for late in ("RUNNING", "COMPLETED", "FAILED"):
+        assert job.report(execution, late, errorMessage="later") == {}
+    status = job.status(execution)
+    assert (status["status"], status["errorMessage"]) == ("FAILED", "the site is gone")
+
+
+def test_a_cancelled_execution_is_shown_as_failed_with_a_message(acme: Api, job: Job):
+    first, second = job.execute(), job.execute({})
+    shown = acme.post(f"{job.path}/executions/{first}/cancel")
+    assert (shown["status"], shown["errorMessage"]) == ("FAILED", "The execution was cancelled.")
+    assert acme.call("DELETE", f"{job.path}/executions/{second}").json()["status"] == "FAILED"
+    listed = acme.get(f"{job.path}/executions")
+    assert [execution["executionId"] for execution in listed] == [second, first]
+    assert {execution["status"] for execution in listed} == {"FAILED"}
+
+
+def test_logs_are_lines_of_the_driver_by_level_and_count(acme: Api, job: Job):
+    execution = job.execute()
+    path = f"{job.path}/executions/{execution}/logs"
+    assert acme.get(path) == {"logs": []}
+    log = storage.log_path(acme.settings, acme.organization_id, execution, 1)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    events = [
+        {"timestamp": f"t{n}", "level": level, "event": f"event {n}"} for n, level in enumerate(["info", "error"])
+    ]
+    log.write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert [line.split()[1] for line in acme.get(path)["logs"]] == ["INFO", "ERROR"]
+    assert len(acme.get(path, level="error")["logs"]) == 1
+    assert len(acme.get(path, tail=1)["logs"]) == 1
+    assert acme.get(path, podType="executor") == {"logs": []}
+
+
+def test_both_spellings_of_a_project_path_are_the_same_operation(acme: Api, job: Job):
+    execution = job.execute()
+    dataset = job.complete(execution, ROWS)
+    short = f"/projects/{job.project_id}/jobs/{job.id}"
+    for path in ("", f"/executions/{execution}/status", "/executions", f"/datasets/{dataset}/schema"):
+        assert acme.get(short + path) == acme.get(job.path + path)
+    assert acme.get(f"/projects/{job.project_id}/jobs") == acme.get(f"/projects/id/{job.project_id}/jobs")
+
+
+def test_an_agents_code_is_its_pipeline_in_another_field(acme: Api):
+    agent = acme.post("/agents", {"name": "coded", "code": PIPELINE.replace("\n", "\r\n")})
+    assert agent["pipelineYaml"] == agent["code"] != ""
+    python = acme.post("/agents", {"name": "python", "code": "print('hello')\n"})
+    assert (python["pipelineYaml"], python["code"]) == (None, "print('hello')\n")
+
+
+def test_put_merges_and_ignores_what_the_server_owns(acme: Api, job: Job):
+    before = acme.get(job.path)
+    changed = acme.put(
+        job.path, before | {"description": "new", "agentId": None, "id": "x", "taskIds": ["1"], "odd": 1}
+    )
+    assert changed == before | {"description": "new", "updatedAt": changed["updatedAt"]}
+    agent = acme.get("/agents/none/" + job.agent_id)
+    renamed = acme.put(f"/agents/none/{job.agent_id}", agent | {"name": "renamed"})
+    assert (renamed["name"], renamed["pipelineYaml"]) == ("renamed", agent["pipelineYaml"])
+
+
+def test_reading_by_name_and_by_category(acme: Api):
+    category = acme.post("/categories", {"name": "by name"})["id"]
+    agent = acme.post("/agents", {"name": "the agent", "categoryId": category, "pipelineYaml": PIPELINE})
+    assert acme.get(f"/agents/{category}") == [agent]
+    assert acme.get(f"/agents/{category}/name/the agent") == agent
+    assert acme.get(f"/agents/{category}/{agent['id']}") == agent
+    assert acme.call("GET", f"/agents/none/{agent['id']}").status_code == 404
+    assert acme.get("/categories/by name")["agentIds"] == [agent["id"]]
+    project = acme.post("/projects", {"name": "named project"})
+    assert acme.get("/projects/named project") == acme.get(f"/projects/id/{project['id']}") == project
+
+
+def test_lists_come_page_by_page_when_asked(server: Server):
+    api = server.caller("a pager", "admin")
+    names = [f"page {n}" for n in range(5)]
+    for name in names:
+        api.project(name)
+    path, seen = "/api/svc/api/projects?limit=2", []
+    while path:
+        response = api.call("GET", path)
+        seen += [project["name"] for project in response.json()]
+        path = response.links.get("next", {}).get("url")
+    assert seen == names == [project["name"] for project in api.get("/projects")]
+
+
+def test_the_eleventh_execution_of_a_project_is_told_when_to_come_back(acme: Api, job: Job):
+    executions = [job.execute() for _ in range(10)]
+    response = acme.call("POST", f"{job.path}/execute")
+    assert response.status_code == 429
+    assert int(response.headers["Retry-After"]) > 0
+    acme.post(f"{job.path}/executions/{executions[0]}/cancel")
+    job.execute()
+
+
+@pytest.mark.parametrize("body", [None, {}, {"arguments": ["A=1"], "cloudCredentialIds": [], "jobType": "x"}])
+def test_execute_takes_any_body_or_none(job: Job, body: Any):
+    assert job.execute(body)
+
+
+def test_parameters_limit_is_checked(acme: Api, job: Job):
+    wrong = acme.call("POST", f"{job.path}/execute", json={"parameters": {"limit": "many"}})
+    assert wrong.status_code == 400
+    assert wrong.json()["details"][0]["path"] == "parameters.limit"
