@@ -27,11 +27,11 @@ _PASSING_ERRORS = frozenset(
 _PASSING_STATUSES = frozenset((429, 502, 503, 504))
 
 _SENTENCES = {
-    pycurl.E_UNSUPPORTED_PROTOCOL: "{where} does not speak HTTP, or redirects to what is neither http nor https",
+    pycurl.E_UNSUPPORTED_PROTOCOL: "{where} does not speak HTTP",
     pycurl.E_URL_MALFORMAT: "{where} redirects to something that is not an address",
     pycurl.E_COULDNT_RESOLVE_HOST: "could not find the host {host}",
     pycurl.E_COULDNT_CONNECT: "could not connect to {where}",
-    pycurl.E_FTP_WEIRD_SERVER_REPLY: "{where} did not answer in HTTP",
+    pycurl.E_FTP_WEIRD_SERVER_REPLY: "{where} does not speak HTTP",
     pycurl.E_PARTIAL_FILE: "{where} closed the connection before the whole page came",
     pycurl.E_GOT_NOTHING: "{where} closed the connection without an answer",
     pycurl.E_SEND_ERROR: "the connection to {where} broke",
@@ -49,6 +49,8 @@ def sentence(code: int, detail: str, where: str, options: FetchOptions) -> str:
     """What libcurl's error `code` and words mean for the person who reads the row; `where` is host:port."""
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return _timeout(detail, where, options)
+    if detail.startswith("Protocol "):
+        return f"{where} redirects to what is neither http nor https"
     template = _SENTENCES.get(code, "could not fetch from {where} (libcurl error {code})")
     host = where.rpartition(":")[0]
     return template.format(where=where, host=host, code=code, max_redirects=options.max_redirects)

@@ -98,7 +98,11 @@ class HttpFetcher:
             for transfer in self._active.values():
                 transfer.interrupt(paused)
         self._multi.perform()
-        self._worked_at = time.monotonic()
+        self._worked_at = now = time.monotonic()
+        if now - self._looked_at > _TICK:
+            self._looked_at = now
+            for transfer in self._active.values():
+                transfer.give_up_if_silent(now)
         left = 1
         while left:
             left, succeeded, failed = self._multi.info_read()
@@ -118,11 +122,6 @@ class HttpFetcher:
         seconds = queue.wait(_TICK)
         if self._multi.select(seconds) < 0:
             time.sleep(min(seconds, 0.01) if self._active else seconds)
-        now = time.monotonic()
-        if now - self._looked_at > _TICK:
-            self._looked_at = now
-            for transfer in self._active.values():
-                transfer.give_up_if_silent(now)
 
     def _finish(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> list[tuple[Page, T]]:
         """The pages of the transfers that are over, but for those that will be tried again."""

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from pipelines.fetch import canonical_url
+
+BASE = "http://shop.test/a/b.html?x=1"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("c.html", "http://shop.test/a/c.html"),
+        ("/c", "http://shop.test/c"),
+        ("//other.test/c", "http://other.test/c"),
+        ("?y=2", "http://shop.test/a/b.html?y=2"),
+        ("", "http://shop.test/a/b.html?x=1"),
+        ("#part", "http://shop.test/a/b.html?x=1"),
+        ("c#part", "http://shop.test/a/c"),
+        ("  c \n", "http://shop.test/a/c"),
+        ("../../../c", "http://shop.test/c"),
+        ("HTTP://SHOP.test:80/C", "http://shop.test/C"),
+        ("https://shop.test:443", "https://shop.test/"),
+        ("https://shop.test:80/", "https://shop.test:80/"),
+        ("http:\\\\shop.test\\c", "http://shop.test/c"),
+        ("/?b=2&a=1&a=", "http://shop.test/?b=2&a=1&a="),
+        ("/a b", "http://shop.test/a%20b"),
+        ("/ü?ü", "http://shop.test/%C3%BC?%C3%BC"),
+        ("http://bücher.test/", "http://xn--bcher-kva.test/"),
+        ("http://2130706433/", "http://127.0.0.1/"),
+        ("http://0x7f.1/", "http://127.0.0.1/"),
+        ("http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/"),
+        ("mailto:a@b.test", None),
+        ("javascript:void(0)", None),
+        ("ftp://shop.test/", None),
+        ("data:text/html,hi", None),
+        ("file:///etc/passwd", None),
+        ("http://", None),
+        ("http://a b/", None),
+        ("http://shop.test:99999/", None),
+    ],
+)
+def test_a_link_becomes_the_address_a_browser_would_ask_for(url: str, expected: str | None) -> None:
+    assert canonical_url(url, BASE) == expected
+
+
+def test_without_a_base_a_relative_address_is_no_link() -> None:
+    assert canonical_url("c.html") is None
+    assert canonical_url("http://shop.test/c.html#x") == "http://shop.test/c.html"
+
+
+def test_a_canonical_address_stays_as_it_is() -> None:
+    url = canonical_url("http://shop.test/ä ö?q=ü&r=%20#f")
+    assert url is not None
+    assert canonical_url(url) == url
+
+
+def test_a_link_of_a_megabyte_is_taken_as_it_is() -> None:
+    assert canonical_url("/" + "a" * 1_000_000, BASE) == "http://shop.test/" + "a" * 1_000_000
