@@ -6,6 +6,7 @@ as its webhook does, and whoever comes first counts.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
@@ -97,12 +98,13 @@ class DriverSession:
         self._pipes = self._stack.enter_context(open_pipes_session(context, PipesEnvContextInjector(), reader))
         environment = {**driver_environment(self._settings, execution), **self._pipes.get_bootstrap_env_vars()}
         log_path = storage.log_path(self._settings, execution.organization_id, execution.id, execution.attempt)
+        context.log.info(f"Execution {execution.id}, attempt {execution.attempt}. The driver's log: {log_path}")
         self._compute.launch(self._name, spec_path, environment, log_path)
 
     def follow(self, context: OpExecutionContext, step: StageStep) -> Report:
         """Waits for the end of one stage, logging its progress; the stage's last message. Raises Failure."""
         if self._failed_stage is not None:
-            raise Failure(f"Not run, because {self._failed_stage} failed.", allow_retries=False)
+            raise failure(f"Not run, because {self._failed_stage} failed.")
         log = ProgressLog(context)
         while True:
             self._read()
@@ -127,7 +129,7 @@ class DriverSession:
         """Ends the execution as failed for this reason."""
         fail(self._database, self.execution.id, sentence)
         self._outcome = Outcome(State.FAILED, sentence)
-        return Failure(sentence, allow_retries=False)
+        return failure(sentence)
 
     @property
     def output(self) -> Report:
@@ -206,8 +208,8 @@ class DriverSession:
         failed = [name for name, stage in self._stages.items() if stage.get("state") == State.FAILED]
         self._failed_stage = failed[0] if failed else key
         if self._failed_stage != key:
-            raise Failure(f"Not finished, because {self._failed_stage} failed.", allow_retries=False)
-        raise Failure(outcome.sentence or "The driver reported a failure.", allow_retries=False)
+            raise failure(f"Not finished, because {self._failed_stage} failed.")
+        raise failure(outcome.sentence or "The driver reported a failure.")
 
     def _interrupt(self) -> None:
         """The run ends before the driver does: terminated by somebody, or stopped with the service."""
@@ -229,6 +231,12 @@ class DriverSession:
         with self._database.read() as session:
             executions = Executions(session, execution.organization_id)
             return executions.get(execution.project_id, execution.job_id, execution.id)
+
+
+def failure(sentence: str) -> Failure:
+    """What ends a step. Dagster shows the sentence alone: a stack trace of ours would tell a person nothing."""
+    sys.tracebacklimit = 0  # from here on the run only ends
+    return Failure(sentence, allow_retries=False)
 
 
 class ProgressLog:

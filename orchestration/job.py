@@ -60,7 +60,7 @@ def publish(context: OpExecutionContext, stages: list[str]) -> None:
 
 @config_mapping(config_schema={"execution_id": str, "attempt": int})
 def attempt_config(values: dict[str, Any]) -> dict[str, Any]:
-    quiet = {"console": {"config": {"log_level": "WARNING"}}}  # the run's page has it all
+    quiet = {"console": {"config": {"log_level": "CRITICAL"}}}  # the run's page has it all
     return {"ops": {"prepare": {"config": values}}, "loggers": quiet}
 
 

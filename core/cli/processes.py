@@ -77,6 +77,8 @@ class Child:
             preexec_fn=_end_with_parent if LINUX else None,
             limit=2**20,
         )
+        if self._stopping.is_set():  # it was asked to end while it was being started
+            _signal_group(process.pid, signal.SIGTERM)
         printing = asyncio.create_task(self._print(process.stdout))
         exit_code = await process.wait()
         printing.cancel()  # what the child leaves behind may keep the pipe open

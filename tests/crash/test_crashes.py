@@ -1,0 +1,134 @@
+"""Every part killed with -9 while an execution is going: it ends all the same, once, and its slot is free again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import func, select
+
+from core.tables import DatasetVersion, Execution, Project
+from tests.service import Job, Service, wait_until
+from tests.site import GatedSite, gated_site
+
+pytestmark = pytest.mark.timeout(300)
+
+LOST_AFTER_SECONDS = 25
+QUICK = {"SPINDLE_LOST_AFTER_SECONDS": str(LOST_AFTER_SECONDS), "SPINDLE_HEARTBEAT_SECONDS": "1"}
+
+PIPELINE = """\
+fetch: {{url: "{url}"}}
+pipeline:
+  - {{stage: wgetJoin, args: ["ul li a"]}}
+  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """An instance of its own, which loses a driver sooner."""
+    service = Service(tmp_path_factory.mktemp("crash") / "data", QUICK).start()
+    yield service
+    assert service.stop() == 0
+
+
+@pytest.fixture
+def site() -> Iterator[GatedSite]:
+    with gated_site() as site:
+        yield site
+
+
+@pytest.fixture
+def job(crashing: Service, site: GatedSite) -> Job:
+    return crashing.make_job(PIPELINE.format(url=site.url))
+
+
+@pytest.mark.parametrize(
+    "module", ["api", "orchestration.launcher", "dagster._daemon.cli", "dagster_webserver.cli", "orchestration.run_server"]
+)
+def test_the_service_comes_back_and_the_execution_completes(
+    crashing: Service, site: GatedSite, job: Job, module: str
+) -> None:
+    execution = crashing.execute(job)
+    site.wait_for_visitor()
+    kill(crashing, module)
+    site.open()
+    assert_completed_once(crashing, job, execution)
+    wait_until(lambda: crashing.pid(module) is not None, 30)
+
+
+@pytest.mark.parametrize("module", ["orchestration.launcher", "dagster._daemon.cli", "orchestration.run_server"])
+def test_a_launch_survives(crashing: Service, site: GatedSite, job: Job, module: str) -> None:
+    site.open()
+    execution = crashing.execute(job)
+    kill(crashing, module)
+    assert_completed_once(crashing, job, execution)
+
+
+def test_a_driver_completes_without_its_run(crashing: Service, site: GatedSite, job: Job) -> None:
+    execution = crashing.execute(job)
+    site.wait_for_visitor()
+    os.kill(run_worker(crashing, execution), signal.SIGKILL)
+    site.open()
+    assert_completed_once(crashing, job, execution)
+    wait_until(lambda: crashing.runs(execution)[0]["status"] == "FAILURE", 60)
+
+
+def test_a_killed_driver_fails_its_execution(crashing: Service, site: GatedSite, job: Job) -> None:
+    execution = crashing.execute(job)
+    site.wait_for_visitor()
+    os.kill(driver(crashing, execution), signal.SIGKILL)
+    status = crashing.wait(job, execution, seconds=10)
+    assert (status["status"], "The driver ended" in status["errorMessage"]) == ("FAILED", True)
+    assert_nothing_published(crashing, execution)
+
+
+def test_run_and_driver_killed_together(crashing: Service, site: GatedSite, job: Job) -> None:
+    execution = crashing.execute(job)
+    site.wait_for_visitor()
+    for pid in (run_worker(crashing, execution), driver(crashing, execution)):
+        os.kill(pid, signal.SIGKILL)
+    status = crashing.wait(job, execution, seconds=LOST_AFTER_SECONDS + 10)
+    assert (status["status"], "lost its driver" in status["errorMessage"]) == ("FAILED", True)
+    assert_nothing_published(crashing, execution)
+
+
+def kill(service: Service, module: str) -> None:
+    pid = service.pid(module)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+
+def run_worker(service: Service, execution_id: str) -> int:
+    run = service.runs(execution_id)[0]["runId"]
+    return int((service.data / "dagster" / "runs" / run).read_text())
+
+
+def driver(service: Service, execution_id: str) -> int:
+    return int((service.data / "drivers" / f"{execution_id}.1").read_text())
+
+
+def assert_completed_once(service: Service, job: Job, execution_id: str) -> None:
+    status = service.wait(job, execution_id, seconds=120)
+    assert status["status"] == "COMPLETED", status
+    assert (versions(service, execution_id), slots(service, job)) == (1, 0)
+
+
+def assert_nothing_published(service: Service, execution_id: str) -> None:
+    assert versions(service, execution_id) == 0
+    with service.database() as database, database.read() as session:
+        project = session.get_one(Project, session.get_one(Execution, execution_id).project_id)
+        assert project.active_executions == 0
+
+
+def versions(service: Service, execution_id: str) -> int:
+    published = select(func.count()).where(DatasetVersion.execution_id == execution_id)
+    with service.database() as database, database.read() as session:
+        return session.scalar(published) or 0
+
+
+def slots(service: Service, job: Job) -> int:
+    with service.database() as database, database.read() as session:
+        return session.get_one(Project, job.project_id).active_executions
