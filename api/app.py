@@ -12,6 +12,7 @@ from api.agents import endpoints as agents
 from api.categories import endpoints as categories
 from api.datasets import endpoints as datasets
 from api.datasets import of_job as datasets_of_job
+from api.datasets import of_task as datasets_of_task
 from api.executions import completion
 from api.executions import endpoints as executions
 from api.health import endpoints as health
@@ -22,6 +23,7 @@ from api.kit.middleware import AccessLog, Limits
 from api.kit.openapi import describe
 from api.kit.service import open_service
 from api.projects import endpoints as projects
+from api.tasks import endpoints as tasks
 from core.settings import Settings
 
 VERSION = "1.0.0"
@@ -63,9 +65,9 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _service() -> APIRouter:
     router = APIRouter()
-    for part in (projects.router, categories.router, agents.router, datasets.router):
+    for part in (projects.router, categories.router, agents.router, datasets_of_task.router, datasets.router):
         router.include_router(part)
-    for part in (jobs.router, executions.router, completion.router):
+    for part in (jobs.router, tasks.router, executions.router, completion.router):
         _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")
     _in_project(router, datasets_of_job.router, shown="/projects/{projectId}", also="/projects/id/{projectId}")
     return router

@@ -29,10 +29,14 @@ class Page:
 
     def linked(self, rows: Sequence[Row]) -> Sequence[Row]:
         """`rows`, with a link to the next page where there may be one."""
-        if self.limit is not None and len(rows) == self.limit:
-            following = self._request.url.include_query_params(cursor=rows[-1].id)
-            self._response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+        self.link([row.id for row in rows])
         return rows
+
+    def link(self, ids: Sequence[str | int]) -> None:
+        """Names the next page in the answer's headers where the ids of this one are as many as it may hold."""
+        if self.limit is not None and len(ids) == self.limit:
+            following = self._request.url.include_query_params(cursor=ids[-1])
+            self._response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
 
 
 PageOf = Annotated[Page, Depends()]

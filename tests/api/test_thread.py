@@ -69,6 +69,30 @@ def test_a_pipeline_becomes_rows_that_sql_answers(acme: Api):
     assert columns == [{"name": "title", "type": "varchar"}, {"name": "price", "type": "double"}]
 
 
+def test_a_task_is_one_run_of_its_job(acme: Api, job: Job):
+    execution, waiting = job.execute(), job.execute()
+    job.report(execution, "RUNNING", additionalMetrics={"progress": {"fraction": 0.25, "stages": []}})
+    task, second = acme.get(f"{job.path}/tasks")
+    assert acme.get(job.path)["taskIds"] == [task["id"], second["id"]]
+    assert (task["executionReferenceId"], second["executionReferenceId"]) == (execution, waiting)
+    assert (task["name"].rsplit(" ", 1)[1], task["executionStatus"], task["taskType"]) == ("#1", "RUNNING", "SPARK")
+    assert "apiKey" not in task
+    path = f"{job.path}/tasks/{task['id']}"
+    assert acme.get(path) == task
+    assert acme.get(f"{path}/status") == {"status": "RUNNING", "progress": 0.25}
+    assert acme.get(f"{job.path}/tasks/{second['id']}/status") == {"status": "PENDING", "progress": 0.0}
+
+    query = f"/datasets/query/task/{task['id']}"
+    assert acme.call("GET", f"{query}/info").status_code == 404
+    dataset = job.complete(execution, ROWS)
+    assert acme.get(f"{path}/status") == {"status": "COMPLETED", "progress": 1.0}
+    rows = acme.post(query, {"sql": "SELECT title FROM output ORDER BY title"})
+    assert rows == {"results": [{"title": "kettle"}, {"title": "mug"}]}
+    assert acme.get(f"{query}/info")["datasetId"] == dataset == acme.get(path)["outputDatasetId"]
+    for wrong in ("0", "x", "9" * 30):
+        assert acme.call("GET", f"{job.path}/tasks/{wrong}").status_code == 404
+
+
 def signed(token: str, body: bytes, at: float | None = None) -> dict[str, str]:
     timestamp = int(at or time.time())
     signature = sign(token, "msg_1", timestamp, body)
