@@ -6,6 +6,9 @@ its SQLite file. The launcher is not running, so that no driver competes for the
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,6 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
         port = free_port()
         environment = {"SPINDLE_DATA": folder, "SPINDLE_PORT": str(port)}
+        subprocess.run([sys.executable, "-m", "core.cli.prepare"], env={**os.environ, **environment}, check=True)
         with child(["-m", "api"], environment, Path(folder) / "api.log") as process:
             wait_for(f"http://127.0.0.1:{port}/readyz", process)
             report(accepted(port, Path(folder)))

@@ -1,0 +1,73 @@
+"""The README's first pipeline, line by line; only ports and folders are a test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+CLONE = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def blocks(port: str) -> list[str]:
+    text = (CLONE / "README.md").read_text(encoding="utf-8")
+    for there, here in {
+        "8080": port,
+        "8900": free_port(),
+        "bin/spindle": str(CLONE / "bin/spindle"),
+        ".venv/bin/python": str(CLONE / ".venv/bin/python"),
+    }.items():
+        text = text.replace(there, here)
+    return BLOCK.findall(text)
+
+
+@contextmanager
+def terminal(block: str, folder: Path, until: str, **environment: str) -> Generator[None]:
+    """A block that stays in the foreground, ready once it has printed `until`."""
+    log = folder / f"{until}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {block}"], cwd=folder, env={**os.environ, **environment}, stdout=output, stderr=output
+        )
+    try:
+        deadline = time.monotonic() + 120
+        while until not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+@pytest.mark.timeout(420)
+def test_the_first_pipeline_by_hand_answers_rows(tmp_path: Path) -> None:
+    port = free_port()
+    up, shop, by_hand, *_ = blocks(port)
+    ports = {"SPINDLE_PORT": port, "SPINDLE_UI_PORT": free_port()}
+    with ExitStack() as stack:
+        stack.enter_context(terminal(f"env {up}", tmp_path, "Spindle is ready", **ports))
+        stack.enter_context(terminal(shop, tmp_path, "shop at"))
+        done = subprocess.run(
+            ["bash", "-c", by_hand], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
+        )
+    rows = json.loads(done.stdout)["results"]
+    assert rows[0] == {"title": "Garden of Moss", "price": 3200.0, "currency": "JPY"}
+    assert len(rows) == 5
