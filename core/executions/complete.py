@@ -11,6 +11,7 @@ from core.executions.payload import CompletionPayload
 from core.executions.publish import publish
 from core.executions.states import Event, State
 from core.executions.transitions import move
+from core.repository import lock_organization
 from core.tables import Execution, now
 from core.values import storable
 
@@ -26,6 +27,8 @@ def record(
     for a report that the execution's own token signed. Raises NotFound for an unknown execution.
     """
     with database.write() as session:
+        if payload.status == "COMPLETED" and storable(payload.execution_id):
+            _lock_owner(session, payload.execution_id)
         execution = _find(session, payload.execution_id, organization_id)
         if (execution.project_id, execution.job_id) != (project_id, job_id):
             raise _unknown()
@@ -93,6 +96,13 @@ def _reported(execution: Execution, payload: CompletionPayload) -> dict[str, obj
     if payload.spark_ui_url is not None:
         values["spark_ui_url"] = payload.spark_ui_url
     return values
+
+
+def _lock_owner(session: Session, execution_id: str) -> None:
+    """Locks are always taken in this order: organization, execution, project."""
+    owner = session.scalar(select(Execution.organization_id).where(Execution.id == execution_id))
+    if owner is not None:
+        lock_organization(session, owner)
 
 
 def _find(session: Session, execution_id: str, organization_id: str | None = None) -> Execution:

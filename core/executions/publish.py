@@ -8,17 +8,18 @@ from sqlalchemy.orm import Session
 
 from core.datasets import Datasets
 from core.executions.payload import CompletionPayload
-from core.repository import lock_organization
 from core.storage import output_key
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 
 
 def publish(session: Session, execution: Execution, payload: CompletionPayload) -> Dataset | None:
-    """Publishes what this attempt wrote to its own folder; an output that lies elsewhere is only recorded."""
+    """Publishes what this attempt wrote to its own folder; an output that lies elsewhere is only recorded.
+
+    The caller has locked the organization, so that two appends never start from the same version.
+    """
     key = output_key(execution.organization_id, execution.id, execution.attempt)
     if not (payload.output_dataset_path or "").rstrip("/").endswith(f"/{key}"):
         return None
-    lock_organization(session, execution.organization_id)
     datasets = Datasets(session, execution.organization_id)
     job, project = session.get_one(Job, execution.job_id), session.get_one(Project, execution.project_id)
     dataset = datasets.of_job(job, project)

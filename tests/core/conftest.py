@@ -4,6 +4,7 @@ import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copy
 from uuid import uuid4
 
 import pytest
@@ -13,25 +14,63 @@ from sqlalchemy import create_engine, make_url, text
 from core.database import Database, open_database
 from core.migrations import migrate
 from core.settings import Settings
+from core.tables import Base
 from tests.core.shop import Shop, make_shop
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
-    """An instance with an empty database of its own, of either kind."""
-    if request.param == "sqlite":
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def empty(kind: str, tmp_path: Path) -> Iterator[Settings]:
+    """An instance whose database, of either kind, has no tables yet."""
+    if kind == "sqlite":
         yield Settings(data=tmp_path / "data")
         return
-    url = os.environ.get("SPINDLE_TEST_POSTGRES_URL")
-    if not url:
-        pytest.skip("SPINDLE_TEST_POSTGRES_URL is not set")
-    with postgres_database(url) as fresh:
-        yield Settings(data=tmp_path / "data", database_url=SecretStr(fresh))
+    with postgres_database() as url:
+        yield Settings(data=tmp_path / "data", database_url=SecretStr(url))
+
+
+@pytest.fixture
+def settings(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
+    """An instance whose database, of either kind, is migrated and has no rows."""
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    if kind == "sqlite":
+        copy(request.getfixturevalue("migrated_sqlite"), data / "spindle.db")
+        return Settings(data=data)
+    settings = Settings(data=data, database_url=SecretStr(request.getfixturevalue("migrated_postgres")))
+    database = open_database(settings)
+    with database.write() as session:
+        tables = ", ".join(Base.metadata.tables)
+        session.execute(text(f"TRUNCATE {tables} RESTART IDENTITY CASCADE"))
+    database.close()
+    return settings
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = tmp_path_factory.mktemp("migrated")
+    migrate(Settings(data=data))
+    return data / "spindle.db"
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with postgres_database() as url:
+        migrate(Settings(data=tmp_path_factory.mktemp("migrated"), database_url=SecretStr(url)))
+        yield url
 
 
 @contextmanager
-def postgres_database(url: str) -> Generator[str]:
-    location = make_url(url).set(drivername="postgresql+psycopg")
+def postgres_database() -> Generator[str]:
+    """A new database on the server that the environment names."""
+    server_url = os.environ.get("SPINDLE_TEST_POSTGRES_URL")
+    if not server_url:
+        pytest.skip("SPINDLE_TEST_POSTGRES_URL is not set")
+    location = make_url(server_url).set(drivername="postgresql+psycopg")
     name = f"spindle_{uuid4().hex}"
     server = create_engine(location, isolation_level="AUTOCOMMIT")
     with server.connect() as connection:
@@ -43,7 +82,6 @@ def postgres_database(url: str) -> Generator[str]:
 
 @pytest.fixture
 def database(settings: Settings) -> Iterator[Database]:
-    migrate(settings)
     database = open_database(settings)
     yield database
     database.close()

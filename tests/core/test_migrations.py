@@ -44,24 +44,27 @@ def test_migrating_again_changes_nothing(settings: Settings, database: Database)
         assert session.scalar(text("SELECT name FROM organizations")) == "kept"
 
 
-def test_processes_that_start_at_once_migrate_once(settings: Settings) -> None:
+def test_processes_that_start_at_once_migrate_once(empty: Settings) -> None:
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=migrate, args=(settings,)) for _ in range(4)]
+    processes = [context.Process(target=migrate, args=(empty,)) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0] * 4
-    database = open_database(settings)
+    database = open_database(empty)
     assert set(Base.metadata.tables) <= set(inspect(database.engine).get_table_names())
     database.close()
 
 
-def test_a_newer_database_is_refused(settings: Settings, database: Database) -> None:
+def test_a_newer_database_is_refused(empty: Settings) -> None:
+    migrate(empty)
+    database = open_database(empty)
     with database.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    database.close()
     with pytest.raises(NewerSchema, match="newer version of Spindle"):
-        migrate(settings)
+        migrate(empty)
 
 
 def test_every_table_compiles_for_postgresql() -> None:
