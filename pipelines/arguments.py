@@ -77,28 +77,24 @@ def _by_name(
 def bind(model: type[Model], node: Mapping) -> Model:
     """The model of a map node; raises PipelineError with a problem for each wrong argument.
 
-    While a parameter has no value, a number stands in for it, or the argument is left out: only the shape is checked.
+    Where a parameter without a value does not fit, a number stands in for it: only the shape is checked.
     """
     try:
         return model.model_validate(node.plain())
     except ValidationError as error:
         if is_symbolic(node):
-            for shape in (_stand_in(node, "1"), _stand_in(node, None)):
-                with suppress(ValidationError):
-                    return model.model_validate(shape)
+            with suppress(ValidationError):
+                return model.model_validate(_stand_in(node))
         raise PipelineError(_problems(model, node, error)) from None
 
 
-def _stand_in(node: Node, value: str | None) -> Plain:
-    """The plain tree with `value` for every unresolved parameter; without those arguments when it is None."""
+def _stand_in(node: Node) -> Plain:
+    """The plain tree with a number for every parameter that has no value."""
     if isinstance(node, Sequence):
-        return [_stand_in(item, value) for item in node.items]
+        return [_stand_in(item) for item in node.items]
     if isinstance(node, Scalar):
-        return value if is_symbolic(node) else node.value
-    left_out = {
-        key for key, child in node.entries if value is None and isinstance(child, Scalar) and is_symbolic(child)
-    }
-    return {str(key.value): _stand_in(child, value) for key, child in node.entries if key not in left_out}
+        return "1" if is_symbolic(node) else node.value
+    return {str(key.value): _stand_in(child) for key, child in node.entries}
 
 
 def _problems(model: type[Arguments], node: Mapping, error: ValidationError) -> Iterable[Problem]:
@@ -135,6 +131,7 @@ _SENTENCES = {
     "bool_type": "'{name}' must be true or false",
     "model_type": "'{name}' must be a map of arguments",
     "tuple_type": "'{name}' must be a list",
+    "too_short": "'{name}' must not be empty",
 }
 
 

@@ -79,6 +79,8 @@ class Extractor(Arguments):
     @classmethod
     def _known(cls, value: str) -> str:
         name, argument = _split(value)
+        if name.startswith("${"):  # a parameter that has no value yet
+            return "text"
         if name not in METHODS:
             raise ValueError(unknown("method", value, (*METHODS, *_ALIASES)))
         if argument is not None and name != "attr":

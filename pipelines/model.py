@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from pipelines.arguments import Arguments
 from pipelines.columns import ENGINE_COLUMNS
 from pipelines.document import Node
+from pipelines.names import choice
 from pipelines.registry import Stage
+
+EngineColumn = Annotated[str, choice("engine column", ENGINE_COLUMNS)]
 
 
 class Mode(StrEnum):
@@ -23,8 +26,8 @@ class Output(Arguments):
     """The output block: where the rows go; without a path they go to the execution's own place."""
 
     path: str | None = None
-    mode: Mode = Mode.OVERWRITE
-    format: Literal["parquet"] = "parquet"
+    mode: Annotated[Mode, choice("mode", Mode)] = Mode.OVERWRITE
+    format: Annotated[str, choice("format", ["parquet"])] = "parquet"
 
 
 class Options(Arguments):
@@ -34,7 +37,7 @@ class Options(Arguments):
     user_agent: str | None = Field(None, alias="userAgent", min_length=1, max_length=500)
     concurrency: PositiveInt | None = Field(None, le=256)
     max_pages: PositiveInt | None = Field(None, alias="maxPages")
-    keep_columns: tuple[Literal[tuple(ENGINE_COLUMNS)], ...] = Field((), alias="keepColumns")  # type: ignore[valid-type]
+    keep_columns: tuple[EngineColumn, ...] = Field((), alias="keepColumns")
     timeout: PositiveFloat | None = None
 
 

@@ -5,10 +5,27 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from pydantic import BeforeValidator
+
 
 def fold(name: str) -> str:
     """The form in which two spellings of a stage, method, action or join type are equal."""
     return name.replace("_", "").casefold()
+
+
+def choice(kind: str, values: Iterable[str]) -> BeforeValidator:
+    """Pydantic validator of an argument that is one of `values`, in any spelling."""
+    spellings = {fold(value): value for value in values}
+
+    def choose(value: object) -> str:
+        if "${" in str(value):  # a parameter that has no value yet: any will do for the shape
+            return next(iter(spellings.values()))
+        chosen = spellings.get(fold(str(value)))
+        if chosen is None:
+            raise ValueError(unknown(kind, str(value), spellings.values()))
+        return chosen
+
+    return BeforeValidator(choose)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

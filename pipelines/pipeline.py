@@ -15,6 +15,8 @@ from pipelines.planner import plan as plan_model
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipelines.spark.context import RunContext
+
 
 class Pipeline:
     """A pipeline whose text has been read; raises PipelineError with located problems wherever it is wrong."""
@@ -46,14 +48,20 @@ class Pipeline:
         """Plans with the parameters left open and returns warnings; raises PipelineError as `plan` does."""
         return self.plan_open().warnings
 
-    def run(self, spark: SparkSession, parameters: Mapping[str, Value] | None = None) -> DataFrame:
+    def run(
+        self,
+        spark: SparkSession,
+        parameters: Mapping[str, Value] | None = None,
+        context: RunContext | None = None,
+    ) -> DataFrame:
         """Runs the pipeline and returns its output rows, in no order; raises PipelineError and RunError.
 
-        Pages are fetched before this returns, so no later action on the rows fetches again.
+        Pages are fetched before this returns, so no later action on the rows fetches again. Without a context, only
+        public addresses are fetched and all local files may be read.
         """
         from pipelines.spark.engine import run  # Spark is loaded by those who run, not by those who check
 
-        return run(self.plan(parameters), spark)
+        return run(self.plan(parameters), spark, context)
 
 
 def check_yaml(text: str) -> Pipeline:

@@ -102,7 +102,7 @@ class _Walk:
         node = model.node
         if not self.steps:
             self.problems.append(problem(node, f"the pipeline does nothing: {_BEGIN}"))
-        elif not (self.columns.types or self.columns.open or model.options.keep_columns):
+        elif not self.problems and not (self.columns.types or self.columns.open or model.options.keep_columns):
             message = "the pipeline gives no columns: extract some, or name engine columns in spindle.keepColumns"
             self.problems.append(problem(node, message))
         kept = [name for name in model.options.keep_columns if name not in tuple(self.columns)]

@@ -171,22 +171,28 @@ class Engine:
 
     def _explored(self, task: Pass, rows: DataFrame) -> DataFrame:
         """Runs the explores of a pass level by level; what follows them runs inside their passes."""
-        frames = [self._held(task, rows)]
+        deepest = dict.fromkeys(task.explorations(), 0)
+        frames = [self._held(task, rows, deepest)]
         for key, exploration in task.explorations().items():
             for level in range(1, (exploration.stage.levels() or 0) + 1):
-                links = _union(_only(frame, key) for frame in frames if key in frame.columns)
-                found = links.where(F.col(LEVEL) == level)
-                if found.isEmpty():
+                if deepest[key] < level:
                     break
+                links = _union(_only(frame, key) for frame in frames if key in frame.columns)
                 visited = links.where(F.col(LEVEL) < level).select(LINK)
+                found = links.where(F.col(LEVEL) == level).drop(LEVEL)
                 frontier = self._bounded(found.join(visited, LINK, "left_anti"), visited)
-                frames.append(self._held(_deeper(task, key, level), self._exchange(frontier.drop(LEVEL))))
+                frames.append(self._held(_deeper(task, key, level), self._exchange(frontier), deepest))
         return _union(_only(frame, ROW) for frame in frames)
 
-    def _held(self, task: Pass, rows: DataFrame) -> DataFrame:
-        """The pass, run once and kept, so that no later question fetches its pages again."""
+    def _held(self, task: Pass, rows: DataFrame, deepest: dict[str, int]) -> DataFrame:
+        """The pass, run once and kept, so that no later question fetches its pages again.
+
+        `deepest` learns by the same action how deep the links that it found lead, for each explore.
+        """
         held = self._pass(task, rows).persist(StorageLevel.MEMORY_AND_DISK)
-        held.count()
+        found = held.agg(*(F.max(F.col(f"{key}.{LEVEL}")).alias(key) for key in task.explorations())).first()
+        for key, level in (found.asDict() if found else {}).items():
+            deepest[key] = max(deepest[key], level or 0)
         return held
 
     def _bounded(self, frontier: DataFrame, visited: DataFrame) -> DataFrame:

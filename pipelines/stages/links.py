@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt
+from pydantic import AfterValidator, Field, NonNegativeInt
 
 from pipelines.fetch import canonical_url
 from pipelines.html import compile_selector
-from pipelines.names import fold, unknown
+from pipelines.names import choice
 from pipelines.parameters import column_reference
 from pipelines.registry import LinkStage, stage
 from pipelines.rows import Link, Row
@@ -20,13 +20,6 @@ from pipelines.selectors import Selector
 class JoinType(StrEnum):
     INNER = "Inner"
     LEFT_OUTER = "LeftOuter"
-
-
-def _join_type(value: object) -> object:
-    spellings = {fold(each): each for each in JoinType}
-    if isinstance(value, str) and fold(value) not in spellings:
-        raise ValueError(unknown("join type", value, spellings.values()))
-    return spellings[fold(value)] if isinstance(value, str) else value
 
 
 def _url(value: str) -> str:
@@ -112,7 +105,7 @@ class WgetJoin(_Selecting):
     """Follows each link: one row per link, in document order, on the page that it leads to."""
 
     positional = ("selector", "joinType")
-    join_type: Annotated[JoinType, BeforeValidator(_join_type)] = Field(JoinType.LEFT_OUTER, alias="joinType")
+    join_type: Annotated[JoinType, choice("join type", JoinType)] = Field(JoinType.LEFT_OUTER, alias="joinType")
 
     def title(self) -> str:
         return self.selector if self.join_type is JoinType.LEFT_OUTER else f"{self.selector} {self.join_type}"

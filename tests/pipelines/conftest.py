@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import Pipeline
+from pipelines.spark.context import RunContext, fetch_options
+from pipelines.spark.coordinator import Coordinator
+from pipelines.spark.engine import Engine, check_failures
+from pipelines.spark.output import records
+from pipelines.spark.session import session
+from tests.pipelines.site import Site, serving
+
+Rows = list[dict[str, Any]]
+Run = Callable[..., Rows]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on Spark: py4j leaves sockets to the garbage collector."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    spark = session("local[2]", "tests")
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with serving() as site:
+        yield site
+
+
+@pytest.fixture
+def run(spark: SparkSession) -> Run:
+    """Runs a pipeline's text and returns its rows in document order."""
+
+    def run(text: str, context: RunContext | None = None, **parameters: str) -> Rows:
+        plan = Pipeline.from_yaml(text).plan(parameters)
+        fetch = fetch_options(plan.options, ("127.0.0.0/8",))
+        with Coordinator() as coordinator:
+            engine = Engine(spark, plan, replace(context or RunContext(), fetch=fetch), coordinator.endpoint)
+            rows = engine.rows().persist()
+            found = records(engine.output(rows.orderBy("_ordinal")))
+            check_failures(plan, coordinator)
+        spark.catalog.clearCache()
+        return found
+
+    return run

@@ -1,0 +1,56 @@
+"""A small site whose pages a test writes down, and which counts how often each was asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Site:
+    """Pages by path; a number instead of a text is answered as that status."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.pages: dict[str, str | int] = {}
+        self.requests: Counter[str] = Counter()
+
+    def serve(self, pages: Mapping[str, str | int]) -> str:
+        """Replaces the pages, forgets the counts, and returns the site's address without a slash at its end."""
+        self.pages = dict(pages)
+        self.requests.clear()
+        return self.url
+
+
+@contextmanager
+def serving() -> Generator[Site]:
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            with lock:
+                site.requests[self.path] += 1
+            page = site.pages.get(self.path, 404)
+            body = page.encode() if isinstance(page, str) else b"<h1>no</h1>"
+            self.send_response(200 if isinstance(page, str) else page)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    site = Site(f"http://127.0.0.1:{server.server_address[1]}")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        server.server_close()

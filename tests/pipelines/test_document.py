@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines import Pipeline, PipelineError
+from pipelines.document import MAX_BYTES, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("no", "no"),
+        ("Yes", "Yes"),
+        ("on", "on"),
+        ("true", True),
+        ("FALSE", False),
+        ("null", None),
+        ("~", None),
+        ("12", 12),
+        ("-0", 0),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("1e3", 1000.0),
+        ("1_000", "1_000"),
+        ("12:30:00", "12:30:00"),
+        ("2026-11-21", "2026-11-21"),
+        ("'12'", "12"),
+        ('"true"', "true"),
+        ("!!str 12", "12"),
+    ],
+)
+def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
+    parsed = parse(text).plain()
+    assert (type(parsed), parsed) == (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message"),
+    [
+        ("", 1, 1, "the pipeline is empty"),
+        ("# nothing\n", 1, 1, "the pipeline is empty"),
+        ("a: 1\nb: &x 2\n", 2, 4, "anchors and aliases are not allowed"),
+        ("a: 1\nb: *x\n", 2, 4, "anchors and aliases are not allowed"),
+        ("a: 1\n<<: {a: 2}\na: 3\n", 3, 1, "the key 'a' stands twice (first in line 1)"),
+        ("a: !!python/object:os.system x", 1, 4, "tags are not allowed"),
+        ("---\na: 1\n---\nb: 1\n", 3, 1, "only one document is allowed"),
+        ("? [a]\n: b\n", 1, 3, "a key must be a plain name"),
+        ("a: b: c\n", 1, 5, "not valid YAML: mapping values are not allowed in this context"),
+        ("a:\n  - b\n c: d\n", 3, 2, "not valid YAML: did not find expected key"),
+        ("a: 'b\n", 2, 1, "not valid YAML: found unexpected end of stream"),
+        ("a: \x00", 1, 4, "the character U+0000 is not allowed in YAML"),
+        ("a: 1\nb: \ud800", 2, 4, "the character U+D800 is not allowed in YAML"),
+        ("[" * 51, 1, 51, "nested more than 50 deep"),
+        ("a: " + "x" * MAX_BYTES, 1, 1, "a pipeline may have at most 256 KiB"),
+    ],
+)
+def test_what_is_refused_is_located(text: str, line: int, column: int, message: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        parse(text)
+    (problem,) = error.value.problems
+    assert (problem.line, problem.column, problem.message) == (line, column, message)
+
+
+def test_as_deep_as_allowed() -> None:
+    parse("[" * 50 + "]" * 50)
+
+
+_WORDS = st.sampled_from(
+    [
+        *("pipeline", "fetch", "url", "stage", "args", "extract", "wgetJoin", "wgetExplore", "limit", "load_csv"),
+        *(
+            "selector",
+            "method",
+            "as",
+            "field",
+            "text",
+            "attr:href",
+            "price",
+            "Inner",
+            "depth",
+            "http://a/",
+            "2",
+            "true",
+        ),
+        *("-", ":", "?", "[", "]", "{", "}", ",", "#", "&", "*", "!", "|", ">", "'", '"', "%", "@", "`", "~"),
+        *("$", "${X}", "$x", "\n", "\n  ", "\n- ", "\n  - ", " ", "\t", "\u0085", "\ufeff", "\x00", "é", "---", "..."),
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(st.text(), st.lists(_WORDS).map("".join)))
+def test_any_text_is_read_or_refused_with_a_line(text: str) -> None:
+    _read_or_refuse(text)
+
+
+_KEYS = st.sampled_from(
+    ["stage", "args", "selector", "method", "as", "field", "extractors", "depth", "joinType", "path", "url"]
+)
+_VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.sampled_from(["a", "$x", "${X}", "text", "[", "http://a/"])),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(_KEYS, inner)),
+    max_leaves=20,
+)
+_STAGES = st.sampled_from(["extract", "flatSelect", "wgetJoin", "wgetExplore", "wget", "load_csv", "limit", "nonsense"])
+_BLOCKS = st.dictionaries(st.sampled_from(["fetch", "output", "spindle"]), _VALUES)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.tuples(_STAGES, _VALUES), max_size=4), _BLOCKS)
+def test_any_tree_is_planned_or_refused_with_a_line(
+    stages: list[tuple[str, object]], blocks: dict[str, object]
+) -> None:
+    pipeline = [{"stage": name, "args": arguments} for name, arguments in stages]
+    _read_or_refuse(json.dumps({"fetch": {"url": "http://a/"}, **blocks, "pipeline": pipeline}))
+
+
+def _read_or_refuse(text: str) -> None:
+    with suppress(PipelineError):
+        Pipeline.from_yaml(text).check()
+        return
+    with pytest.raises(PipelineError) as refused:
+        Pipeline.from_yaml(text).check()
+    lines = len(re.split("\r\n|[\n\r\x85\u2028\u2029]", text))
+    assert refused.value.problems
+    for problem in refused.value.problems:
+        assert problem.message
+        assert problem.line in range(1, lines + 2)
+        assert problem.column is not None

@@ -1,0 +1,156 @@
+"""What a wrong pipeline is told: the line, the place, and what was meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines import Pipeline, PipelineError, check_yaml
+
+FETCH = "fetch: {url: 'http://a/'}\npipeline:\n"
+ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("[]", ["1: a pipeline is a map with the key 'pipeline', a list of stages"]),
+        ("fetch: {url: 'http://a/'}", ["1: the key 'pipeline' is missing: a list of stages"]),
+        ("pipeline: x", ["1: 'pipeline' must be a list of stages"]),
+        ("pipeline: []", ["1: the pipeline does nothing: begin with a fetch, a wget with an address, or a load"]),
+        (FETCH + "- wgetJoin", ["3: a stage is a map with 'stage' and 'args'"]),
+        (FETCH + "- {stage: 3}", ["3: 'stage' must be the name of a stage"]),
+        (FETCH + "- {stage: limit, arg: 1}", ["3: unknown key 'arg'; a stage has only 'stage' and 'args'"]),
+        (FETCH + "- stage: wget_jon", ["3: unknown stage 'wget_jon'; did you mean wgetJoin"]),
+        (
+            FETCH + "- stage: extract\n  args:\n  - {selektor: h1}",
+            ["5: extract: unknown argument 'selektor'; did you mean selector?"],
+        ),
+        (
+            FETCH + "- stage: extract\n  args:\n  - {method: txt}",
+            ["5: extract: unknown method 'txt'; did you mean text?"],
+        ),
+        (FETCH + "- stage: extract\n  args:\n  - {method: attr}", ["5: extract: attr needs a name: attr:NAME"]),
+        (
+            FETCH + "- stage: extract\n  args:\n  - {method: 'text:x'}",
+            ["5: extract: the method 'text' has no argument"],
+        ),
+        (FETCH + "- stage: extract\n  args: []", ["4: extract: 'extractors' is missing"]),
+        (
+            FETCH + "- stage: extract\n  args:\n  - {selector: h1, field: x}",
+            ["5: extract: give either 'selector' or 'field', not both"],
+        ),
+        (
+            FETCH + "- stage: extract\n  args:\n  - {selector: h1, as: a}\n  - {selector: h2, as: a}",
+            ["5: extract: two extractors are called 'a'; give each its own 'as'"],
+        ),
+        (FETCH + "- stage: join\n  args: [a, Iner]", ["4: wgetJoin: unknown join type 'Iner'; did you mean Inner?"]),
+        (FETCH + "- stage: join\n  args: []", ["4: wgetJoin: 'selector' is missing"]),
+        (
+            FETCH + "- stage: join\n  args: [a, Inner, 3]",
+            ["4: wgetJoin: too many arguments; it takes selector, joinType"],
+        ),
+        (FETCH + "- stage: join\n  args: ['a[']", ["4: wgetJoin: not a selector: "]),
+        (FETCH + "- stage: explore\n  args: [a, two]", ["4: wgetExplore: 'depth' must be a whole number"]),
+        (
+            FETCH + "- stage: explore\n  args: [a, {deep: 2}]",
+            ["4: wgetExplore: unknown argument 'deep'; did you mean depth?"],
+        ),
+        (
+            FETCH + "- stage: explore\n  args: [a, -1]",
+            ["4: wgetExplore: 'depth': input should be greater than or equal to 0"],
+        ),
+        (
+            FETCH + "- stage: wget\n  args: ['ftp://a/']",
+            ["4: wget: 'ftp://a/' is neither an http or https address nor a $column"],
+        ),
+        (
+            "fetch: {url: 'file:///etc/passwd'}\npipeline: []",
+            ["1: 'file:///etc/passwd' is neither an http or https address"],
+        ),
+        ("fetch: {}\npipeline: []", ["1: 'url' is missing"]),
+        ("fetch: {uri: x}\npipeline: []", ["1: unknown argument 'uri'; did you mean url?"]),
+        (
+            "fetch:\n  url: 'http://a/'\n  traces: [{action: visit}]\npipeline: []",
+            ["3: traces need a browser, which this version does not have"],
+        ),
+        (
+            "pipeline:\n- {stage: extract, args: [{selector: h1}]}",
+            ["2: extract has no rows to work on: begin with a fetch"],
+        ),
+        ("pipeline:\n- {stage: join, args: [a]}", ["2: wgetJoin has no rows to work on: begin with a fetch"]),
+        (
+            "pipeline:\n- {stage: load_csv, args: [a.csv]}\n- {stage: join, args: [a]}",
+            ["3: wgetJoin needs a page: put a fetch, a wget or a join before it"],
+        ),
+        (
+            ONE_PAGE + "- {stage: limit, args: [1]}\n- {stage: extract, args: [{selector: h2}]}",
+            ["5: extract needs a page, and pages end at limit 1 (line 4), which works on whole tables"],
+        ),
+        (ONE_PAGE + "- {stage: wget, args: [$titel]}", ["4: there is no column 'titel' here; did you mean title?"]),
+        (
+            ONE_PAGE + "- stage: extract\n  args:\n  - {field: nope}",
+            ["6: there is no column 'nope' here; known are title"],
+        ),
+        (
+            ONE_PAGE + "- {stage: extract, args: [{selector: h2, as: Title}]}",
+            ["4: the columns 'title' and 'Title' differ only in case"],
+        ),
+        (FETCH + "- {stage: join, args: [a]}", ["3: the pipeline gives no columns: extract some"]),
+        (ONE_PAGE + "spindle: {maxFailure: 1}", ["4: unknown argument 'maxFailure'; did you mean maxFailureRatio?"]),
+        (ONE_PAGE + "spindle: {maxFailureRatio: 2}", ["4: 'maxFailureRatio': input should be less than or equal to 1"]),
+        (ONE_PAGE + "spindle:\n  keepColumns: [_urls]", ["5: unknown engine column '_urls'; did you mean _url?"]),
+        (ONE_PAGE + "output: {mode: appendd}", ["4: unknown mode 'appendd'; did you mean append?"]),
+        (ONE_PAGE + "output: {format: delta}", ["4: unknown format 'delta'; known are parquet"]),
+        (ONE_PAGE + "output: here", ["4: 'output' must be a map"]),
+    ],
+)
+def test_a_wrong_pipeline_is_told_where_and_what(text: str, problems: list[str]) -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml(text)
+    found = [f"{problem.line}: {problem.message}" for problem in error.value.problems]
+    assert len(found) == len(problems)
+    for told, expected in zip(found, problems, strict=True):
+        assert told.startswith(expected)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(PipelineError) as error:
+        Pipeline.from_yaml("fetch: {url: x}\npipeline: [{stage: nope}, {stage: limit, args: [x]}]\noutput: {mode: 1}")
+    assert [problem.path for problem in error.value.problems] == [
+        "fetch.url",
+        "pipeline[0].stage",
+        "pipeline[1].args.rows",
+        "output.mode",
+    ]
+
+
+def test_all_missing_parameters_are_told_with_their_lines() -> None:
+    text = "fetch:\n  url: ${BASE}/x\npipeline:\n- {stage: limit, args: ['${N}']}\n- {stage: limit, args: ['${BASE}']}"
+    with pytest.raises(PipelineError) as error:
+        Pipeline.from_yaml(text).plan({"OTHER": "1"})
+    assert [str(problem) for problem in error.value.problems] == [
+        "line 2: the parameter ${BASE} has no value",
+        "line 4: the parameter ${N} has no value",
+        "line 5: the parameter ${BASE} has no value",
+    ]
+
+
+def test_parameters_may_stay_open_while_a_pipeline_is_written() -> None:
+    text = """
+fetch: {url: "${BASE}"}
+pipeline:
+- {stage: join, args: ["${LINK}", "${TYPE}"]}
+- {stage: explore, args: [a, "${DEPTH}"]}
+- {stage: extract, args: [{selector: "${S}", method: "attr:${A}", as: a}]}
+- {stage: limit, args: ["${N}"]}
+spindle: {maxPages: "${PAGES}"}
+"""
+    assert check_yaml(text).parameters == {"BASE", "LINK", "TYPE", "DEPTH", "S", "A", "N", "PAGES"}
+
+
+def test_a_value_is_never_read_as_yaml() -> None:
+    text = "fetch: {url: 'http://a/'}\npipeline:\n- {stage: extract, args: [{selector: '${S}', as: a}]}"
+    pipeline = Pipeline.from_yaml(text)
+    with pytest.raises(PipelineError, match="not a selector"):
+        pipeline.plan({"S": "x', as: b}, {selector: 'y"})
+    assert "limit 3" in str(Pipeline.from_yaml(text + "\n- {stage: limit, args: ['${N}']}").plan({"S": "a", "N": 3}))
