@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Body, Name, Record
 from core.tables import Agent
 
 
@@ -19,7 +19,7 @@ class AgentUpdate(Body):
 
 
 class AgentCreate(AgentUpdate):
-    name: str  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
 
 
 class AgentRecord(Record):

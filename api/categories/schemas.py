@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Body, Name, Record
 from core.tables import Category
 
 
@@ -18,7 +18,7 @@ class CategoryUpdate(Body):
 
 
 class CategoryCreate(CategoryUpdate):
-    name: str  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
 
 
 class CategoryRecord(Record):

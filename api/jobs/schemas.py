@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from api.kit.schemas import Body, Record, Time
+from api.kit.schemas import Body, Name, Record, Time
 from core.tables import Job
 
 
@@ -23,7 +23,7 @@ class JobUpdate(Body):
 
 
 class JobCreate(JobUpdate):
-    name: str  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
 
 
 class JobRecord(Record):

@@ -12,10 +12,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from core.errors import Detail, SpindleError, TooMany
 
 RETRY_AFTER_SECONDS = 5
+METHODS = ("GET", "POST", "PUT", "DELETE")
 
 
 class ErrorDetail(BaseModel):
@@ -95,10 +97,20 @@ async def _validation_error(_request: Request, error: Exception) -> JSONResponse
     return error_response(400, f"The request is not valid: {paths}.", details)
 
 
-async def _http_exception(_request: Request, error: Exception) -> JSONResponse:
+async def _http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - what install() registers it for
     sentence = SENTENCES.get(error.status_code) or HTTPStatus(error.status_code).phrase
-    return error_response(error.status_code, sentence, headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_allowed(request))
+    return error_response(error.status_code, sentence, headers=headers)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods that the path knows; the framework names those of the first route alone."""
+    scopes = [(method, {**request.scope, "method": method}) for method in METHODS]
+    routes = request.app.router.routes
+    return [method for method, scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
 
 
 def _detail(problem: Mapping[str, Any]) -> Detail:

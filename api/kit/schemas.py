@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import AfterValidator, BaseModel, ConfigDict, Strict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 from pydantic.alias_generators import to_camel
+
+from core.values import NAME_LENGTH
 
 
 def _utc(value: datetime) -> datetime:
@@ -16,6 +18,9 @@ def _utc(value: datetime) -> datetime:
 
 
 Time = Annotated[datetime, Strict(False), AfterValidator(_utc)]
+
+# core has the rule and the sentence; here it is only told
+Name = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": NAME_LENGTH})]
 
 ProjectId = Annotated[str, Path(alias="projectId", description="Id of the project.")]
 JobId = Annotated[str, Path(alias="jobId", description="Id of the job.")]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Body, Name, Record
 from core.tables import Project
 
 
@@ -19,7 +19,7 @@ class ProjectUpdate(Body):
 
 
 class ProjectCreate(ProjectUpdate):
-    name: str  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
 
 
 class ProjectRecord(Record):

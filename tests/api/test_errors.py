@@ -81,7 +81,8 @@ def test_an_error_has_one_shape(
 
 
 def test_405_tells_the_methods_that_are_known(acme: Api):
-    assert "GET" in acme.call("DELETE", "/projects").headers["Allow"]
+    assert acme.call("DELETE", "/projects").headers["Allow"] == "GET, POST"
+    assert acme.call("PATCH", "/projects/a/jobs/b").headers["Allow"] == "GET, PUT, DELETE"
 
 
 def test_nothing_is_stored_of_an_agent_whose_pipeline_is_wrong(acme: Api):
