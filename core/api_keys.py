@@ -108,5 +108,5 @@ def _touch(database: Database, key: ApiKey) -> None:
     if key.last_used_at is not None and at - key.last_used_at < LAST_USED_RESOLUTION:
         return
     stale = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at <= at - LAST_USED_RESOLUTION)
-    with database.write() as session:
+    with database.brief() as session:
         session.execute(update(ApiKey).where(ApiKey.id == key.id, stale).values(last_used_at=at, updated_at=at))

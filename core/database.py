@@ -7,10 +7,11 @@ from contextlib import contextmanager, nullcontext
 from threading import Lock
 from typing import Any, cast
 
-from sqlalchemy import CursorResult, Delete, Engine, Update, create_engine, event, make_url
+from sqlalchemy import CursorResult, Delete, Engine, Insert, Update, create_engine, event, make_url, text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 
 from core.errors import Unavailable
 from core.settings import Settings
@@ -55,13 +56,14 @@ def _sqlite(url: str) -> Engine:
 def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # the driver's own implicit BEGIN would come too late
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")  # an acknowledged write survives a power cut
     connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _begin(connection: Any) -> None:
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    options = connection.get_execution_options()
+    # FULL: an acknowledged write survives a power cut; NORMAL: it may be lost in one, and is free of its wait
+    connection.exec_driver_sql(f"PRAGMA synchronous = {'NORMAL' if options.get('brief') else 'FULL'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("writes") else "BEGIN")
 
 
 @contextmanager
@@ -83,6 +85,7 @@ class Database:
         self.engine = engine
         self._readers = sessionmaker(engine, expire_on_commit=False)
         self._writers = sessionmaker(engine.execution_options(writes=True), expire_on_commit=False)
+        self._counters = sessionmaker(engine.execution_options(writes=True, brief=True), expire_on_commit=False)
         # SQLite's own wait for the writer polls and is unfair; within one process the writers queue up instead
         self._turn = Lock() if engine.dialect.name == "sqlite" else nullcontext()
 
@@ -96,6 +99,14 @@ class Database:
         with self._turn, _translated(), self._writers.begin() as session:
             yield session
 
+    @contextmanager
+    def brief(self) -> Generator[Session]:
+        """A write that is not worth waiting for the disk: a power cut may lose it, nothing else."""
+        with self._turn, _translated(), self._counters.begin() as session:
+            if self.engine.dialect.name == "postgresql":
+                session.execute(text("SET LOCAL synchronous_commit = off"))
+            yield session
+
     def close(self) -> None:
         self.engine.dispose()
 
@@ -104,7 +115,13 @@ def open_database(settings: Settings) -> Database:
     return Database(make_engine(database_url(settings)))
 
 
-def changed(session: Session, statement: Update | Delete) -> int:
+def insert(session: Session, table: type[DeclarativeBase]) -> postgresql.Insert | sqlite.Insert:
+    """An INSERT that knows ON CONFLICT, which both databases have and standard SQL has not."""
+    kind = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
+    return kind.insert(table)
+
+
+def changed(session: Session, statement: Update | Delete | Insert) -> int:
     """Runs a conditional statement and tells how many rows met its condition."""
     result = session.execute(statement, execution_options={"synchronize_session": False})
     return cast("CursorResult[Any]", result).rowcount

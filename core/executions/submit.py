@@ -16,6 +16,7 @@ from core.executions.parameters import INPUTS, Value, built_in, resolve, row_lim
 from core.executions.places import inputs, output_name
 from core.executions.states import Event
 from core.executions.transitions import move
+from core.idempotency import IdempotencyKey, earlier, remember
 from core.jobs import Jobs
 from core.projects import Projects
 from core.tables import Agent, Execution, Job, OutboxMessage, Project, Task, new_id, now
@@ -46,19 +47,34 @@ def submit(
     arguments: Sequence[str] = (),
     limit: int | None = None,
     environment: Mapping[str, str] | None = None,
+    idempotency_key: IdempotencyKey | None = None,
 ) -> Execution:
-    """Accepts an execution: its slot, its task and its launch are one transaction.
+    """Accepts an execution: its slot, its task, its launch and its idempotency record are one transaction.
 
     Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput listing every parameter that
     is missing, TooMany when the project has ten executions already.
     """
     request = Request(parameters or {}, arguments, limit, environment or {})
     with database.read() as session:  # parsing a pipeline takes longer than SQLite's one writer should be held
+        started = earlier(session, idempotency_key) if idempotency_key else None
+        if started is not None:
+            return _started(session, started)
         frozen = _freeze(session, organization_id, project_id, job_id, request)
     with database.write() as session:
+        started = remember(session, idempotency_key, frozen.id) if idempotency_key else frozen.id
+        if started != frozen.id:
+            return _started(session, started)
         Jobs(session, organization_id).get(project_id, job_id)
         _take_slot(session, project_id)
         return _accept(session, frozen)
+
+
+def _started(session: Session, execution_id: str) -> Execution:
+    """What an earlier call with the same Idempotency-Key has started."""
+    execution = session.get(Execution, execution_id)
+    if execution is None:
+        raise Conflict("What this Idempotency-Key has started was deleted since. Use a new key.")
+    return execution
 
 
 def _freeze(session: Session, organization_id: str, project_id: str, job_id: str, request: Request) -> Execution:
