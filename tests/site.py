@@ -18,7 +18,7 @@ class GatedSite:
         self.open = gate.set
         self._asked = asked
 
-    def wait_for_visitor(self, seconds: float = 60) -> None:
+    def wait_for_visitor(self, seconds: float = 120) -> None:
         assert self._asked.wait(seconds), "nobody asked for the page"
 
 
@@ -29,7 +29,7 @@ def gated_site() -> Generator[GatedSite]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.set()
-            gate.wait(120)
+            gate.wait(200)
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.send_header("Content-Length", str(len(PAGE)))

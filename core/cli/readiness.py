@@ -44,9 +44,8 @@ async def _api_answers(http: httpx.AsyncClient, url: str) -> bool:
 async def _dagster_answers(http: httpx.AsyncClient, url: str) -> bool:
     """The webserver has loaded the code server's definitions, and the daemon takes runs from the queue."""
     try:
-        answer: Any = (await http.post(f"{url}/graphql", json={"query": DAGSTER_READY})).json()
-    except (httpx.HTTPError, ValueError):
+        data: Any = (await http.post(f"{url}/graphql", json={"query": DAGSTER_READY})).json()["data"]
+        daemon, repositories = data["instance"]["daemonHealth"]["daemonStatus"], data["repositoriesOrError"]
+        return bool(daemon["healthy"] and repositories["nodes"])
+    except (httpx.HTTPError, ValueError, LookupError, TypeError):  # no answer yet, or one that lacks a part
         return False
-    data = answer.get("data") or {}
-    healthy = (data.get("instance") or {}).get("daemonHealth", {}).get("daemonStatus", {}).get("healthy")
-    return bool(healthy and (data.get("repositoriesOrError") or {}).get("nodes"))

@@ -14,7 +14,7 @@ def prepare(data: Path, code_port: int) -> Path:
     """Writes dagster.yaml and a workspace.yaml whose code server answers at `code_port`; returns the folder."""
     home = data.resolve() / "dagster"
     home.mkdir(parents=True, exist_ok=True)
-    (home / "dagster.yaml").write_text(files(__package__).joinpath("dagster.yaml").read_text())
+    (home / "dagster.yaml").write_text(files("orchestration.instance").joinpath("dagster.yaml").read_text())
     _create_storage(home)
     server = {"host": "127.0.0.1", "port": code_port, "location_name": LOCATION}
     (home / "workspace.yaml").write_text(json.dumps({"load_from": [{"grpc_server": server}]}, indent=2) + "\n")

@@ -1,0 +1,118 @@
+"""Executions as Dagster runs: steps, metadata, failures and both ways to cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from core.executions.complete import cancel
+from core.tables import DatasetVersion, Execution
+from tests.service import Job, Json, Service, wait_until
+from tests.site import GatedSite, gated_site
+
+pytestmark = pytest.mark.timeout(240)
+
+KEYS = ("s01_fetch", "s02_wgetJoin", "s03_extract", "s04_output")
+PIPELINE = """\
+fetch: {{url: "{url}"}}
+pipeline:
+  - {{stage: wgetJoin, args: ["ul li a"]}}
+  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
+"""
+EVENTS = """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events {
+  ... on MessageEvent { message stepKey eventType }
+  ... on ExecutionStepOutputEvent { metadataEntries { ...Entry } }
+  ... on MaterializationEvent { assetKey { path } metadataEntries { ...Entry } }
+  ... on ExecutionStepFailureEvent { error { message stack } }
+} } } }
+fragment Entry on MetadataEntry { label
+  ... on IntMetadataEntry { intValue }
+  ... on PathMetadataEntry { path }
+  ... on TableMetadataEntry { table { records } }
+  ... on TableSchemaMetadataEntry { schema { columns { name type } } } }"""
+TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename } }"
+
+
+@pytest.fixture
+def site() -> Iterator[GatedSite]:
+    with gated_site() as site:
+        yield site
+
+
+@pytest.fixture
+def job(service: Service, site: GatedSite) -> Job:
+    return service.make_job(PIPELINE.format(url=site.url))
+
+
+def test_a_run_shows_stages_and_materializes_the_jobs_asset(service: Service, site: GatedSite, job: Job) -> None:
+    site.open()
+    execution = service.execute(job)
+    assert service.wait(job, execution, seconds=120)["status"] == "COMPLETED"
+    run = ended_run(service, execution)
+    assert run["status"] == "SUCCESS"
+    steps = [step["stepKey"] for step in run["stepStats"]]
+    assert steps == ["prepare", *(f"stage[{key}]" for key in KEYS), "publish"]
+    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
+    assert (tags["spindle/execution"], tags["spindle/job"]) == (execution, "rows")
+    events = service.graphql(EVENTS, run=run["runId"])["logsForRun"]["events"]
+    output = metadata(next(e for e in events if e.get("stepKey") == f"stage[{KEYS[-1]}]" and "metadataEntries" in e))
+    assert output["rows"]["intValue"] == 2
+    asset = next(event for event in events if "assetKey" in event)
+    assert asset["assetKey"]["path"] == [tags["spindle/project"], "rows"]
+    assert metadata(asset)["dagster/row_count"]["intValue"] == 2
+    assert metadata(asset)["dagster/column_schema"]["schema"]["columns"] == [{"name": "title", "type": "string"}]
+    assert metadata(asset)["preview"]["table"]["records"] == ['{"title": "Gate"}', '{"title": "Gate"}']
+    with service.database() as database, database.read() as session:
+        found = session.get_one(Execution, execution)
+        assert found.run_id == run["runId"]
+        published = session.query(DatasetVersion).filter_by(execution_id=execution).one()
+        assert published.row_count == 2
+
+
+def test_a_failed_stage_shows_the_sentence_and_names_itself_in_the_later_ones(service: Service) -> None:
+    job = service.make_job(PIPELINE.format(url="http://127.0.0.1:9/"))
+    execution = service.execute(job)
+    status = service.wait(job, execution, seconds=120)
+    assert status["status"] == "FAILED"
+    events = service.graphql(EVENTS, run=ended_run(service, execution)["runId"])["logsForRun"]["events"]
+    errors = [event["error"] for event in events if "error" in event]
+    assert status["errorMessage"] in errors[0]["message"]
+    assert errors[0]["stack"] == []
+    assert "because s01_fetch failed." in errors[1]["message"]
+
+
+def test_terminating_the_run_in_dagster_cancels_the_execution(service: Service, site: GatedSite, job: Job) -> None:
+    execution = service.execute(job)
+    site.wait_for_visitor()
+    run = service.runs(execution)[0]["runId"]
+    assert service.graphql(TERMINATE, run=run)["terminateRun"]["__typename"] == "TerminateRunSuccess"
+    status = service.wait(job, execution, seconds=30)
+    assert (status["status"], status["errorMessage"]) == ("FAILED", "The run was terminated in Dagster.")
+    assert_gone(service, execution, "CANCELED")
+
+
+def test_cancelling_the_execution_ends_driver_and_run(service: Service, site: GatedSite, job: Job) -> None:
+    execution = service.execute(job)
+    site.wait_for_visitor()
+    with service.database() as database:
+        with database.read() as session:
+            organization = session.get_one(Execution, execution).organization_id
+        cancel(database, organization, execution, "Nobody wants it any more.")
+    assert service.status(job, execution)["errorMessage"] == "Nobody wants it any more."
+    assert_gone(service, execution, "CANCELED")
+
+
+def assert_gone(service: Service, execution: str, status: str) -> None:
+    """The run has ended with this status, and no driver is left."""
+    assert ended_run(service, execution)["status"] == status
+    wait_until(lambda: not any("pipelines.runner" in name for name in service.pids("pipelines.runner")), 30)
+
+
+def ended_run(service: Service, execution: str) -> Json:
+    wait_until(lambda: service.runs(execution)[0]["status"] in ("SUCCESS", "FAILURE", "CANCELED"), 60)
+    return service.runs(execution)[0]
+
+
+def metadata(event: Json) -> Json:
+    return {entry["label"]: entry for entry in event["metadataEntries"]}
