@@ -27,6 +27,8 @@ _LABELS = {
     **dict.fromkeys(("x-mac-cyrillic",), "mac-cyrillic"),
     **dict.fromkeys(("utf8", "unicode-1-1-utf-8", "x-unicode20utf8"), "utf-8"),
 }
+# Bytes that windows-1252 leaves open are control characters to browsers, an error to Python.
+_WINDOWS_1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
 
 
 def decode(body: bytes, header: str | None) -> str:
@@ -36,11 +38,15 @@ def decode(body: bytes, header: str | None) -> str:
             return body[len(bom) :].decode(encoding, "replace")
     encoding = _codec(header) or _declared(body[:_PRESCAN])
     if encoding:
-        return body.decode(encoding, "replace")
+        return _windows_1252(body) if encoding == "cp1252" else body.decode(encoding, "replace")
     try:
         return body.decode()
     except UnicodeDecodeError:
-        return body.decode("cp1252", "replace")
+        return _windows_1252(body)
+
+
+def _windows_1252(body: bytes) -> str:
+    return codecs.charmap_decode(body, "strict", _WINDOWS_1252)[0]
 
 
 def _declared(start: bytes) -> str | None:

@@ -10,6 +10,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import absolute_url, canonical_url
 from pipelines.html.charset import decode
+from pipelines.html.depth import bounded
 from pipelines.html.matching import Scope
 from pipelines.html.selectors import Selector, compile_selector
 from pipelines.html.text import normalised, text_of
@@ -41,7 +42,7 @@ class Document:
     @cached_property
     def node(self) -> LexborNode | None:
         """The parsed page; None when it is not HTML."""
-        return LexborHTMLParser(self.text).root if self.is_html else None
+        return LexborHTMLParser(bounded(self.text)).root if self.is_html else None
 
     @property
     def root(self) -> Element:

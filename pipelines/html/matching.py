@@ -11,6 +11,7 @@ from selectolax.lexbor import LexborCSSSelector, LexborNode
 
 # One for all pages: what it sets up when it is first used costs as much as a fifth of parsing a small page.
 _engine = LexborCSSSelector()
+_find_first: Callable[[str, LexborNode], list[LexborNode]] = _engine.find_first  # pyright: ignore  (not in its stubs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ class Query:
 
     def first(self, scope: Scope) -> LexborNode | None:
         if scope.is_page and self._first_css:
-            return next(iter(_engine.find_first(self._first_css, scope.root)), None)
+            return next(iter(_find_first(self._first_css, scope.root)), None)
         return next(iter(self.select(scope)), None)
 
 

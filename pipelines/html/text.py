@@ -25,7 +25,7 @@ def _ids(names: str) -> frozenset[int]:
 
 _BLOCK = _ids(_BLOCK_NAMES)
 _DATA = _ids("script style iframe noembed noframes xmp")
-_PRESERVED = _ids("pre plaintext title textarea")
+_PRESERVED = _ids("pre plaintext textarea")
 _BR = create_tag("br").tag_id
 _TEXT = 2
 _PRESERVED_LEVELS = 6

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.pipelines.html.pages import document
+
+WORD = "Привет"
+PRICE = "5 €, „gut“"
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "expected"),
+    [
+        (WORD.encode(), None, WORD),
+        (WORD.encode(), "utf-8", WORD),
+        (WORD.encode("windows-1251"), "windows-1251", WORD),
+        (WORD.encode("koi8-r"), "KOI8-R", WORD),
+        (b"<meta charset=windows-1251>" + WORD.encode("windows-1251"), None, WORD),
+        (b'<META CHARSET="windows-1251" />' + WORD.encode("windows-1251"), None, WORD),
+        (
+            b'<meta http-equiv="Content-Type" content="text/html; charset=windows-1251">' + WORD.encode("windows-1251"),
+            None,
+            WORD,
+        ),
+        (b"<!-- <meta charset=koi8-r> --><meta charset=windows-1251>" + WORD.encode("windows-1251"), None, WORD),
+        (b"<meta charset=koi8-r>" + WORD.encode("windows-1251"), "windows-1251", WORD),
+        (b"\xef\xbb\xbf" + WORD.encode(), "windows-1251", WORD),
+        (b"\xef\xbb\xbf<meta charset=windows-1251>" + WORD.encode(), None, WORD),
+        (b"\xff\xfe" + WORD.encode("utf-16-le"), None, WORD),
+        (b"\xfe\xff" + WORD.encode("utf-16-be"), "utf-8", WORD),
+        (PRICE.encode("cp1252"), None, PRICE),
+        (PRICE.encode("cp1252"), "iso-8859-1", PRICE),
+        (PRICE.encode("cp1252"), "latin1", PRICE),
+        (b"<meta charset=utf-16>" + WORD.encode(), None, WORD),
+        ("価格".encode("shift_jis"), "Shift_JIS", "価格"),
+        ("価格①".encode("cp932"), "shift_jis", "価格①"),
+        ("価格".encode("euc-jp"), "euc-jp", "価格"),
+        ("价格㐀".encode("gb18030"), "gb2312", "价格㐀"),
+        ("價格".encode("big5"), "big5", "價格"),
+        ("가격".encode("euc-kr"), "euc-kr", "가격"),
+        ("ราคา".encode("tis-620"), "tis-620", "ราคา"),
+        (WORD.encode(), "no-such-charset", WORD),
+        (WORD.encode(), "base64", WORD),
+        (WORD.encode(), "utf-7", WORD),
+        (b"<meta charset=none>" + WORD.encode(), None, WORD),
+        (b"a\xffb", "utf-8", "a\ufffdb"),
+        (b"a\x81b", None, "a\x81b"),
+        (b"a\x81b", "iso-8859-1", "a\x81b"),
+        (b"", None, ""),
+        (b" " * 2000 + b"<meta charset=koi8-r>" + WORD.encode(), None, WORD),
+    ],
+)
+def test_text_is_decoded_as_browsers_do(body: bytes, header: str | None, expected: str) -> None:
+    marked = body if body.startswith((b"\xef", b"\xff", b"\xfe")) else b"<p>" + body
+    assert document(marked, charset=header).root.text() == expected
