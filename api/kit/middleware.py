@@ -12,6 +12,7 @@ from api.kit.errors import SENTENCES, error_response
 
 MAX_BODY = 4 * 2**20
 MAX_PATH = 8 * 2**10
+PROBES = frozenset({"/livez", "/readyz"})
 log = structlog.get_logger()
 
 
@@ -58,6 +59,8 @@ class AccessLog:
             if status:
                 raise
             await error_response(500, SENTENCES[500])(scope, receive, watched)
+        if scope["path"] in PROBES and status < 400:  # asked every second, for ever
+            return
         identity = scope["state"].get("identity")
         log.info(
             "request",

@@ -19,6 +19,7 @@ PR_SET_CHILD_SUBREAPER = 36
 COLORS = (36, 32, 33, 35, 34, 96)
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 STABLE_SECONDS = 60
+REAP_SECONDS = 2.0
 NAME_WIDTH = 8
 
 
@@ -98,6 +99,18 @@ def adopt_orphans() -> None:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+async def reap_adopted() -> None:
+    """Takes the exit codes of adopted orphans while it runs. Those of own children asyncio takes at once:
+
+    what is found ended twice in a row is nobody else's.
+    """
+    ended: set[int] = set()
+    while True:
+        await asyncio.sleep(REAP_SECONDS)
+        seen, ended = ended, {pid for pid in _children(os.getpid()) if _has_ended(pid)}
+        _take_exit_codes(seen & ended)
+
+
 def end_descendants() -> None:
     """Ends what is still there of all that was started from here: TERM, and 5 s later KILL."""
     for number, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 1.0)):
@@ -120,11 +133,29 @@ def _signal_group(leader: int, number: signal.Signals) -> None:
 
 
 def _descendants(pid: int) -> Iterator[int]:
+    for child in _children(pid):
+        yield child
+        yield from _descendants(child)
+
+
+def _children(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with suppress(OSError):  # it ended meanwhile
-            for child in map(int, (task / "children").read_text().split()):
-                yield child
-                yield from _descendants(child)
+            yield from map(int, (task / "children").read_text().split())
+
+
+def _take_exit_codes(pids: set[int]) -> None:
+    for pid in pids:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether only its exit code is left of the process: state Z, behind the name in proc(5)'s stat."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return False
 
 
 def _reap() -> bool:

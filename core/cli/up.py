@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.cli.processes import Child, adopt_orphans, end_descendants
+from core.cli.processes import Child, adopt_orphans, end_descendants, reap_adopted
 from core.cli.readiness import wait_until_ready
 from core.settings import Settings
 
@@ -78,9 +78,10 @@ async def _supervise(settings: Settings) -> int:
     )
     runs, *others = children = _children(settings, environment, code_port)
     tasks = [asyncio.create_task(child.keep_running()) for child in children]
-    announcing = asyncio.create_task(_announce(settings))
+    meanwhile = [asyncio.create_task(_announce(settings)), asyncio.create_task(reap_adopted())]
     await stop.wait()
-    announcing.cancel()
+    for task in meanwhile:
+        task.cancel()
     print("Stopping ...", flush=True)
     await runs.stop(STOP_SECONDS)  # first, while the API still takes what the drivers have to say
     await asyncio.gather(*(child.stop(STOP_SECONDS) for child in others))
@@ -129,10 +130,9 @@ async def _prepare(environment: dict[str, str], *module: str) -> None:
 
 async def _announce(settings: Settings) -> None:
     await wait_until_ready(settings)
-    api = f"http://{settings.host}:{settings.port}"
     lines = {
         "API": settings.service_url,
-        "API docs": f"{api}/docs",
+        "API docs": f"{settings.api_url}/docs",
         "Dagster UI": f"http://127.0.0.1:{settings.ui_port}",
         "Admin key": str(settings.data / "admin-key"),
     }

@@ -112,7 +112,9 @@ def _query(tokens: list[Token], sql: str) -> exp.Expr:
 def _located(error: ParseError) -> str:
     first = error.errors[0] if error.errors else {}
     where = f" near line {first.get('line')}, column {first.get('col')}" if first.get("line") else ""
-    return f"The SQL does not parse{where}: {str(first.get('description', '')).rstrip('.') or 'unexpected text'}."
+    reason = str(first.get("description", "")).rstrip(".")
+    told = "something is missing" if "<class" in reason else reason or "unexpected text"
+    return f"The SQL does not parse{where}: {told}."
 
 
 def _show(tokens: list[Token]) -> Statement:
