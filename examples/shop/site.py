@@ -86,7 +86,11 @@ def server(port: int, host: str = "127.0.0.1") -> ThreadingHTTPServer:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Serve the demo shop on loopback.")
     parser.add_argument("--port", type=int, default=8900)
-    shop = server(parser.parse_args().port)
+    port = parser.parse_args().port
+    try:
+        shop = server(port)
+    except OSError as error:
+        parser.error(f"cannot listen on 127.0.0.1:{port} ({error.strerror}); choose another --port")
     print(f"shop at http://127.0.0.1:{shop.server_port}/", flush=True)
     try:
         shop.serve_forever()
