@@ -20,6 +20,7 @@ from core.idempotency import IdempotencyKey, earlier, remember
 from core.jobs import Jobs
 from core.projects import Projects
 from core.tables import Agent, Execution, Job, OutboxMessage, Project, Task, new_id, now
+from core.tasks import startable
 from pipelines import Pipeline, PipelineError
 
 MAX_CONCURRENT_EXECUTIONS = 10
@@ -48,8 +49,11 @@ def submit(
     limit: int | None = None,
     environment: Mapping[str, str] | None = None,
     idempotency_key: IdempotencyKey | None = None,
+    task_id: str | None = None,
 ) -> Execution:
     """Accepts an execution: its slot, its task, its launch and its idempotency record are one transaction.
+
+    With `task_id` it is a run of that task, which must not be running; otherwise it makes a task of its own.
 
     Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput listing every parameter that
     is missing, TooMany when the project has ten executions already.
@@ -66,7 +70,8 @@ def submit(
             return _started(session, started)
         Jobs(session, organization_id).get(project_id, job_id)
         _take_slot(session, project_id)
-        return _accept(session, frozen)
+        task = startable(session, organization_id, project_id, job_id, task_id) if task_id is not None else None
+        return _accept(session, frozen, task)
 
 
 def _started(session: Session, execution_id: str) -> Execution:
@@ -159,15 +164,11 @@ def _take_slot(session: Session, project_id: str) -> None:
         )
 
 
-def _accept(session: Session, execution: Execution) -> Execution:
+def _accept(session: Session, execution: Execution, task: Task | None) -> Execution:
     """Stores the execution with its task and its launch."""
-    number = _number(session, execution)
-    task = Task(
-        organization_id=execution.organization_id,
-        job_id=execution.job_id,
-        name=f"{execution.job_name} #{number}",
-        execution_id=execution.id,
-    )
+    name = f"{execution.job_name} #{_number(session, execution)}"
+    task = task or Task(organization_id=execution.organization_id, job_id=execution.job_id, name=name)
+    task.execution_id = execution.id
     session.add(task)
     session.flush()
     execution.task_id = task.id
