@@ -16,6 +16,7 @@ from api.datasets import of_task as datasets_of_task
 from api.executions import completion
 from api.executions import endpoints as executions
 from api.health import endpoints as health
+from api.html import endpoints as html
 from api.jobs import endpoints as jobs
 from api.kit import docs, errors
 from api.kit.errors import answers
@@ -24,6 +25,7 @@ from api.kit.openapi import describe
 from api.kit.service import open_service
 from api.projects import endpoints as projects
 from api.tasks import endpoints as tasks
+from api.tasks import zombies
 from core.settings import Settings
 
 VERSION = "1.0.0"
@@ -65,7 +67,9 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _service() -> APIRouter:
     router = APIRouter()
-    for part in (projects.router, categories.router, agents.router, datasets_of_task.router, datasets.router):
+    for part in (zombies.router, projects.router, categories.router, agents.router):
+        router.include_router(part)
+    for part in (datasets_of_task.router, datasets.router, html.router):
         router.include_router(part)
     for part in (jobs.router, tasks.router, executions.router, completion.router):
         _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")

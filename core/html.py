@@ -12,10 +12,7 @@ KINDS = ("text/html", "application/xhtml+xml")
 
 
 def fetch_html(settings: Settings, url: str) -> Page:
-    """The page at `url`, which is HTML and came whole.
-
-    Raises BadInput with the reason why not, TooLarge above 5 MiB.
-    """
+    """The page at `url`, which is HTML and came whole; raises BadInput with the reason why not."""
     address = canonical_url(url)
     if address is None:
         raise BadInput("This is not the address of a web page.")

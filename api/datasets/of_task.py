@@ -19,10 +19,10 @@ router = APIRouter(prefix="/datasets/query/task/{taskId}", tags=["datasets"], ro
 def _dataset_of(service: Service, organization_id: str, task_id: str) -> str:
     """The dataset that the task published; NotFound while there is none."""
     with service.database.read() as session:
-        run = Tasks(session, organization_id).by_id(task_id)
-    if run.dataset_id is None:
+        execution = Tasks(session, organization_id).by_id(task_id).execution
+    if execution is None or execution.dataset_id is None:
         raise NotFound("This task has published no dataset.")
-    return run.dataset_id
+    return execution.dataset_id
 
 
 @router.post("", summary="Query the output of a task with SQL", response_model=Rows, responses=answers(404, 413, 503))

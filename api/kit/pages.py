@@ -7,9 +7,11 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request, Response
 
+from core.errors import BadInput, Detail
 from core.repository import Row
 
 MAX_PAGE = 1000
+MAX_DIGITS = 9
 
 
 class Page:
@@ -26,6 +28,15 @@ class Page:
         self.after = cursor
         self._request = request
         self._response = response
+
+    @property
+    def number(self) -> int | None:
+        """The cursor of a list whose ids are integers."""
+        if self.after is None:
+            return None
+        if not (self.after.isascii() and self.after.isdecimal() and len(self.after) <= MAX_DIGITS):
+            raise BadInput("'cursor' is not one of this list.", [Detail("cursor", "is not one of this list")])
+        return int(self.after)
 
     def linked(self, rows: Sequence[Row]) -> Sequence[Row]:
         """`rows`, with a link to the next page where there may be one."""

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
-from api.kit.auth import KeyRoute, Reader
+from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.pages import PageOf
-from api.kit.schemas import JobId, ProjectId, TaskId
+from api.kit.schemas import JobId, Nothing, ProjectId, TaskId
 from api.kit.service import ServiceOf
-from api.tasks.schemas import TaskRecord, TaskStatus, task_record
-from core.tasks import Tasks
+from api.tasks.schemas import (
+    TaskCreate,
+    TaskMetrics,
+    TaskRecord,
+    TaskStatus,
+    TaskUpdate,
+    task_metrics,
+    task_record,
+)
+from core.executions.submit import submit
+from core.tasks import Tasks, stop
 
 router = APIRouter(prefix="/jobs/{jobId}/tasks", tags=["tasks"], route_class=KeyRoute)
 
@@ -20,9 +29,17 @@ def list_tasks(
     project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf, page: PageOf
 ) -> list[TaskRecord]:
     with service.database.read() as session:
-        runs = Tasks(session, caller.organization_id).list(project_id, job_id, limit=page.limit, after=page.after)
-        page.link([run.task.id for run in runs])
-        return [task_record(run) for run in runs]
+        tasks = Tasks(session, caller.organization_id).list(project_id, job_id, limit=page.limit, after=page.number)
+        page.link([stored.task.id for stored in tasks])
+        return [task_record(stored) for stored in tasks]
+
+
+@router.post("", summary="Create a task", responses=answers(404))
+def create_task(
+    project_id: ProjectId, job_id: JobId, body: TaskCreate, caller: Writer, service: ServiceOf
+) -> TaskRecord:
+    with service.database.write() as session:
+        return task_record(Tasks(session, caller.organization_id).create(project_id, job_id, body.values()))
 
 
 @router.get("/{taskId}", summary="Read a task", responses=answers(404))
@@ -31,10 +48,47 @@ def read_task(project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Rea
         return task_record(Tasks(session, caller.organization_id).get(project_id, job_id, task_id))
 
 
+@router.put("/{taskId}", summary="Change a task; what the body leaves out stays", responses=answers(404))
+def update_task(
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, body: TaskUpdate, caller: Writer, service: ServiceOf
+) -> TaskRecord:
+    with service.database.write() as session:
+        tasks = Tasks(session, caller.organization_id)
+        return task_record(tasks.update(project_id, job_id, task_id, body.values()))
+
+
+@router.delete("/{taskId}", summary="Delete a task; its executions stay", responses=answers(404))
+def delete_task(project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, service: ServiceOf) -> Nothing:
+    with service.database.write() as session:
+        Tasks(session, caller.organization_id).delete(project_id, job_id, task_id)
+    return Nothing()
+
+
 @router.get("/{taskId}/status", summary="Status and progress of a task", responses=answers(404))
 def read_task_status(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, service: ServiceOf
 ) -> TaskStatus:
     with service.database.read() as session:
-        run = Tasks(session, caller.organization_id).get(project_id, job_id, task_id)
-        return TaskStatus(status=run.status, progress=run.progress)
+        stored = Tasks(session, caller.organization_id).get(project_id, job_id, task_id)
+        return TaskStatus(status=stored.status, progress=stored.progress)
+
+
+@router.get("/{taskId}/metrics", summary="Metrics of a task", responses=answers(404))
+def read_task_metrics(
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, service: ServiceOf
+) -> TaskMetrics:
+    with service.database.read() as session:
+        return task_metrics(Tasks(session, caller.organization_id).get(project_id, job_id, task_id))
+
+
+@router.post("/{taskId}/start", summary="Execute the job as this task", responses=answers(404, 409, 429))
+def start_task(project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Executor, service: ServiceOf) -> Response:
+    submit(service.database, caller.organization_id, project_id, job_id, task_id=task_id)
+    return Response()
+
+
+@router.post("/{taskId}/stop", summary="Cancel what the task runs", responses=answers(404))
+def stop_task(project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Executor, service: ServiceOf) -> Response:
+    with service.database.write() as session:
+        stop(session, caller.organization_id, project_id, job_id, task_id)
+    return Response()

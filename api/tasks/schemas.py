@@ -1,11 +1,27 @@
-"""Tasks as JSON; an API key that a client once wrote is never answered."""
+"""Tasks as JSON; an API key that a client sends along is neither kept nor answered."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from api.kit.schemas import Record
-from core.tasks import Run
+from api.kit.schemas import Body, Name, Record, Time
+from core.executions.zombies import Cleanup
+from core.tasks import TaskRecord as Stored
+
+
+class TaskUpdate(Body):
+    name: str | None = None
+    description: str | None = None
+    bot_id: str | None = None
+    task_type: str | None = None
+    execution_mode: str | None = None
+    execution_log: str | None = None
+    scheduled_time: Time | None = None
+    enabled: bool | None = None
+
+
+class TaskCreate(TaskUpdate):
+    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
 
 
 class TaskRecord(Record):
@@ -31,13 +47,53 @@ class TaskStatus(Record):
     progress: float
 
 
-def task_record(run: Run) -> TaskRecord:
-    computed = {"id", "output_dataset_id", "execution_reference_id", "execution_status"}
-    fields = {name: getattr(run.task, name) for name in TaskRecord.model_fields if name not in computed}
+class TaskMetrics(Record):
+    """Read from the task's executionLog; null where it tells nothing."""
+
+    task_id: int
+    status: str
+    started_at: datetime | None
+    completed_at: datetime | None
+    duration_seconds: int | None
+    records_processed: int | None
+    records_output: int | None
+    output_file_size_bytes: int | None
+    driver_memory_used_bytes: int | None
+    executor_memory_used_bytes: int | None
+    executor_count: int | None
+    total_cpu_time_seconds: int | None
+    error_count: int | None
+    warning_count: int | None
+
+
+class ZombieCleanup(Record):
+    marked_count: int
+    marked_task_ids: list[int]
+    timeout_hours: int
+    message: str
+
+
+def task_record(stored: Stored) -> TaskRecord:
+    computed = {"id", "output_dataset_id", "execution_reference_id", "execution_status", "execution_log"}
+    fields = {name: getattr(stored.task, name) for name in TaskRecord.model_fields if name not in computed}
     return TaskRecord(
         **fields,
-        id=str(run.task.id),
-        output_dataset_id=run.dataset_id,
-        execution_reference_id=run.task.execution_id,
-        execution_status=run.status,
+        id=str(stored.task.id),
+        output_dataset_id=stored.execution and stored.execution.dataset_id,
+        execution_reference_id=stored.task.execution_id,
+        execution_status=stored.status,
+        execution_log=stored.log,
+    )
+
+
+def task_metrics(stored: Stored) -> TaskMetrics:
+    return TaskMetrics.model_validate({"taskId": stored.task.id} | stored.metrics())
+
+
+def zombie_cleanup(cleanup: Cleanup) -> ZombieCleanup:
+    return ZombieCleanup(
+        marked_count=len(cleanup.marked_task_ids),
+        marked_task_ids=list(cleanup.marked_task_ids),
+        timeout_hours=cleanup.timeout_hours,
+        message=cleanup.message,
     )

@@ -125,7 +125,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    settings = Settings(data=tmp_path_factory.mktemp("api"))
+    settings = Settings(data=tmp_path_factory.mktemp("api"), fetch_allow_networks=("127.0.0.1/32",))
     migrate(settings)
     database = open_database(settings)
     bootstrap(database, settings)

@@ -31,6 +31,10 @@ class Operation:
         return [one["name"] for one in self.spec.get("parameters", ()) if one["in"] == "path"]
 
     @property
+    def addresses_records(self) -> bool:
+        return any(name.endswith(("Id", "Name")) for name in self.path_parameters)
+
+    @property
     def query(self) -> dict[str, str]:
         parameters = self.spec.get("parameters", ())
         return {one["name"]: SAMPLES[one["name"]] for one in parameters if one["in"] == "query" and one["required"]}

@@ -34,7 +34,7 @@ def test_an_operation_is_described_whole(operation: Operation):
     assert "422" not in operation.spec["responses"]
     error = operation.spec["responses"]["401"]["content"]["application/json"]["schema"]
     assert error == {"$ref": "#/components/schemas/Error"}
-    if operation.path_parameters:
+    if operation.addresses_records:
         assert "404" in operation.spec["responses"]
 
 

@@ -12,7 +12,7 @@ from tests.api.conftest import PIPELINE, ROWS, Api
 from tests.api.operations import OPERATIONS, Operation
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
-ADDRESSED = [operation for operation in OPERATIONS if operation.path_parameters]
+ADDRESSED = [operation for operation in OPERATIONS if operation.addresses_records]
 
 
 @pytest.fixture(scope="module")

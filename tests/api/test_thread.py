@@ -91,6 +91,51 @@ def test_a_task_is_one_run_of_its_job(acme: Api, job: Job):
     assert acme.get(f"{query}/info")["datasetId"] == dataset == acme.get(path)["outputDatasetId"]
     for wrong in ("0", "x", "9" * 30):
         assert acme.call("GET", f"{job.path}/tasks/{wrong}").status_code == 404
+    metrics = acme.get(f"{path}/metrics")
+    assert (metrics["taskId"], metrics["status"], metrics["recordsOutput"]) == (int(task["id"]), "COMPLETED", 2)
+    assert metrics["driverMemoryUsedBytes"] is None
+
+
+def test_a_task_that_was_created_is_started_and_stopped(acme: Api, job: Job):
+    task = acme.post(f"{job.path}/tasks", {"name": "mine", "botId": "b", "taskType": "BROWSER", "apiKey": "secret"})
+    assert (task["executionStatus"], task["taskType"], task["enabled"]) == ("PENDING", "BROWSER", True)
+    assert "secret" not in str(task)
+    path = f"{job.path}/tasks/{task['id']}"
+    changed = acme.put(path, task | {"description": "d", "executionStatus": "FAILED"})
+    assert changed == task | {"description": "d", "updatedAt": changed["updatedAt"]}
+    started = acme.call("POST", f"{path}/start")
+    assert (started.status_code, started.content) == (200, b"")
+    assert acme.call("POST", f"{path}/start").status_code == 409
+    execution = acme.get(path)["executionReferenceId"]
+    assert acme.get(f"{job.path}/executions")[0]["taskId"] == task["id"]
+    for _ in range(2):
+        stopped = acme.call("POST", f"{path}/stop")
+        assert (stopped.status_code, stopped.content) == (200, b"")
+    assert job.status(execution)["errorMessage"] == "The task was stopped."
+    assert acme.get(path)["executionStatus"] == "FAILED"
+    assert acme.call("DELETE", path).status_code == 200
+    assert acme.call("GET", path).status_code == 404
+    assert job.status(execution)["status"] == "FAILED"
+
+
+def test_tasks_come_page_by_page_too(acme: Api, job: Job):
+    ids = [acme.post(f"{job.path}/tasks", {"name": str(n)})["id"] for n in range(3)]
+    first = acme.call("GET", f"{job.path}/tasks", params={"limit": 2})
+    second = acme.call("GET", first.links["next"]["url"])
+    assert [task["id"] for task in first.json() + second.json()] == ids
+    assert acme.call("GET", f"{job.path}/tasks", params={"cursor": "x"}).status_code == 400
+
+
+def test_zombies_are_marked_by_an_admin(acme: Api, job: Job):
+    execution, young = job.execute(), job.execute()
+    job.report(execution, "RUNNING", startedAt="2020-01-01T00:00:00Z")
+    job.report(young, "RUNNING")
+    answer = acme.call("POST", "/projects/admin/tasks/mark-zombies").json()
+    task = int(acme.get(f"{job.path}/tasks")[0]["id"])
+    assert (answer["markedCount"], answer["markedTaskIds"], answer["timeoutHours"]) == (1, [task], 24)
+    assert job.status(execution)["status"] == "FAILED"
+    assert job.status(young)["status"] == "RUNNING"
+    assert acme.call("POST", "/projects/admin/tasks/mark-zombies?timeoutHours=-1").status_code == 400
 
 
 def signed(token: str, body: bytes, at: float | None = None) -> dict[str, str]:

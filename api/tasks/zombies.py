@@ -1,0 +1,23 @@
+"""Giving up what has been running for too long."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.kit.auth import Admin, KeyRoute
+from api.kit.service import ServiceOf
+from api.tasks.schemas import ZombieCleanup, zombie_cleanup
+from core.executions.zombies import mark_zombies
+from core.tables import now
+
+router = APIRouter(prefix="/projects/admin/tasks", tags=["tasks"], route_class=KeyRoute)
+DEFAULT_HOURS = 24
+
+
+@router.post("/mark-zombies", summary="Fail what has been running for longer than a number of hours")
+def mark_zombie_tasks(
+    caller: Admin, service: ServiceOf, timeout_hours: Annotated[int, Query(alias="timeoutHours")] = DEFAULT_HOURS
+) -> ZombieCleanup:
+    return zombie_cleanup(mark_zombies(service.database, caller.organization_id, timeout_hours, now()))

@@ -1,0 +1,78 @@
+"""The html endpoint: a page through the engine's guarded fetcher, harmless where it arrives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
+
+import pytest
+
+from tests.api.conftest import Api
+
+PAGES = {
+    "/page?a=1&b=2": ("text/html; charset=iso-8859-1", "<h1>Caf\xe9</h1><script>alert(1)</script>".encode("latin-1")),
+    "/xhtml": ("application/xhtml+xml", b"<html/>"),
+    "/picture": ("image/png", b"\x89PNG"),
+    "/huge": ("text/html", b"x" * 6_000_000),
+}
+
+
+class Pages(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        kind, body = PAGES.get(self.path, ("text/html", b"gone"))
+        self.send_response(200 if self.path in PAGES else 404)
+        self.send_header("Content-Type", kind)
+        self.send_header("Set-Cookie", "a=b")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def site() -> Generator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("encoded", [True, False])
+def test_a_page_arrives_with_its_charset_and_sandboxed(acme: Api, site: str, encoded: bool):
+    address = f"{site}/page?a=1&b=2"
+    path = f"/html/{quote(address, safe='')}/http" if encoded else f"/html/{site}/page/http?a=1&b=2"
+    response = acme.call("GET", path)
+    assert response.status_code == 200, response.text
+    assert response.headers["Content-Type"] == "text/html; charset=iso-8859-1"
+    assert "Caf\xe9" in response.text
+    assert response.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert "Set-Cookie" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("address", "part"),
+    [
+        ("/picture", "not HTML but image/png"),
+        ("/nowhere", "404"),
+        ("/huge", "could not be fetched"),
+    ],
+)
+def test_what_is_no_page_is_told(acme: Api, site: str, address: str, part: str):
+    response = acme.call("GET", f"/html/{site}{address}/http")
+    assert (response.status_code, part in response.json()["error"]) == (400, True), response.text
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "169.254.169.254/latest", "[::1]:80", "2130706434", "%00", "a b"])
+def test_the_guard_holds_here_too(acme: Api, address: str):
+    assert acme.call("GET", f"/html/{address}/http").status_code == 400
+
+
+def test_other_protocols_are_refused(acme: Api):
+    assert acme.call("GET", "/html/etc%2Fpasswd/file").status_code == 400
