@@ -9,11 +9,12 @@ from typing import Any, cast
 
 from sqlalchemy import CursorResult, Delete, Engine, Insert, Update, create_engine, event, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
+from sqlalchemy.orm.exc import StaleDataError
 
-from core.errors import Unavailable
+from core.errors import Conflict, Unavailable
 from core.settings import Settings
 
 BUSY_TIMEOUT_SECONDS = 30
@@ -68,17 +69,20 @@ def _begin(connection: Any) -> None:
 
 @contextmanager
 def _translated() -> Generator[None]:
-    """Tells a caller that the database is away without telling how it is reached."""
+    """Tells a caller that the database is away, or that another was faster, without telling its internals."""
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeout) as error:
         raise Unavailable("The metadata database does not answer. Try again in a moment.") from error
+    except (IntegrityError, StaleDataError) as error:
+        raise Conflict("What this request works on was changed or removed at the same time. Try again.") from error
 
 
 class Database:
     """Hands out sessions: one `read` or `write` block is one transaction, committed at its end.
 
-    Both raise Unavailable when the database cannot be reached or stays locked.
+    They raise Unavailable when the database cannot be reached or stays locked, and Conflict when a row that a
+    transaction needs was removed, or a name taken, while it ran.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -14,6 +14,8 @@ from core.slugs import unique_slug
 from core.tables import Execution, Job, Project
 from core.values import check_not_reserved, storable
 
+RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
+
 
 class Projects(Repository[Project]):
     row = Project
@@ -69,4 +71,4 @@ class Projects(Repository[Project]):
 
     def _slug(self, name: str) -> str:
         taken = select(Project.slug).where(Project.organization_id == self.organization_id)
-        return unique_slug(name, {*self.session.scalars(taken), "default"})
+        return unique_slug(name, RESERVED_SCHEMAS.union(self.session.scalars(taken)))

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.exc import StatementError
 
 from core.database import Database, open_database
-from core.errors import Unavailable
+from core.errors import Conflict, Unavailable
 from core.settings import Settings
-from core.tables import Project, now
+from core.tables import Job, Project, now
 from tests.core.shop import Shop
 
 
@@ -43,6 +43,17 @@ def test_a_block_that_raises_writes_nothing(shop: Shop) -> None:
         write_half()
     with shop.database.read() as session:
         assert session.scalars(select(Project.description)).one() is None
+
+
+def test_a_row_that_was_removed_meanwhile_is_a_conflict(shop: Shop) -> None:
+    def add_late() -> None:
+        with shop.database.write() as session:
+            session.execute(delete(Project))
+            session.add(Job(organization_id=shop.organization_id, project_id=shop.project_id, name="Late", slug="late"))
+
+    with pytest.raises(Conflict, match="at the same time"):
+        add_late()
+    assert shop.active() == 0
 
 
 def test_concurrent_writers_lose_nothing(shop: Shop) -> None:

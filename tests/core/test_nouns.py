@@ -28,8 +28,10 @@ class TestProjects:
             projects = Projects(session, shop.organization_id)
             same = projects.create({"name": "shop"})
             reserved = projects.create({"name": "Default"})
+            hidden = projects.create({"name": "Information Schema"})
             renamed = projects.update(shop.project_id, {"name": "Renamed"})
-            assert (same.slug, reserved.slug, renamed.slug) == ("shop_2", "default_2", "shop")
+            slugs = (same.slug, reserved.slug, hidden.slug, renamed.slug)
+            assert slugs == ("shop_2", "default_2", "information_schema_2", "shop")
 
     def test_update_merges(self, shop: Shop) -> None:
         with shop.database.write() as session:

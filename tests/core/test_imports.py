@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import core
+
+HEAVY = ("pyspark", "pyarrow", "pandas", "dagster", "fastapi")
+
+
+def test_the_domain_carries_no_spark_dagster_or_server() -> None:
+    script = (
+        "import sys, core.executions.submit, core.executions.complete, core.tasks, core.api_keys;"
+        'import pipelines; pipelines.check_yaml(\'pipeline: [{stage: wget, args: ["http://x/"]},'
+        " {stage: extract, args: [{selector: a, method: text}]}]');"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    folder = Path(core.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
