@@ -105,7 +105,7 @@ def empty(scope: Scope) -> Predicate:
 
 
 def blank(scope: Scope) -> Predicate:
-    return lambda node: not whole_own_text_of(node).strip()
+    return lambda node: not whole_own_text_of(node).strip(" \t\n\f\r")
 
 
 def _is_empty(node: LexborNode) -> bool:

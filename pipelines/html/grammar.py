@@ -13,8 +13,11 @@ from pipelines.html import filters
 from pipelines.html.matching import Complex, Compound, Filter, Query, Step
 
 _MAX_DEPTH = 32
-_IDENTIFIER = re.compile(r"(?:[\w-]|[^\x00-\x7f]|\\.)+")
-_TYPE = re.compile(r"\*\|(?:[\w-]|\\.)+|(?:[\w-]|[^\x00-\x7f]|\\.)+\|\*|(?:[\w|-]|[^\x00-\x7f]|\\.)+|\*")
+_ESCAPE = r"\\[0-9a-fA-F]{1,6}\s?|\\."
+_IDENTIFIER = re.compile(rf"(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})+")
+_TYPE = re.compile(
+    rf"\*\|(?:[\w-]|{_ESCAPE})+|(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})+\|\*|(?:[\w|-]|[^\x00-\x7f]|{_ESCAPE})+|\*"
+)
 _ATTRIBUTE = re.compile(r"(?s)\s*(?P<key>.*?)\s*(?:(?P<operator>[!^$*~]?=)(?P<value>.*))?")
 _NTH = re.compile(r"([+-]?\d*)n\s*(?:([+-])\s*)?(\d+)?|([+-]?\d+)")
 _COMBINATOR = re.compile(r"\s*([>+~])\s*|\s+")
@@ -49,6 +52,7 @@ class _Parts:
 
     css: list[str]
     filters: list[Filter]
+    may_be_root: bool = True
 
 
 def parse(text: str, depth: int = 0) -> Query:
@@ -109,6 +113,7 @@ class _Parser:
         elif name.endswith("|*"):
             parts.filters.append(filters.tag_starts(name[:-2] + ":"))
         elif name != "*":
+            parts.may_be_root = name == "html"
             parts.css.append(_identifier(name.replace("|", ":")))
 
     def _simple(self, parts: _Parts) -> bool:
@@ -141,8 +146,8 @@ class _Parser:
     def _has_attribute(self, key: str, parts: _Parts) -> None:
         if key.startswith("^") or key == "*":
             parts.filters.append(filters.attribute_starts(key[1:]))
-        elif key.startswith("abs:"):
-            parts.filters.append(filters.attribute(key, bool))
+        elif ":" in key:
+            parts.filters.append(filters.attribute(key, lambda value: not key.startswith("abs:") or value))
         else:
             parts.css.append(f"[{_identifier(key)}]")
 
@@ -152,22 +157,22 @@ class _Parser:
             parts.filters.append(filters.attribute(key, test))
         else:
             value = _value(value, keeps_spaces=operator in ("^=", "$="))
-            if operator != "=" and value and value.isascii() and not key.startswith("abs:"):
+            if operator != "=" and value and value.isascii() and ":" not in key:
                 css = f"[{_identifier(key)}{operator.lstrip('!')}{_string(value)} i]"
                 parts.css.append(f":not({css})" if operator == "!=" else css)
                 return
             parts.filters.append(filters.comparison(key, operator, value))
             if operator == "!=":
                 return
-            if operator == "=" and value and value.isascii() and not key.startswith("abs:"):
+            if operator == "=" and value and value.isascii() and ":" not in key:
                 parts.css.append(f"[{_identifier(key)}*={_string(value)} i]")
                 return
-        if not key.startswith("abs:"):
+        if ":" not in key:
             parts.css.append(f"[{_identifier(key)}]")
 
     def _pseudo(self, name: str, parts: _Parts) -> None:
         if name in _STRUCTURAL:
-            parts.css.append(f":{name}:not(:root)")
+            parts.css.append(f":{name}{_not_root(parts)}")
         elif name in _BARE:
             parts.filters.append(_BARE[name])
         elif name == "root":
@@ -181,9 +186,9 @@ class _Parser:
         if not inside.strip():
             raise SelectorError(f":{name}() has nothing in its parentheses")
         if name in _NTH_NAMES:
-            parts.css.append(f":{name}({_nth(inside)}):not(:root)")
+            parts.css.append(f":{name}({_nth(inside)}){_not_root(parts)}")
         elif name in ("eq", "lt", "gt"):
-            parts.css.append(_index(name, inside.strip()))
+            parts.css.append(_index(name, inside.strip(), parts.may_be_root))
         elif name in _TEXTS:
             parts.filters.append(_TEXTS[name](_unescaped(inside)))
         elif name in _PATTERNS:
@@ -196,10 +201,12 @@ class _Parser:
     def _nested(self, name: str, query: Query, parts: _Parts) -> None:
         if name == "has":
             parts.filters.append(filters.has(query))
+        elif name == "is":
+            parts.filters.append(filters.among(query))
         elif css := query.compound_css:
-            parts.css.append(f":{name}({css})")
+            parts.css.append(f":not({css})")
         else:
-            parts.filters.append(filters.among(query) if name == "is" else filters.not_among(query))
+            parts.filters.append(filters.not_among(query))
 
     def _name(self, what: str, after: str) -> str:
         match = _IDENTIFIER.match(self._text, self._at)
@@ -274,16 +281,23 @@ def _nth(text: str) -> str:
     return match.group().replace(" ", "")
 
 
-def _index(name: str, text: str) -> str:
+def _not_root(parts: _Parts) -> str:
+    return ":not(:root)" if parts.may_be_root else ""
+
+
+def _index(name: str, text: str, may_be_root: bool) -> str:
     """:eq, :lt and :gt count siblings from 0; the page's root is the first of one."""
     if not (text.isascii() and text.isdigit()):
         raise SelectorError(f":{name}({text}) needs a number, counted from 0")
     index = int(text)
-    if name == "eq":
-        return f":nth-child({index + 1})" if index else ":is(:nth-child(1), :root)"
     if name == "gt":
-        return f":nth-child(n+{index + 2})"
-    return f":is(:nth-child(-n+{index}), :root)" if index else ":not(*)"
+        return f":nth-child(n+{index + 2})" + (":not(:root)" if may_be_root else "")
+    if name == "lt" and not index:
+        return ":not(*)"
+    css = f":nth-child({index + 1})" if name == "eq" else f":nth-child(-n+{index})"
+    if not may_be_root:
+        return css
+    return f":is({css}, :root)" if name == "lt" or not index else f"{css}:not(:root)"
 
 
 def _pattern(text: str) -> re.Pattern[str]:

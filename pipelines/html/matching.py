@@ -37,6 +37,11 @@ class Compound:
     css: str
     filters: tuple[Filter, ...]
 
+    @property
+    def chains(self) -> bool:
+        """Whether a combinator may follow within one CSS selector; lexbor misses matches after :not() and :is()."""
+        return not self.filters and ":not(" not in self.css and ":is(" not in self.css
+
     def filtered(self, nodes: list[LexborNode], scope: Scope) -> list[LexborNode]:
         for each in self.filters:
             if nodes:
@@ -64,11 +69,11 @@ class Complex:
 
     @cached_property
     def _native_steps(self) -> int:
-        """How many steps, from the first, are one CSS selector, of which only the last may have filters."""
+        """How many steps, from the first, are one CSS selector that lexbor decides but for the filters of its last."""
         if self._leading:
             return 0
-        with_filters = (index for index, step in enumerate(self.steps) if step.compound.filters)
-        return next(with_filters, len(self.steps) - 1) + 1
+        ends = (index for index, step in enumerate(self.steps) if not step.compound.chains)
+        return next(ends, len(self.steps) - 1) + 1
 
     @cached_property
     def _native_css(self) -> str:
