@@ -9,6 +9,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
 from api.agents import endpoints as agents
+from api.auth import endpoints as auth
 from api.categories import endpoints as categories
 from api.datasets import endpoints as datasets
 from api.datasets import of_job as datasets_of_job
@@ -20,7 +21,7 @@ from api.html import endpoints as html
 from api.jobs import endpoints as jobs
 from api.kit import docs, errors
 from api.kit.errors import answers
-from api.kit.middleware import AccessLog, Limits
+from api.kit.middleware import AccessLog, Limits, RateHeaders
 from api.kit.openapi import describe
 from api.kit.service import open_service
 from api.projects import endpoints as projects
@@ -30,7 +31,7 @@ from core.settings import Settings
 
 VERSION = "1.0.0"
 DESCRIPTION = "YAML pipelines that turn web pages and files into datasets you can query with SQL."
-EVERYWHERE = answers(400, 401, 403, 500)
+EVERYWHERE = answers(400, 401, 403, 429, 500)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -59,6 +60,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(health.probes)
     app.include_router(health.router, prefix=settings.root_path, responses=EVERYWHERE)
     app.include_router(_service(), prefix=f"{settings.root_path}/{settings.service_segment}/api", responses=EVERYWHERE)
+    app.add_middleware(RateHeaders)
     app.add_middleware(Limits)
     app.add_middleware(AccessLog)
     describe(app)
@@ -69,7 +71,7 @@ def _service() -> APIRouter:
     router = APIRouter()
     for part in (zombies.router, projects.router, categories.router, agents.router):
         router.include_router(part)
-    for part in (datasets_of_task.router, datasets.router, html.router):
+    for part in (datasets_of_task.router, datasets.router, html.router, auth.router):
         router.include_router(part)
     for part in (jobs.router, tasks.router, executions.router, completion.router):
         _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")

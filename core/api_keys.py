@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from core.database import Database
 from core.errors import BadInput, Unauthorized
 from core.organizations import create_organization, find_organization
+from core.repository import Repository
 from core.secrets import write_private
 from core.settings import Settings
 from core.tables import ApiKey, now
@@ -41,6 +42,22 @@ class Identity:
     def may(self, scope: str) -> bool:
         """`admin` implies every scope inside the organization, `super_admin` is implied by none."""
         return scope in self.scopes or (self.admin and scope != "super_admin")
+
+
+class ApiKeys(Repository[ApiKey]):
+    """The keys of one organization, without their secrets."""
+
+    row = ApiKey
+    noun = "API key"
+
+    def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[ApiKey]:
+        return self._page(self._own(), limit, after)
+
+    def revoke(self, key_id: str) -> None:
+        """From now on the key opens nothing; its record stays."""
+        key = self._by_id(key_id)
+        key.revoked_at = key.revoked_at or now()
+        self.session.flush()
 
 
 def authenticate(database: Database, key: str) -> Identity:

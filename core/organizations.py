@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.errors import Conflict
 from core.slugs import unique_slug
 from core.tables import Organization
 from core.values import check_name
@@ -12,11 +15,22 @@ from core.values import check_name
 
 def create_organization(session: Session, name: str) -> Organization:
     check_name(name)
+    if find_organization(session, name):
+        raise Conflict("There is an organization with this name already.")
     slug = unique_slug(name, set(session.scalars(select(Organization.slug))))
     organization = Organization(name=name, slug=slug)
     session.add(organization)
     session.flush()
     return organization
+
+
+def all_organizations(session: Session) -> Sequence[Organization]:
+    """Of the whole instance: for super_admin alone."""
+    return session.scalars(select(Organization).order_by(Organization.id)).all()
+
+
+def get_organization(session: Session, organization_id: str) -> Organization:
+    return session.get_one(Organization, organization_id)
 
 
 def find_organization(session: Session, name: str) -> Organization | None:

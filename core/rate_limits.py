@@ -10,9 +10,8 @@ from sqlalchemy.orm import Session
 
 from core.database import Database, changed, insert
 from core.errors import TooMany
+from core.settings import REQUESTS_PER_MINUTE
 from core.tables import RateCounter
-
-REQUESTS_PER_MINUTE = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+REQUESTS_PER_MINUTE = 1000
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 
 
@@ -32,6 +33,9 @@ class Settings(BaseSettings):
         default=None,
         min_length=32,
         description="Service key, random text; DATA/secret-key, made at first start, when unset.",
+    )
+    requests_per_minute: int = Field(
+        default=REQUESTS_PER_MINUTE, ge=1, description="Requests of one API key in a clock minute."
     )
     fetch_allow_networks: CommaSeparated = Field(default=(), description="CIDRs that the fetch guard lets through.")
     local_folders: CommaSeparated = Field(

@@ -18,6 +18,7 @@ from api.executions.schemas import (
 )
 from api.kit.auth import Executor, KeyRoute, Reader
 from api.kit.errors import answers
+from api.kit.idempotency import Idempotent
 from api.kit.pages import PageOf
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.service import ServiceOf
@@ -44,7 +45,12 @@ PodType = Annotated[Literal["driver", "executor"], BeforeValidator(_lower)]
 
 @router.post("/execute", summary="Execute a job", responses=answers(404, 409, 429))
 def execute_job(
-    project_id: ProjectId, job_id: JobId, caller: Executor, service: ServiceOf, body: ExecuteRequest | None = None
+    project_id: ProjectId,
+    job_id: JobId,
+    caller: Executor,
+    service: ServiceOf,
+    idempotency_key: Idempotent,
+    body: ExecuteRequest | None = None,
 ) -> Submission:
     request = body or ExecuteRequest()
     execution = submit(
@@ -55,6 +61,7 @@ def execute_job(
         parameters=request.parameters,
         arguments=request.arguments or (),
         limit=request.limit,
+        idempotency_key=idempotency_key,
     )
     message = "The execution was accepted."
     return Submission(execution_id=execution.id, status="SUBMITTED", message=message, cluster_id=CLUSTER, success=True)

@@ -12,7 +12,9 @@ from starlette.concurrency import run_in_threadpool
 
 from api.kit.service import service_of
 from core.api_keys import Identity, authenticate
-from core.errors import Forbidden, Unauthorized
+from core.errors import Forbidden, TooMany, Unauthorized
+from core.rate_limits import Allowance, admit
+from core.tables import now
 
 HEADER = "X-API-Key"
 SCHEMES = ("apikey", "bearer")
@@ -33,12 +35,23 @@ def presented_key(headers: Mapping[str, str]) -> str | None:
 
 
 def identify(request: Request) -> Identity:
-    """Raises Unauthorized without a valid key."""
+    """Raises Unauthorized without a valid key, TooMany when it has made its requests of this minute."""
     key = presented_key(request.headers)
     if key is None:
         raise Unauthorized(f"Send an API key in the header {HEADER}.")
-    request.state.identity = authenticate(service_of(request).database, key)
-    return request.state.identity
+    service = service_of(request)
+    request.state.identity = identity = authenticate(service.database, key)
+    _count(request, identity, service.settings.requests_per_minute)
+    return identity
+
+
+def _count(request: Request, identity: Identity, limit: int) -> None:
+    """Counts the request against its key; what is left is told in the answer's headers, whatever that is."""
+    try:
+        request.state.allowance = admit(service_of(request).database, identity.key_id, now(), limit)
+    except TooMany as error:
+        request.state.allowance = Allowance(limit, 0, error.retry_after)
+        raise
 
 
 class KeyRoute(APIRoute):
@@ -75,3 +88,4 @@ Writer = Annotated[Identity, Security(_caller, scopes=["etl:write"])]
 Executor = Annotated[Identity, Security(_caller, scopes=["etl:execute"])]
 DatasetReader = Annotated[Identity, Security(_caller, scopes=["datasets:read"])]
 Admin = Annotated[Identity, Security(_caller, scopes=["admin"])]
+SuperAdmin = Annotated[Identity, Security(_caller, scopes=["super_admin"])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import structlog
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -31,6 +32,25 @@ class Limits:
             await error_response(413, SENTENCES[413])(scope, receive, send)
         else:
             await self._app(scope, _counted(receive), send)
+
+
+class RateHeaders:
+    """Tells each caller with a key what is left of its requests of this minute."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def told(message: Message) -> None:
+            allowance = scope.get("state", {}).get("allowance")
+            if message["type"] == "http.response.start" and allowance is not None:
+                headers = MutableHeaders(scope=message)
+                headers["RateLimit-Limit"] = str(allowance.limit)
+                headers["RateLimit-Remaining"] = str(allowance.remaining)
+                headers["RateLimit-Reset"] = str(allowance.reset_seconds)
+            await send(message)
+
+        await self._app(scope, receive, told)
 
 
 class AccessLog:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Response
 
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.errors import answers
+from api.kit.idempotency import Idempotent
 from api.kit.pages import PageOf
 from api.kit.schemas import JobId, Nothing, ProjectId, TaskId
 from api.kit.service import ServiceOf
@@ -82,8 +83,16 @@ def read_task_metrics(
 
 
 @router.post("/{taskId}/start", summary="Execute the job as this task", responses=answers(404, 409, 429))
-def start_task(project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Executor, service: ServiceOf) -> Response:
-    submit(service.database, caller.organization_id, project_id, job_id, task_id=task_id)
+def start_task(
+    project_id: ProjectId,
+    job_id: JobId,
+    task_id: TaskId,
+    caller: Executor,
+    service: ServiceOf,
+    idempotency_key: Idempotent,
+) -> Response:
+    owner = caller.organization_id
+    submit(service.database, owner, project_id, job_id, task_id=task_id, idempotency_key=idempotency_key)
     return Response()
 
 

@@ -125,7 +125,8 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    settings = Settings(data=tmp_path_factory.mktemp("api"), fetch_allow_networks=("127.0.0.1/32",))
+    data, loopback = tmp_path_factory.mktemp("api"), ("127.0.0.1/32",)
+    settings = Settings(data=data, fetch_allow_networks=loopback, requests_per_minute=1_000_000)
     migrate(settings)
     database = open_database(settings)
     bootstrap(database, settings)

@@ -1,0 +1,31 @@
+"""`Idempotency-Key`: the same call again is answered with what the first one made."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+
+from core.api_keys import Identity
+from core.idempotency import IdempotencyKey
+
+
+async def _idempotency_key(
+    request: Request,
+    key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            max_length=255,
+            description="The same key and body within 24 hours start nothing new; another body is a conflict.",
+        ),
+    ] = None,
+) -> IdempotencyKey | None:
+    identity: Identity = request.state.identity
+    if key is None:
+        return None
+    operation = f"{request.method} {request.url.path}"
+    return IdempotencyKey.of(identity.organization_id, key, operation, await request.body())
+
+
+Idempotent = Annotated[IdempotencyKey | None, Depends(_idempotency_key)]

@@ -1,0 +1,63 @@
+"""Requests a minute, and calls that are made twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from api.app import create_app
+from tests.api.conftest import Api, Job, Server, running
+
+
+@pytest.fixture
+def strict(server: Server) -> Generator[Api]:
+    """A caller who may make five requests a minute, of an application of its own on the same data."""
+    settings = server.settings.model_copy(update={"requests_per_minute": 5})
+    with running(create_app(settings)) as url, httpx.Client(base_url=url) as client:
+        yield Api(client, settings, "", server.caller(f"strict {url}", "admin").key)
+
+
+def test_exactly_so_many_requests_a_minute_are_answered(strict: Api):
+    time.sleep(max(0, 5 - 60 + time.time() % 60))  # not across the end of a minute
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: strict.call("GET", "/projects"), range(20)))
+    assert sorted(answer.status_code for answer in answers) == [200] * 5 + [429] * 15
+    admitted = sorted(int(answer.headers["RateLimit-Remaining"]) for answer in answers if answer.is_success)
+    assert admitted == [0, 1, 2, 3, 4]
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert 0 < int(refused.headers["Retry-After"]) <= 60
+    assert (refused.headers["RateLimit-Limit"], refused.headers["RateLimit-Remaining"]) == ("5", "0")
+    assert refused.json()["code"] == 429
+
+
+def test_every_answer_to_a_key_tells_what_is_left(acme: Api):
+    for path in ("/projects", "/projects/id/unknown"):
+        headers = acme.call("GET", path).headers
+        assert int(headers["RateLimit-Remaining"]) < int(headers["RateLimit-Limit"])
+        assert 0 < int(headers["RateLimit-Reset"]) <= 60
+    assert "RateLimit-Limit" not in acme.client.get("/api/svc/api/projects").headers
+
+
+def test_the_same_call_with_one_idempotency_key_starts_one_execution(acme: Api, job: Job):
+    def execute(body: object, key: str = "once") -> httpx.Response:
+        return acme.call("POST", f"{job.path}/execute", json=body, headers={"Idempotency-Key": f"{job.id} {key}"})
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: execute({"arguments": ["A=1"]}), range(16)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.json()["executionId"] for answer in answers}) == 1
+    assert execute({"arguments": ["A=2"]}).status_code == 409
+    assert execute({"arguments": ["A=1"]}, "again").json()["executionId"] != answers[0].json()["executionId"]
+    assert len(acme.get(f"{job.path}/executions")) == 2
+
+
+def test_a_task_started_twice_with_one_key_runs_once(acme: Api, job: Job):
+    task = acme.post(f"{job.path}/tasks", {"name": "t"})["id"]
+    for _ in range(2):
+        headers = {"Idempotency-Key": f"start {task}"}
+        assert acme.call("POST", f"{job.path}/tasks/{task}/start", headers=headers).status_code == 200
+    assert len(acme.get(f"{job.path}/executions")) == 1
