@@ -128,4 +128,6 @@ def p50_p95(values: Sequence[float]) -> tuple[float, float]:
 
 
 def machine() -> str:
-    return f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+    """The machine in a line; a load beside the bench's own makes its figures worthless."""
+    load = os.getloadavg()[0]
+    return f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}, load {load:.1f}"

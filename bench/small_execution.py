@@ -6,6 +6,7 @@ Beside it, in turns, the bare time of the same work as a script under spark-subm
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from statistics import median
 from bench.service import CLONE, Service, completed, machine, make_job, post, spindle
 
 ROUNDS = 5
-PARTS = ("accepted", "launched", "claimed", "driver started", "running", "completed")
+PARTS = ("accepted", "launched", "claimed", "running", "session ready", "completed")
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
@@ -76,20 +77,21 @@ def stored_times(data: Path, execution: str) -> dict[str, datetime]:
     database.close()
     stored = {"launched": launched, "claimed": claimed, "running": running, "completed": completed}
     times = {part: datetime.fromisoformat(text).replace(tzinfo=UTC) for part, text in stored.items()}
-    return times | {"driver started": driver_started(data, execution)}
+    return times | {"session ready": session_ready(data, execution)}
 
 
-def driver_started(data: Path, execution: str) -> datetime:
-    """The first line that the driver logged."""
+def session_ready(data: Path, execution: str) -> datetime:
+    """When the driver logged that Spark has started."""
     (log,) = data.glob(f"storage/*/executions/{execution}/*/driver.log")
-    lines = (line for line in log.read_text().splitlines() if line.startswith("{"))
-    return datetime.fromisoformat(json.loads(next(lines))["timestamp"])
+    entries = (json.loads(line) for line in log.read_text().splitlines() if line.startswith("{"))
+    return next(datetime.fromisoformat(entry["timestamp"]) for entry in entries if entry["event"] == "started")
 
 
 def spark_submit(inputs: Inputs) -> float:
     began = time.perf_counter()
-    command = [Path(sys.executable).with_name("spark-submit"), inputs.script, inputs.csv, inputs.output]
-    subprocess.run(command, check=True, capture_output=True)
+    command = ["spark-submit", inputs.script, inputs.csv, inputs.output]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(command, env={**os.environ, "PATH": path}, check=True, capture_output=True)
     return time.perf_counter() - began
 
 
