@@ -28,7 +28,7 @@ class Service:
 
 
 def open_service(settings: Settings) -> Service:
-    database, pool = open_database(settings), Pool()
+    database, pool = open_database(settings), Pool(settings.data.resolve() / "sql")
     return Service(settings, database, pool, Queries(settings, database, pool))
 
 

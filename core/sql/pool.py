@@ -39,9 +39,9 @@ class Answer:
 class Worker:
     """One process; runs one request at a time and serves one organization for its life."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.organization_id: str | None = None
-        self._scratch = tempfile.mkdtemp(prefix="spindle-sql-")
+        self._scratch = tempfile.mkdtemp(dir=folder)
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "core.sql.worker"],
             stdin=subprocess.PIPE,
@@ -94,13 +94,15 @@ class Worker:
 
 
 class Pool:
-    """Hands each request to a worker of its organization; at most SIZE run at once."""
+    """Hands each request to a worker of its organization; at most SIZE run at once, with their scratch in `folder`."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
         self._slots = BoundedSemaphore(SIZE)
         self._lock = Lock()
         self.idle: list[Worker] = []
-        self._spare = Worker()
+        self._spare = Worker(folder)
 
     def run(self, organization_id: str, request: dict[str, Any], seconds: float) -> Answer:
         """Raises Unavailable when every process stays busy, TimedOut or Died as the worker does."""
@@ -135,10 +137,10 @@ class Pool:
                 if worker.organization_id == organization_id and worker.alive:
                     self.idle.remove(worker)
                     return worker
-            worker, self._spare = self._spare, Worker()
+            worker, self._spare = self._spare, Worker(self._folder)
         if not worker.alive:
             worker.close()
-            worker = Worker()
+            worker = Worker(self._folder)
         worker.organization_id = organization_id
         return worker
 

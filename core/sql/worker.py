@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -52,6 +53,7 @@ def main() -> None:
         _die_after(request["seconds"])
         _answer(request, answers)
         _die_after(0)
+    shutil.rmtree(os.getcwd(), ignore_errors=True)  # the server may have been killed
 
 
 def _limit() -> None:

@@ -68,8 +68,8 @@ SECRET_COLUMNS = [{"name": "secret", "type": "string"}]
 
 
 @pytest.fixture(scope="session")
-def pool() -> Generator[Pool]:
-    pool = Pool()
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Generator[Pool]:
+    pool = Pool(tmp_path_factory.mktemp("sql"))
     yield pool
     pool.close()
 

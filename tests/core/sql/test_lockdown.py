@@ -92,9 +92,9 @@ def test_duckdbs_own_parser_passes_a_query(view: View, sql: str):
     check(sql, [view])
 
 
-def test_a_process_carries_no_secret_and_little_else(monkeypatch: pytest.MonkeyPatch):
+def test_a_process_carries_no_secret_and_little_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("SPINDLE_SECRET_KEY", "canary")
-    worker = Worker()
+    worker = Worker(tmp_path)
     try:
         environment = Path(f"/proc/{worker.process.pid}/environ").read_text()
         assert "canary" not in environment
@@ -114,8 +114,8 @@ def test_a_process_killed_under_a_query_is_replaced(pool: Pool):
     assert pool.run("an organization", request, 10).body == b'[{"x":1}]'
 
 
-def test_a_process_that_dies_in_the_middle_is_told_apart_from_one_out_of_time():
-    worker = Worker()
+def test_a_process_that_dies_in_the_middle_is_told_apart_from_one_out_of_time(tmp_path: Path):
+    worker = Worker(tmp_path)
     try:
         os.kill(worker.process.pid, 9)
         with pytest.raises(Died):
@@ -130,3 +130,12 @@ def test_organizations_never_share_a_process(pool: Pool):
         pool.run(organization, request, 10)
     served = [worker.organization_id for worker in pool.idle]
     assert served.count("one") == served.count("two") == 1
+
+
+def test_a_process_whose_server_is_gone_ends_and_leaves_nothing(tmp_path: Path):
+    worker = Worker(tmp_path)
+    assert worker.process.stdin
+    worker.process.stdin.close()
+    assert worker.process.wait(10) == 0
+    assert list(tmp_path.iterdir()) == []
+    worker.close()
