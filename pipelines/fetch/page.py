@@ -11,7 +11,8 @@ class Page:
     """`status` is the final HTTP status, None when no answer came; `error` a sentence when no whole page came.
 
     `url` is the final address, `redirects` the addresses between `requested_url` and it. `content_type` and `charset`
-    are what the Content-Type header says, in lower case. `fetched_at` is in UTC.
+    are what the Content-Type header says, in lower case. `fetched_at` is in UTC. Of a page that is larger than was
+    asked for, `body` is the beginning; with any other `error` it is empty.
     """
 
     requested_url: str

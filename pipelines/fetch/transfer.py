@@ -111,13 +111,16 @@ class Transfer:
         final, redirects = self._redirected() if curl.getinfo(pycurl.REDIRECT_COUNT) else (url, ())
         content_type, charset = parse_content_type(curl.getinfo_raw(pycurl.CONTENT_TYPE))
         parts, self._parts = self._parts, []
-        body = b"" if error else parts[0] if len(parts) == 1 else b"".join(parts)
+        whole = error is None or self._size > self._options.max_body
+        body = (parts[0] if len(parts) == 1 else b"".join(parts)) if whole else b""
         return Page(url, final, status or None, error, content_type, charset, body, datetime.now(UTC), redirects)
 
     def _receive(self, data: bytes) -> int:
         size = len(data)
         self._size += size
-        if self._size > self._options.max_body:
+        excess = self._size - self._options.max_body
+        if excess > 0:
+            self._parts.append(data[:-excess])
             return 0  # anything but the length of data makes libcurl give up
         self._parts.append(data)
         return size

@@ -27,8 +27,8 @@ _LABELS = {
     **dict.fromkeys(("x-mac-cyrillic",), "mac-cyrillic"),
     **dict.fromkeys(("utf8", "unicode-1-1-utf-8", "x-unicode20utf8"), "utf-8"),
 }
-# Bytes that windows-1252 leaves open are control characters to browsers, an error to Python.
-_WINDOWS_1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
+# What windows-1252 has in place of latin-1's second control characters; browsers keep those that it leaves open.
+_WINDOWS_1252 = {byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x80, 0xA0)}
 
 
 def decode(body: bytes, header: str | None) -> str:
@@ -46,7 +46,7 @@ def decode(body: bytes, header: str | None) -> str:
 
 
 def _windows_1252(body: bytes) -> str:
-    return codecs.charmap_decode(body, "strict", _WINDOWS_1252)[0]
+    return body.decode("latin-1").translate(_WINDOWS_1252)
 
 
 def _declared(start: bytes) -> str | None:

@@ -203,6 +203,15 @@ def _large(handler: _Handler, query: dict[str, str], count: int) -> bool:
     return False
 
 
+def _padded(handler: _Handler, query: dict[str, str], count: int) -> bool:
+    """A text, and line breaks up to `size`."""
+    text, size = query["text"].encode(), int(query["size"])
+    handler.answer(text, length=size)
+    for _ in range(size // 65536 + 1):
+        handler.send(b"\n" * 65536)
+    return False
+
+
 def _bomb(handler: _Handler, query: dict[str, str], count: int) -> None:
     """A small gzip stream of many zeros."""
     handler.answer(gzip.compress(bytes(int(query["size"]))), Content_Encoding="gzip")
@@ -247,6 +256,7 @@ _BEHAVIOURS: dict[str, Behaviour] = {
     "/stall": _stall,
     "/drip": _drip,
     "/large": _large,
+    "/padded": _padded,
     "/bomb": _bomb,
     "/gzip": _gzip,
     "/bad-gzip": _bad_gzip,

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import pytest
+
+from pipelines.fetch import FetchOptions, HttpFetcher, Page
+from pipelines.fetch.robots import MAX_ROBOTS, Robots, read_robots, robots_url
+from tests.pipelines.fetch.bad_server import BadServer
+
+SITE = "http://shop.test"
+
+
+def robots(text: str | bytes, status: int | None = 200, error: str | None = None, agent: str = "Spindle/0.1") -> Robots:
+    body = text.encode() if isinstance(text, str) else text
+    url = SITE + "/robots.txt"
+    return read_robots(Page(url, url, status, error, "text/plain", None, body, datetime.now(UTC)), agent)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "allowed"),
+    [
+        ("", "/x", True),
+        ("User-agent: *\nDisallow: /", "/x", False),
+        ("User-agent: *\nDisallow:", "/x", True),
+        ("User-agent: *\nDisallow: /a", "/a/b", False),
+        ("User-agent: *\nDisallow: /a", "/b", True),
+        ("User-agent: *\nDisallow: /a\nAllow: /a/b", "/a/b/c", True),
+        ("User-agent: *\nAllow: /a/b\nDisallow: /a", "/a/c", False),
+        ("User-agent: *\nDisallow: /*.pdf$", "/x/y.pdf", False),
+        ("User-agent: *\nDisallow: /*.pdf$", "/x/y.pdf?1", True),
+        ("User-agent: *\nDisallow: /x?id=", "/x?id=1", False),
+        ("User-agent: *\nDisallow: /caf%C3%A9", "/caf%C3%A9", False),
+        ("User-agent: *\nDisallow: /café", "/caf%C3%A9", False),
+        ("User-agent: Other\nDisallow: /", "/x", True),
+        ("User-agent: spindle\nDisallow: /", "/x", False),
+        ("User-agent: SPINDLE\nAllow: /\n\nUser-agent: *\nDisallow: /", "/x", True),
+        ("User-agent: *\nDisallow: /\n\nUser-agent: Spindle\nDisallow: /a", "/x", True),
+        ("User-agent: Other\nUser-agent: Spindle\nDisallow: /a", "/a", False),
+        ("User-agent: *\rDisallow: /a\r", "/a", False),
+        ("\ufeffUser-agent: *\nDisallow: /a", "/a", False),
+        ("# comment\nuser-AGENT : * # all\nDISALLOW : /a # this", "/a", False),
+        ("Disallow: /a", "/a", True),
+        ("<html><body>User-agent: none</body></html>", "/x", True),
+    ],
+)
+def test_rules_are_read_as_the_standard_says(text: str, path: str, allowed: bool) -> None:
+    assert robots(text).allows(SITE + path) is allowed
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429])
+def test_a_site_without_rules_allows_everything(status: int) -> None:
+    assert robots("User-agent: *\nDisallow: /", status).allows(SITE + "/x")
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_a_site_that_cannot_say_allows_nothing(status: int) -> None:
+    rules = robots("", status)
+    assert not rules.allows(SITE + "/x")
+    assert rules.refusal == (f"robots.txt could not be read (status {status}), so nothing may be fetched from the site")
+
+
+def test_a_site_that_does_not_answer_allows_nothing() -> None:
+    rules = robots("", None, "could not connect to shop.test:80")
+    assert not rules.allows(SITE + "/x")
+    assert "could not connect to shop.test:80" in (rules.refusal or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "delay"),
+    [
+        ("User-agent: *\nCrawl-delay: 2", 2.0),
+        ("User-agent: *\nCrawl-delay: 0.5\nUser-agent: Spindle\nCrawl-delay: 3", 3.0),
+        ("User-agent: *\nCrawl-delay: 0", None),
+        ("User-agent: *\nCrawl-delay: -1", None),
+        ("User-agent: *\nCrawl-delay: soon", None),
+        ("User-agent: Other\nCrawl-delay: 9", None),
+    ],
+)
+def test_the_delay_is_the_one_for_this_crawler(text: str, delay: float | None) -> None:
+    assert robots(text).crawl_delay == delay
+
+
+@pytest.mark.parametrize(
+    "body", [b"\x00" * 1000, bytes(range(256)) * 100, b"User-agent: *\nDisallow: /" + b"*a" * 100_000, b"\xff\xfeU\x00"]
+)
+def test_nonsense_does_no_harm(body: bytes) -> None:
+    assert robots(body).allows(SITE + "/" + "a" * 5000 + "b")
+
+
+def test_the_rules_of_an_address_stand_at_the_root_of_its_site() -> None:
+    assert robots_url("http://shop.test:8080/a/b?c") == "http://shop.test:8080/robots.txt"
+    assert robots_url("https://shop.test/") == "https://shop.test/robots.txt"
+
+
+def test_of_a_file_without_end_the_beginning_counts(bad_server: BadServer) -> None:
+    rules = b"User-agent: *\nDisallow: /a\n"
+    url = bad_server.url(f"/padded?size={50 * 2**20}&text={quote(rules)}")
+    options = FetchOptions(max_body=MAX_ROBOTS, allow_networks=("127.0.0.1/32",))
+    with HttpFetcher(options) as fetcher:
+        ((page, _),) = fetcher.fetch([(url, None)])
+    assert len(page.body) == MAX_ROBOTS
+    read = read_robots(page, "Spindle/0.1")
+    assert not read.allows(bad_server.url("/a"))
+    assert read.allows(bad_server.url("/b"))
