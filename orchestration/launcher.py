@@ -101,8 +101,8 @@ class Launcher:
                 execution = session.get(Execution, execution_of(name))
             ended = execution is None or (State(execution.state).terminal and self._left_alone(execution))
             if ended and self._compute.observe(name).running:
-                log.warning("stray driver stopped", driver=name)
-                self._pool.submit(self._compute.cancel, name)
+                log.warning("stopping a stray driver", driver=name)
+                self._compute.cancel(name)
 
     def reconcile(self) -> None:
         for execution_id in reconcile(self._database, self._settings, now(), self._up_since):
@@ -128,9 +128,7 @@ class Launcher:
 
     def _launch_again(self, message: OutboxMessage) -> None:
         if message.tries >= MOST_TRIES:
-            fail(
-                self._database, message.execution_id, "Dagster could not start a run; see its log there."
-            )
+            fail(self._database, message.execution_id, "Dagster could not start a run; see its log there.")
             return
         log.warning("launching again", execution_id=message.execution_id, gone=message.dagster_run_id)
         with self._database.write() as session:

@@ -57,9 +57,10 @@ class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
             return False
         self._instance.report_run_canceling(run)
         pid = living_pid(pidfile(self._home, run_id))
-        if pid is not None:
-            os.kill(pid, signal.SIGTERM)
-        return pid is not None
+        if pid is None:
+            return False
+        os.kill(pid, signal.SIGTERM)
+        return True
 
     @property
     def supports_check_run_worker_health(self) -> bool:

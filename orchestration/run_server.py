@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -94,7 +95,8 @@ def _end_runs(home: Path) -> None:
     runs = [pidfile(home, run_id) for run_id in living(home / "runs")]
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 0)):
         for pid in filter(None, map(living_pid, runs)):
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
         deadline = time.monotonic() + seconds
         while any(map(living_pid, runs)) and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.service import Service
+from tests.site import GatedSite, gated_site
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +14,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     service = Service(tmp_path_factory.mktemp("service") / "data").start()
     yield service
     assert service.stop() == 0
+
+
+@pytest.fixture
+def site() -> Iterator[GatedSite]:
+    with gated_site() as site:
+        yield site

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from core.database import Database, open_database
 from core.settings import Settings
 
 CLONE = Path(__file__).parents[1]
-READY_SECONDS = 90
+READY_SECONDS = 180
 Json = dict[str, Any]
 
 GUARD_LIFTED = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}
@@ -52,6 +51,7 @@ class Service:
         """Returns once it says that it is ready."""
         command = ["-m", "core.cli.main", "up", "--data", str(self.data), "--port", str(self.port)]
         self.log = self.data.with_suffix(".log")
+        before = self._ready_count()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *command, "--ui-port", str(self.ui_port)],
@@ -61,13 +61,16 @@ class Service:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        before = self._ready_count()
-        wait_until(lambda: self._ready_count() > before or self.process.poll() is not None, READY_SECONDS)
-        assert self.process.poll() is None, self.log.read_text()
+        try:
+            wait_until(lambda: self._ready_count() > before or self.process.poll() is not None, READY_SECONDS)
+            assert self.process.poll() is None, self.log.read_text()
+        except AssertionError:
+            self.stop()
+            raise
         return self
 
     def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
+        self.process.terminate()
         return self.process.wait(60)
 
     @property

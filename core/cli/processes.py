@@ -20,6 +20,7 @@ COLORS = (36, 32, 33, 35, 34, 96)
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 STABLE_SECONDS = 60
 REAP_SECONDS = 2.0
+LAST_WORDS_SECONDS = 1.0
 NAME_WIDTH = 8
 
 
@@ -82,15 +83,18 @@ class Child:
             _signal_group(process.pid, signal.SIGTERM)
         printing = asyncio.create_task(self._print(process.stdout))
         exit_code = await process.wait()
+        await asyncio.wait([printing], timeout=LAST_WORDS_SECONDS)
         printing.cancel()  # what the child leaves behind may keep the pipe open
         return exit_code
 
     async def _print(self, stream: asyncio.StreamReader | None) -> None:
-        while stream is not None and (line := await stream.readline()):
-            self._say(line.decode(errors="replace").rstrip())
+        while stream is not None and not stream.at_eof():
+            with suppress(ValueError):  # a line longer than the stream's limit is left out
+                self._say((await stream.readline()).decode(errors="replace").rstrip())
 
     def _say(self, line: str) -> None:
-        print(f"{self._prefix}{line}", flush=True)
+        if line:
+            print(f"{self._prefix}{line}", flush=True)
 
 
 def adopt_orphans() -> None:

@@ -31,6 +31,7 @@ PASSED_ON = (
     "SPARK_LOCAL_IP",
     "PYTHONPATH",
 )
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # `-P` for the Python workers that Spark starts
 # The pid is written by the driver itself before it becomes Python: no moment is left in which it runs unrecorded.
 RECORD_AND_RUN = 'echo $$ > "$0" && exec "$@"'
 
@@ -48,7 +49,7 @@ class LocalCompute:
             self._children[name] = subprocess.Popen(
                 ["/bin/sh", "-c", RECORD_AND_RUN, str(self._pidfiles / name), *command],
                 cwd=self._data,
-                env={key: os.environ[key] for key in PASSED_ON if key in os.environ} | dict(environment),
+                env={key: os.environ[key] for key in PASSED_ON if key in os.environ} | SAFE_PATH | dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

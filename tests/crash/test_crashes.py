@@ -11,14 +11,21 @@ from sqlalchemy import func, select
 
 from core.tables import DatasetVersion, Execution, Project
 from tests.service import Job, Service, wait_until
-from tests.site import GatedSite, gated_site
+from tests.site import GatedSite
 
 pytestmark = pytest.mark.timeout(300)
 
 LOST_AFTER_SECONDS = 25
 QUICK = {"SPINDLE_LOST_AFTER_SECONDS": str(LOST_AFTER_SECONDS), "SPINDLE_HEARTBEAT_SECONDS": "1"}
 
-PARTS = ("api", "orchestration.launcher", "dagster._daemon.cli", "dagster_webserver.cli", "orchestration.run_server")
+PARTS = (
+    "api",
+    "orchestration.launcher",
+    "orchestration.definitions",
+    "orchestration.run_server",
+    "dagster._daemon.cli",
+    "dagster_webserver.cli",
+)
 
 PIPELINE = """\
 fetch: {{url: "{url}"}}
@@ -34,12 +41,6 @@ def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     service = Service(tmp_path_factory.mktemp("crash") / "data", QUICK).start()
     yield service
     assert service.stop() == 0
-
-
-@pytest.fixture
-def site() -> Iterator[GatedSite]:
-    with gated_site() as site:
-        yield site
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from core.executions.complete import cancel
 from core.tables import DatasetVersion, Execution
 from tests.service import Job, Json, Service, wait_until
-from tests.site import GatedSite, gated_site
+from tests.site import GatedSite
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -32,12 +30,6 @@ fragment Entry on MetadataEntry { label
   ... on TableMetadataEntry { table { records } }
   ... on TableSchemaMetadataEntry { schema { columns { name type } } } }"""
 TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename } }"
-
-
-@pytest.fixture
-def site() -> Iterator[GatedSite]:
-    with gated_site() as site:
-        yield site
 
 
 @pytest.fixture

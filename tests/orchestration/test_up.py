@@ -1,0 +1,43 @@
+"""The supervisor: it refuses what cannot work with a sentence, and leaves no process behind however it ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from core.cli.up import up
+from tests.service import Service, command_line, descendants, free_port, wait_until
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def test_a_data_folder_has_one_instance(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
+    assert up(service.data, free_port(), free_port(), "127.0.0.1") == 1
+    assert capsys.readouterr().err == (
+        f"Another Spindle is running on {service.data}. Stop it, or choose another --data.\n"
+    )
+
+
+@pytest.mark.parametrize("option", ["--port", "--ui-port"])
+def test_a_taken_port_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = (port, free_port()) if option == "--port" else (free_port(), port)
+        assert up(tmp_path / "data", *ports, "127.0.0.1") == 1
+    sentence = f"Cannot listen on 127.0.0.1:{port} (Address already in use). Choose another {option}.\n"
+    assert capsys.readouterr().err == sentence
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_no_process_is_left_behind(tmp_path: Path, service: Service, number: signal.Signals) -> None:
+    """Beside another instance that stays untouched."""
+    other = Service(tmp_path / "data").start()
+    family = descendants(other.process.pid)
+    assert len(family) >= 6
+    other.process.send_signal(number)
+    assert other.process.wait(60) == (-signal.SIGKILL if number is signal.SIGKILL else 0)
+    wait_until(lambda: not any(command_line(pid) for pid in family), 30)
+    assert service.get("/projects") is not None
