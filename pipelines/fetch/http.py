@@ -5,19 +5,24 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import SystemRandom
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import pycurl
 
+from pipelines.fetch.failures import passing_status
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
-from pipelines.fetch.queue import RequestQueue
+from pipelines.fetch.queue import Request, RequestQueue
 from pipelines.fetch.transfer import Transfer
 from pipelines.fetch.urls import canonical_url
+
+if TYPE_CHECKING:
+    from pipelines.fetch.cache import PageCache
 
 T = TypeVar("T")
 
@@ -27,10 +32,14 @@ _random = SystemRandom()
 
 
 class HttpFetcher:
-    """Fetches pages, up to `options.concurrency` at a time; for one thread. Connections live until `close`."""
+    """Fetches pages, up to `options.concurrency` at a time; for one thread. Connections live until `close`.
 
-    def __init__(self, options: FetchOptions | None = None) -> None:
+    With a `cache`, a page that it has fresh is not fetched, an old one only if it has changed, and what comes is kept.
+    """
+
+    def __init__(self, options: FetchOptions | None = None, cache: PageCache | None = None) -> None:
         self._options = options or FetchOptions()
+        self._cache = cache
         self._guard = Guard(self._options.allow_networks)
         self._idle: list[Transfer] = []
         self._active: dict[pycurl.Curl, Transfer] = {}
@@ -46,7 +55,9 @@ class HttpFetcher:
         self.close()
 
     def close(self) -> None:
-        """Ends what is still in flight and closes all connections."""
+        """Ends what is still in flight, closes all connections, and writes what the cache still holds."""
+        if self._cache:
+            self._cache.flush()
         for transfer in list(self._active.values()):
             self._release(transfer)
         for transfer in self._idle:
@@ -56,7 +67,6 @@ class HttpFetcher:
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
         """A page for each (url, tag), in the order in which they finish; failures are pages with an `error`.
-
         `requests` is pulled from only as requests can start. Several such iterators of one fetcher may be interleaved.
         """
         queue = RequestQueue(requests, self._options)
@@ -76,20 +86,34 @@ class HttpFetcher:
                 self._release(transfer)
 
     def _start(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> list[tuple[Page, T]]:
-        """Starts what may start; the pages of what cannot even be tried."""
-        refused: list[tuple[Page, T]] = []
-        while len(mine) < self._options.concurrency and (request := queue.next()):
+        """Starts what may start; the pages of what need not be fetched or cannot be."""
+        at_hand: list[tuple[Page, T]] = []
+        room = self._options.concurrency
+        while len(mine) < room and len(at_hand) < room and (request := queue.next()):
             url = canonical_url(request.url)
-            if url is None:
+            page = self._at_hand(request, url)
+            if page or not url:
                 queue.done(request)
-                refused.append((_not_an_address(request.url), request.tag))
+                at_hand.append((page or _not_an_address(request.url), request.tag))
                 continue
             transfer = self._idle.pop() if self._idle else Transfer(self._options, self._guard)
             transfer.prepare(request, url, finished)
             mine.add(transfer)
             self._active[transfer.curl] = transfer
             self._multi.add_handle(transfer.curl)
-        return refused
+        return at_hand
+
+    def _at_hand(self, request: Request[T], url: str | None) -> Page | None:
+        """The page that the cache has of `url`; one that is too old is left with the request."""
+        kept = self._cache.get(url) if self._cache and url else None
+        if kept is None:
+            return None
+        if kept.requested_url != request.url:
+            kept = replace(kept, requested_url=request.url)
+        if self._cache and self._cache.is_fresh(kept):
+            return kept
+        request.kept = kept
+        return None
 
     def _perform(self) -> None:
         """Lets libcurl work and hands what is over to the iterators that asked for it."""
@@ -131,13 +155,23 @@ class HttpFetcher:
             request = transfer.request
             delay = self._retry_delay(transfer)
             if delay is None:
-                pages.append((transfer.page(), request.tag))
+                pages.append((self._kept(transfer.page(), request), request.tag))
             mine.discard(transfer)
             self._release(transfer)
             queue.done(request)
             if delay is not None:
                 queue.again(request, delay)
         return pages
+
+    def _kept(self, page: Page, request: Request[T]) -> Page:
+        """`page`, or the old copy when nothing has changed; kept for later unless it failed."""
+        if self._cache is None:
+            return page
+        if page.status == 304 and request.kept:
+            page = replace(request.kept, fetched_at=page.fetched_at)
+        if page.error is None and page.status is not None and not passing_status(page.status):
+            self._cache.put(page)
+        return page
 
     def _retry_delay(self, transfer: Transfer) -> float | None:
         """Seconds until the next try: exponential with jitter, at least what the server asks; None for no other try."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,7 +13,7 @@ class Page:
 
     `url` is the final address, `redirects` the addresses between `requested_url` and it. `content_type` and `charset`
     are what the Content-Type header says, in lower case. `fetched_at` is in UTC. Of a page that is larger than was
-    asked for, `body` is the beginning; with any other `error` it is empty.
+    asked for, `body` is the beginning; with any other `error` it is empty. `head` is the answer's header lines.
     """
 
     requested_url: str
@@ -24,7 +25,13 @@ class Page:
     body: bytes
     fetched_at: datetime
     redirects: tuple[str, ...] = ()
+    head: bytes = b""
 
     @property
     def ok(self) -> bool:
         return self.error is None and self.status is not None and self.status < 400
+
+    def header(self, name: str) -> str | None:
+        """A header of the answer, in any case; None when it has none of that name."""
+        found = re.search(rb"(?im)^%b:[ \t]*([^\r\n]*)" % re.escape(name.encode()), self.head)
+        return found.group(1).decode("latin-1").rstrip() if found else None

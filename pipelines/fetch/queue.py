@@ -10,19 +10,21 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from pipelines.fetch.options import FetchOptions
+from pipelines.fetch.page import Page
 
 T = TypeVar("T")
 
 
 class Request(Generic[T]):
-    """One page to fetch; `tag` is the caller's."""
+    """One page to fetch; `tag` is the caller's, `kept` an old copy of the page that may still be right."""
 
-    __slots__ = ("attempt", "host", "tag", "url")
+    __slots__ = ("attempt", "host", "kept", "tag", "url")
 
     def __init__(self, url: str, tag: T, host: str) -> None:
         self.url = url
         self.tag = tag
         self.host = host
+        self.kept: Page | None = None
         self.attempt = 0
 
 

@@ -34,6 +34,7 @@ class Transfer:
     """A libcurl handle with what one request of it collects; used for one request after another."""
 
     __slots__ = (
+        "_conditional",
         "_guard",
         "_head",
         "_interrupted",
@@ -58,6 +59,7 @@ class Transfer:
         self._options = options
         self._guard = guard
         self._head = BytesIO()
+        self._conditional = False
         self.curl = _handle(options)
         self.curl.setopt(pycurl.WRITEFUNCTION, self._receive)
         self.curl.setopt(pycurl.HEADERFUNCTION, self._head.write)
@@ -77,6 +79,9 @@ class Transfer:
         self._head.seek(0)
         self._head.truncate()
         self.curl.setopt(pycurl.URL, url)
+        if request.kept or self._conditional:
+            self.curl.setopt(pycurl.HTTPHEADER, [_ACCEPT, *_conditions(request.kept)])
+            self._conditional = request.kept is not None
 
     def interrupt(self, seconds: float) -> None:
         """Nobody looked after the transfer for so long: running out of time in it is not the server's fault."""
@@ -113,7 +118,11 @@ class Transfer:
         parts, self._parts = self._parts, []
         whole = error is None or self._size > self._options.max_body
         body = (parts[0] if len(parts) == 1 else b"".join(parts)) if whole else b""
-        return Page(url, final, status or None, error, content_type, charset, body, datetime.now(UTC), redirects)
+        head = self._head.getvalue()
+        if redirects or final != url:
+            head = head[head.rfind(b"HTTP/") :]
+        now = datetime.now(UTC)
+        return Page(url, final, status or None, error, content_type, charset, body, now, redirects, head)
 
     def _receive(self, data: bytes) -> int:
         size = len(data)
@@ -187,6 +196,14 @@ def _handle(options: FetchOptions) -> pycurl.Curl:
     ):
         curl.setopt(option, value)
     return curl
+
+
+def _conditions(kept: Page | None) -> list[str]:
+    """Header lines that ask for a page only if it is other than the one that is kept (RFC 9110, section 13.1)."""
+    etag = kept.header("etag") if kept else None
+    changed = kept.header("last-modified") if kept else None
+    lines = (f"If-None-Match: {etag}" if etag else "", f"If-Modified-Since: {changed}" if changed else "")
+    return [line for line in lines if line]
 
 
 def _where(curl: pycurl.Curl) -> str:

@@ -231,6 +231,20 @@ def _headers(handler: _Handler, query: dict[str, str], count: int) -> None:
     handler.send(f"HTTP/1.1 200 OK\r\nContent-Length: {len(PAGE)}\r\n{cookies}\r\n".encode() + PAGE)
 
 
+def _validated(handler: _Handler, query: dict[str, str], count: int) -> None:
+    """Says 304 to who has the version `etag` already."""
+    etag = f'"{query["etag"]}"'
+    if handler.server.headers["/validated"].get("if-none-match") == etag:
+        handler.answer(b"", "304 Not Modified", None, ETag=etag)
+    else:
+        handler.answer(ETag=etag, Last_Modified="Sat, 01 Nov 2025 00:00:00 GMT")
+
+
+def _counted(handler: _Handler, query: dict[str, str], count: int) -> None:
+    """Another page each time."""
+    handler.answer(b"<p>%d" % count)
+
+
 def _slow(handler: _Handler, query: dict[str, str], count: int) -> None:
     time.sleep(0.05)
     handler.answer()
@@ -261,6 +275,8 @@ _BEHAVIOURS: dict[str, Behaviour] = {
     "/gzip": _gzip,
     "/bad-gzip": _bad_gzip,
     "/headers": _headers,
+    "/validated": _validated,
+    "/counted": _counted,
     "/slow": _slow,
 }
 
