@@ -68,10 +68,12 @@ def test_a_failed_stage_shows_the_sentence_and_names_itself_in_the_later_ones(se
     status = service.wait(job, execution, seconds=120)
     assert status["status"] == "FAILED"
     events = service.graphql(EVENTS, run=ended_run(service, execution)["runId"])["logsForRun"]["events"]
-    errors = [event["error"] for event in events if "error" in event]
-    assert status["errorMessage"] in errors[0]["message"]
-    assert errors[0]["stack"] == []
-    assert "because s01_fetch failed." in errors[1]["message"]
+    first, *later = [event for event in events if "error" in event]
+    assert status["errorMessage"] in first["error"]["message"]
+    assert first["error"]["stack"] == []
+    failed = first["stepKey"].removeprefix("stage[").removesuffix("]")
+    assert later
+    assert all(f"because {failed} failed." in event["error"]["message"] for event in later)
 
 
 def test_terminating_the_run_in_dagster_cancels_the_execution(service: Service, site: GatedSite, job: Job) -> None:
