@@ -191,6 +191,7 @@ def _execute(client: httpx.Client, shop_url: str) -> str:
     category = _ensure(client, "/categories", "/categories", {"name": "Demo", "visibility": "PRIVATE"})["id"]
     agent_body = {"name": "Shop crawler", "categoryId": category, "pipelineYaml": pipeline}
     agent = _ensure(client, f"/agents/{category}", "/agents", agent_body)["id"]
+    _json(client.put(f"/agents/{category}/{agent}", json={"pipelineYaml": pipeline}))  # an older demo's may differ
     jobs = f"/projects/id/{project}/jobs"
     job = _ensure(client, jobs, jobs, {"name": "products", "agentId": agent})["id"]
     submitted = _json(client.post(f"{jobs}/{job}/execute", json={"parameters": {"SHOP_URL": shop_url}}))

@@ -40,12 +40,13 @@ def run(
     file: PipelineFile,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A .parquet, .csv or .json file.")] = None,
     parameter: Parameters = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows.")] = None,
     guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,
 ) -> None:
     """Run a pipeline file without any server: progress, then the rows as a table."""
     from core.cli.run import run
 
-    raise typer.Exit(run(file, output, parameter or [], guard))
+    raise typer.Exit(run(file, output, parameter or [], guard, limit))
 
 
 @main.command()
