@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from api.agents import endpoints as agents
 from api.auth import endpoints as auth
 from api.categories import endpoints as categories
+from api.cloud_credentials import endpoints as cloud_credentials
 from api.datasets import endpoints as datasets
 from api.datasets import of_job as datasets_of_job
 from api.datasets import of_task as datasets_of_task
@@ -71,7 +72,7 @@ def _service() -> APIRouter:
     router = APIRouter()
     for part in (zombies.router, projects.router, categories.router, agents.router):
         router.include_router(part)
-    for part in (datasets_of_task.router, datasets.router, html.router, auth.router):
+    for part in (datasets_of_task.router, datasets.router, html.router, auth.router, cloud_credentials.router):
         router.include_router(part)
     for part in (jobs.router, tasks.router, executions.router, completion.router):
         _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")

@@ -121,6 +121,23 @@ class Agent(Owned):
     revision: Mapped[int] = mapped_column(default=1)
 
 
+class CloudCredential(Base):
+    """Access to a provider; global when it has no organization. `secrets` holds each secret field, sealed."""
+
+    __tablename__ = "cloud_credentials"
+    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
+    organization_id: Mapped[str | None] = mapped_column(ForeignKey("organizations.id"), index=True)
+    name: Mapped[str]
+    provider: Mapped[str]
+    enabled: Mapped[bool] = mapped_column(default=True)
+    secrets: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    region: Mapped[str | None] = mapped_column(Text)
+    endpoint: Mapped[str | None] = mapped_column(Text)
+    engine_id: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    updated_at: Mapped[datetime] = mapped_column(default=now, onupdate=now)
+
+
 class Job(Owned):
     __tablename__ = "jobs"
     __table_args__ = (UniqueConstraint("project_id", "slug"),)
@@ -180,6 +197,8 @@ class Execution(Owned):
     output_name: Mapped[str | None] = mapped_column(Text)
     output_mode: Mapped[str] = mapped_column(default="overwrite")
     row_limit: Mapped[int | None] = mapped_column(BigInteger)
+    credentials: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    sealed_environment: Mapped[str | None] = mapped_column(Text)
     run_id: Mapped[str | None]
     claimed_at: Mapped[datetime | None]
     heartbeat_at: Mapped[datetime | None]

@@ -17,6 +17,7 @@ from api.executions.schemas import (
     execution_status,
 )
 from api.kit.auth import Executor, KeyRoute, Reader
+from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
 from api.kit.pages import PageOf
@@ -50,6 +51,7 @@ def execute_job(
     caller: Executor,
     service: ServiceOf,
     idempotency_key: Idempotent,
+    keyring: KeyringOf,
     body: ExecuteRequest | None = None,
 ) -> Submission:
     request = body or ExecuteRequest()
@@ -58,6 +60,8 @@ def execute_job(
         caller.organization_id,
         project_id,
         job_id,
+        keyring=keyring,
+        credential_ids=request.credential_ids,
         parameters=request.parameters,
         arguments=request.arguments or (),
         limit=request.limit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +19,12 @@ class ExecuteRequest(Body):
     parameters: dict[str, Any] | None = None
     arguments: list[str] | None = None
     cloud_credential_ids: list[str] | None = None
+    cloud_credential_id: str | None = None
     limit: int | None = Field(default=None, ge=0)
+
+    @property
+    def credential_ids(self) -> Sequence[str]:
+        return self.cloud_credential_ids or ([self.cloud_credential_id] if self.cloud_credential_id else [])
 
 
 class Submission(Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
+from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
 from api.kit.pages import PageOf
@@ -82,7 +83,12 @@ def read_task_metrics(
         return task_metrics(Tasks(session, caller.organization_id).get(project_id, job_id, task_id))
 
 
-@router.post("/{taskId}/start", summary="Execute the job as this task", responses=answers(404, 409, 429))
+@router.post(
+    "/{taskId}/start",
+    summary="Execute the job as this task",
+    response_class=Response,
+    responses=answers(404, 409, 429),
+)
 def start_task(
     project_id: ProjectId,
     job_id: JobId,
@@ -90,13 +96,16 @@ def start_task(
     caller: Executor,
     service: ServiceOf,
     idempotency_key: Idempotent,
+    keyring: KeyringOf,
 ) -> Response:
     owner = caller.organization_id
-    submit(service.database, owner, project_id, job_id, task_id=task_id, idempotency_key=idempotency_key)
+    submit(
+        service.database, owner, project_id, job_id, keyring=keyring, task_id=task_id, idempotency_key=idempotency_key
+    )
     return Response()
 
 
-@router.post("/{taskId}/stop", summary="Cancel what the task runs", responses=answers(404))
+@router.post("/{taskId}/stop", summary="Cancel what the task runs", response_class=Response, responses=answers(404))
 def stop_task(project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Executor, service: ServiceOf) -> Response:
     with service.database.write() as session:
         stop(session, caller.organization_id, project_id, job_id, task_id)

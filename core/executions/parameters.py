@@ -25,13 +25,18 @@ def resolve(
     arguments: Sequence[str],
     job: Job,
     project: Project,
+    credentials: Collection[str],
     built_in: Mapping[str, Value],
     environment: Mapping[str, str],
 ) -> dict[str, Value]:
-    """The names that are set anywhere, each from the first place that sets it; the others are left out."""
+    """The names that are set anywhere, each from the first place that sets it; the others are left out.
+
+    A credential's variable stays `${NAME}`: its value is known to the driver alone.
+    """
     check_storable("parameters", parameters)
     check_storable("arguments", arguments)
-    places = (parameters, _assigned(arguments), job.parameters, project.parameters, built_in, environment)
+    secret = {name: f"${{{name}}}" for name in credentials}
+    places = (parameters, _assigned(arguments), job.parameters, project.parameters, secret, built_in, environment)
     values = ChainMap(*(_scalars(place) for place in places))
     return {name: values[name] for name in sorted(names) if name in values}
 

@@ -8,8 +8,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from core.credentials import environment
 from core.executions.tokens import execution_token
-from core.secrets import write_private
+from core.sealing import Keyring
+from core.secrets import service_key, write_private
 from core.settings import Settings
 from core.storage import output_path, physical, spec_path
 from core.tables import Execution
@@ -46,7 +48,7 @@ class Spark(Part):
 
 
 class ExecutionSpec(Part):
-    """Read by `pipelines.runner`; keys are camelCase in the file."""
+    """Read by `pipelines.runner`; keys are camelCase in the file. `credentials` names each variable's credential."""
 
     execution_id: str
     job_id: str
@@ -56,6 +58,7 @@ class ExecutionSpec(Part):
     attempt: int
     pipeline_yaml: str
     parameters: dict[str, str | int | float | bool]
+    credentials: dict[str, str]
     limit: int | None
     output: Output
     inputs: dict[str, Input]
@@ -78,6 +81,7 @@ def execution_spec(settings: Settings, execution: Execution) -> ExecutionSpec:
         attempt=execution.attempt,
         pipeline_yaml=execution.pipeline_yaml,
         parameters=execution.parameters,
+        credentials=execution.credentials,
         limit=execution.row_limit,
         output=Output(path=output_path(settings, *place)),
         inputs={path: _input(settings, found) for path, found in execution.inputs.items()},
@@ -97,8 +101,9 @@ def write_spec(settings: Settings, execution: Execution) -> Path:
 
 
 def driver_environment(settings: Settings, execution: Execution) -> dict[str, str]:
-    """What the driver's environment has beyond the service's own: its secrets."""
+    """What the driver's environment has beyond the service's own: its secrets. Conflict when one cannot be opened."""
     return {
+        **environment(execution, Keyring(service_key(settings))),
         "SPINDLE_EXECUTION_TOKEN": execution_token(settings, execution.id, execution.attempt),
         "AWS_EC2_METADATA_DISABLED": "true",
     }

@@ -9,6 +9,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.agents import bad_pipeline
+from core.credentials import Credentials, inject, named
 from core.database import Database, changed
 from core.datasets import Datasets
 from core.errors import Conflict, TooMany
@@ -19,6 +20,7 @@ from core.executions.transitions import move
 from core.idempotency import IdempotencyKey, earlier, remember
 from core.jobs import Jobs
 from core.projects import Projects
+from core.sealing import Keyring
 from core.tables import Agent, Execution, Job, OutboxMessage, Project, Task, new_id, now
 from core.tasks import startable
 from pipelines import Pipeline, PipelineError
@@ -36,6 +38,8 @@ class Request:
     arguments: Sequence[str]
     limit: int | None
     environment: Mapping[str, str]
+    keyring: Keyring
+    credential_ids: Sequence[str]
 
 
 def submit(
@@ -44,6 +48,8 @@ def submit(
     project_id: str,
     job_id: str,
     *,
+    keyring: Keyring,
+    credential_ids: Sequence[str] = (),
     parameters: Mapping[str, object] | None = None,
     arguments: Sequence[str] = (),
     limit: int | None = None,
@@ -53,12 +59,13 @@ def submit(
 ) -> Execution:
     """Accepts an execution: its slot, its task, its launch and its idempotency record are one transaction.
 
-    With `task_id` it is a run of that task, which must not be running; otherwise it makes a task of its own.
+    The credentials are those with the given ids, else those that the job names, else the organization's and global
+    ones. With `task_id` it is a run of that task, which must not be running; otherwise it makes a task of its own.
 
-    Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput listing every parameter that
-    is missing, TooMany when the project has ten executions already.
+    Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput for an unknown credential and
+    listing every parameter that is missing, TooMany when the project has ten executions already.
     """
-    request = Request(parameters or {}, arguments, limit, environment or {})
+    request = Request(parameters or {}, arguments, limit, environment or {}, keyring, credential_ids)
     with database.read() as session:  # parsing a pipeline takes longer than SQLite's one writer should be held
         started = earlier(session, idempotency_key) if idempotency_key else None
         if started is not None:
@@ -98,6 +105,8 @@ def _freeze(session: Session, organization_id: str, project_id: str, job_id: str
         pipeline_yaml=agent.pipeline_yaml or "",
         row_limit=row_limit(request.limit, request.parameters),
     )
+    credentials = Credentials(session, organization_id).chosen(request.credential_ids or named(job), request.keyring)
+    inject(execution, credentials, request.keyring)
     for field, value in _planned(session, execution, job, project, request).items():
         setattr(execution, field, value)
     return execution
@@ -124,7 +133,7 @@ def _planned(
         return {"parameters": {}, "inputs": {}}
     try:
         pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
-        values = _values(session, pipeline, execution.id, job, project, request)
+        values = _values(session, pipeline, execution, job, project, request)
         plan = pipeline.plan(parameters=values)
     except PipelineError as error:
         raise bad_pipeline(error) from error
@@ -137,7 +146,7 @@ def _planned(
 
 
 def _values(
-    session: Session, pipeline: Pipeline, execution_id: str, job: Job, project: Project, request: Request
+    session: Session, pipeline: Pipeline, execution: Execution, job: Job, project: Project, request: Request
 ) -> dict[str, Value]:
     names, dataset_id = pipeline.parameters, job.input_dataset_id
     source = Datasets(session, job.organization_id).get(dataset_id) if dataset_id and names & set(INPUTS) else None
@@ -147,7 +156,8 @@ def _values(
         arguments=request.arguments,
         job=job,
         project=project,
-        built_in=built_in(names, execution_id=execution_id, job=job, project=project, source=source, at=now()),
+        credentials=execution.credentials,
+        built_in=built_in(names, execution_id=execution.id, job=job, project=project, source=source, at=now()),
         environment=request.environment,
     )
 

@@ -18,6 +18,7 @@ def move(session: Session, execution: Execution, event: Event, *conditions: Colu
     state = target(event)
     if state.terminal:
         values.setdefault("completed_at", now())
+        values["sealed_environment"] = None  # nobody needs its secrets any more
     allowed = (Execution.id == execution.id, Execution.state.in_(sources(event)), *conditions)
     if not changed(session, update(Execution).where(*allowed).values(state=state, updated_at=now(), **values)):
         return False

@@ -31,6 +31,7 @@ def foreign(rival: Api) -> Mapping[str, str]:
         "executionId": execution,
         "datasetId": dataset,
         "taskId": rival.get(job.path)["taskIds"][0],
+        "credentialId": rival.post("/cloud-credentials", {"provider": "OPENAI", "apiKey": "theirs"})["id"],
         "keyId": rival.get("/auth/api-keys")[0]["id"],
         "projectName": "rival project",
         "categoryName": "rival category",

@@ -14,6 +14,8 @@ from core.executions.submit import submit
 from core.jobs import Jobs
 from core.organizations import create_organization
 from core.projects import Projects
+from core.sealing import Keyring
+from core.secrets import service_key
 from core.settings import Settings
 from core.storage import output_path
 from core.tables import Execution, Project
@@ -38,6 +40,7 @@ class Shop:
     job_id: str
 
     def submit(self, **request: Any) -> Execution:
+        request = {"keyring": Keyring(service_key(self.settings)), **request}
         return submit(self.database, self.organization_id, self.project_id, self.job_id, **request)
 
     def report(self, execution: Execution, status: str, **fields: Any) -> State:

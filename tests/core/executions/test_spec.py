@@ -34,6 +34,7 @@ def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
         "attempt": 1,
         "pipelineYaml": execution.pipeline_yaml,
         "parameters": {},
+        "credentials": {},
         "limit": 5,
         "output": {"path": output_path(settings, *place)},
         "inputs": {

@@ -1,0 +1,65 @@
+"""Cloud credentials as JSON. Secrets go in and never come out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from api.kit.schemas import Body, Record
+from core.credentials import MASK, SECRETS
+from core.sealing import CALLERS
+from core.tables import CloudCredential
+
+
+class CredentialUpdate(Body):
+    """A secret that is sent back masked stays as it is."""
+
+    name: str | None = None
+    provider: str | None = None
+    enabled: bool | None = None
+    api_key: str | None = None
+    api_secret: str | None = None
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    region: str | None = None
+    endpoint: str | None = None
+    engine_id: str | None = None
+
+
+class CredentialCreate(CredentialUpdate):
+    """`name` left out is the provider's. `global` serves all organizations, and takes a super_admin."""
+
+    provider: str = Field(  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+        description="GOOGLE_SEARCH, BING_SEARCH, STEEL_DEV, TOGETHERAI, OPENAI, ANTHROPIC, HUGGING_FACE, AWS, GCP and "
+        "AZURE, in any spelling; another name is stored as well, and injects nothing."
+    )
+    everywhere: bool = Field(default=False, alias="global")
+
+
+class CredentialRecord(Record):
+    """`organizationId` is null for a global one. Secrets that are set show as asterisks."""
+
+    id: str
+    organization_id: str | None
+    name: str
+    provider: str
+    enabled: bool
+    api_key: str | None
+    api_secret: str | None
+    access_key_id: str | None
+    secret_access_key: str | None
+    region: str | None
+    endpoint: str | None
+    engine_id: str | None
+    needs_encryption_key: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+def credential_record(credential: CloudCredential) -> CredentialRecord:
+    shown: dict[str, Any] = {field: MASK if field in credential.secrets else None for field in SECRETS}
+    shown["needs_encryption_key"] = any(sealed.startswith(CALLERS) for sealed in credential.secrets.values())
+    plain = CredentialRecord.model_fields.keys() - shown.keys()
+    return CredentialRecord(**shown, **{field: getattr(credential, field) for field in plain})
