@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -19,6 +19,9 @@ from pyarrow import fs
 
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import canonical_url
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _SCHEMA = pa.schema(
     [
@@ -40,6 +43,7 @@ _FILE_PAGES = 4096
 _FILE_BYTES = 32 * 1024 * 1024
 _FILE_SECONDS = 10.0  # a crash loses no more than what came in so many
 _GROUPS_AT_HAND = 16
+_FILES_AT_HAND = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ class PageCache:
         self._pending: dict[int, tuple[Page, str]] = {}
         self._pending_bytes = 0
         self._pending_since = 0.0
-        self._groups: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
+        self._open: OrderedDict[str, pq.ParquetFile] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int], list[pa.Array]] = OrderedDict()
         for path in self._paths():
             self._index(path)
 
@@ -78,7 +83,7 @@ class PageCache:
             return page if (page.requested_url, its_actions) == (url, actions) else None
         place = self._places.get(key)
         row = self._row(place) if place else None
-        return _page(row) if row and (row["requested_url"], row["actions"]) == (url, actions) else None
+        return _page(row) if row and row[1:3] == [actions, url] else None
 
     def is_fresh(self, page: Page) -> bool:
         """Whether `page` is young enough to be trusted."""
@@ -102,10 +107,9 @@ class PageCache:
         if not self._pending:
             return
         path = f"{self._folder}/{time.time_ns():020}-{uuid4().hex}.parquet"
-        rows = [_record(key, page, actions) for key, (page, actions) in self._pending.items()]
         with self._files.open_output_stream(f"{path}.part") as stream:
             pq.write_table(
-                pa.Table.from_pylist(rows, schema=_SCHEMA),
+                _table(self._pending),
                 stream,
                 row_group_size=_GROUP_PAGES,
                 compression="zstd",
@@ -129,19 +133,29 @@ class PageCache:
         for position, key in enumerate(keys):
             self._places[key] = _Place(path, position // _GROUP_PAGES, position % _GROUP_PAGES)
 
-    def _row(self, place: _Place) -> dict[str, Any]:
-        return self._group(place).slice(place.row, 1).to_pylist()[0]
+    def _row(self, place: _Place) -> list[Any]:
+        return [column[place.row].as_py() for column in self._group(place)]
 
-    def _group(self, place: _Place) -> pa.Table:
-        """The row group of a page; those read last are kept at hand, for pages are wanted much as they were put."""
+    def _group(self, place: _Place) -> list[pa.Array]:
+        """The columns of a page's row group; the last are kept, for pages are wanted as they were put."""
         where = (place.path, place.group)
         if where not in self._groups:
-            with pq.ParquetFile(place.path, filesystem=self._files) as file:
-                self._groups[where] = file.read_row_group(place.group)
-            if len(self._groups) > _GROUPS_AT_HAND:
-                self._groups.popitem(last=False)
-        self._groups.move_to_end(where)
-        return self._groups[where]
+            table = self._file(place.path).read_row_group(place.group)
+            self._groups[where] = [column.combine_chunks() for column in table.columns]
+        return _recent(self._groups, where, _GROUPS_AT_HAND)
+
+    def _file(self, path: str) -> pq.ParquetFile:
+        if path not in self._open:
+            self._open[path] = pq.ParquetFile(path, filesystem=self._files)
+        return _recent(self._open, path, _FILES_AT_HAND)
+
+
+def _recent(at_hand: OrderedDict[K, V], key: K, most: int) -> V:
+    """The value of `key`, which is now the last to be let go; the first go when there are more than `most`."""
+    at_hand.move_to_end(key)
+    while len(at_hand) > most:
+        at_hand.popitem(last=False)
+    return at_hand[key]
 
 
 def _storage(folder: str) -> tuple[fs.FileSystem, str]:
@@ -154,32 +168,27 @@ def _key(url: str, actions: str) -> int:
     return xxhash.xxh3_64_intdigest(f"{actions}\n{url}".encode())
 
 
-def _record(key: int, page: Page, actions: str) -> dict[str, object]:
-    return {
-        "key": key,
-        "actions": actions,
-        "requested_url": page.requested_url,
-        "url": page.url,
-        "status": page.status,
-        "content_type": page.content_type,
-        "charset": page.charset,
-        "body": page.body,
-        "fetched_at": page.fetched_at,
-        "redirects": page.redirects,
-        "head": page.head,
-    }
-
-
-def _page(row: dict[str, Any]) -> Page:
-    return Page(
-        row["requested_url"],
-        row["url"],
-        row["status"],
-        None,
-        row["content_type"],
-        row["charset"],
-        row["body"],
-        row["fetched_at"],
-        tuple(row["redirects"]),
-        row["head"],
+def _table(pages: dict[int, tuple[Page, str]]) -> pa.Table:
+    rows = (
+        (
+            key,
+            actions,
+            page.requested_url,
+            page.url,
+            page.status,
+            page.content_type,
+            page.charset,
+            page.body,
+            page.fetched_at,
+            page.redirects,
+            page.head,
+        )
+        for key, (page, actions) in pages.items()
     )
+    columns = zip(*rows, strict=True)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], _SCHEMA)
+
+
+def _page(row: list[Any]) -> Page:
+    _, _, requested_url, url, status, content_type, charset, body, fetched_at, redirects, head = row
+    return Page(requested_url, url, status, None, content_type, charset, body, fetched_at, tuple(redirects), head)

@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 
 
 def page(number: int, body: bytes = b"<p>body</p>", **changes: object) -> Page:
-    url = f"http://shop.test/{number}?q=ü"
+    url = f"http://shop.test/{number}?q=%C3%BC"
     made = Page(
         url, url + "&final", 200, None, "text/html", "utf-8", body, datetime.now(UTC), (url + "&a",), b"ETag: x\r\n"
     )
