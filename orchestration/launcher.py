@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from types import FrameType
 
 import structlog
 
@@ -172,8 +173,12 @@ def main() -> None:
     logs.configure("launcher")
     settings = Settings()
     stop = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, end)
     database = open_database(settings)
     Launcher(settings, database, DagsterClient(settings.ui_port), LocalCompute(settings.data)).run(stop)
 

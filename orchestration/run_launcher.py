@@ -19,8 +19,8 @@ from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLa
 from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
+from orchestration.instance import run_pidfile, run_socket
 from orchestration.pidfile import alive, living_pid
-from orchestration.run_server import pidfile, socket_path
 
 CONNECT_SECONDS = 15
 
@@ -56,7 +56,7 @@ class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
         if run is None or run.is_finished:
             return False
         self._instance.report_run_canceling(run)
-        pid = living_pid(pidfile(self._home, run_id))
+        pid = living_pid(run_pidfile(self._home, run_id))
         if pid is None:
             return False
         os.kill(pid, signal.SIGTERM)
@@ -67,7 +67,7 @@ class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        if alive(pidfile(self._home, run.run_id)):
+        if alive(run_pidfile(self._home, run.run_id)):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "The run's process is gone.")
 
@@ -82,7 +82,7 @@ def _send(home: Path, request: Mapping[str, Any]) -> None:
     while True:
         with socket.socket(socket.AF_UNIX) as connection:
             try:
-                connection.connect(socket_path(home))
+                connection.connect(run_socket(home))
             except OSError:
                 if time.monotonic() > deadline:
                     raise

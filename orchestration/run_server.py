@@ -18,24 +18,25 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+import dagster
+
 from orchestration.compute.local import LocalCompute
+from orchestration.instance import run_pidfile, run_socket
 from orchestration.pidfile import living, living_pid, locked
+from pipelines.stages import load_all
 
 STOP_SECONDS = 12
-
-
-def socket_path(home: Path) -> str:
-    """The shorter of the socket's two spellings: a socket's path may have 107 bytes at most."""
-    return min(str(home / "runs.sock"), os.path.relpath(home / "runs.sock"), key=len)
-
-
-def pidfile(home: Path, run_id: str) -> Path:
-    return home / "runs" / run_id
+PRELOADED = (
+    "orchestration.definitions",
+    "dagster._cli",
+    "dagster._core.executor.in_process",
+    "dagster._core.storage.local_compute_log_manager",
+    "dagster._core.workspace.autodiscovery",
+)
 
 
 def main() -> None:
-    importlib.import_module("dagster._cli")  # once, for all runs
-    importlib.import_module("orchestration.definitions")
+    _preload()
     warnings.filterwarnings("ignore", message=".* is currently in preview")  # Dagster's, about its own Pipes
     home = Path(os.environ["DAGSTER_HOME"])
     (home / "runs").mkdir(exist_ok=True)
@@ -48,12 +49,20 @@ def main() -> None:
         _end_runs(home)
 
 
+def _preload() -> None:
+    """Once for all runs. Dagster imports much only where it is used: hence the instance that is opened and closed."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+    with dagster.DagsterInstance.get():
+        load_all()
+
+
 def _exit(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
 def _serve(home: Path) -> None:
-    path = socket_path(home)
+    path = run_socket(home)
     Path(path).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
@@ -77,14 +86,14 @@ def _run(home: Path, run_id: str, arguments: list[str], connection: socket.socke
     os.setsid()
     exit_code = 1
     try:
-        with locked(pidfile(home, run_id)) as descriptor:
+        with locked(run_pidfile(home, run_id)) as descriptor:
             os.write(descriptor, str(os.getpid()).encode())
             connection.sendall(b"ok")
             connection.close()
             cli(arguments, standalone_mode=False)
             exit_code = 0
     finally:
-        pidfile(home, run_id).unlink(missing_ok=True)
+        run_pidfile(home, run_id).unlink(missing_ok=True)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(exit_code)
@@ -92,7 +101,7 @@ def _run(home: Path, run_id: str, arguments: list[str], connection: socket.socke
 
 def _end_runs(home: Path) -> None:
     """Ends the runs, which stop their drivers, and then the drivers whose runs are gone."""
-    runs = [pidfile(home, run_id) for run_id in living(home / "runs")]
+    runs = [run_pidfile(home, run_id) for run_id in living(home / "runs")]
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 0)):
         for pid in filter(None, map(living_pid, runs)):
             with suppress(ProcessLookupError):

@@ -21,6 +21,15 @@ def prepare(data: Path, code_port: int) -> Path:
     return home
 
 
+def run_socket(home: Path) -> str:
+    """Where the run server listens: the shorter of two spellings, as a socket's path may have 107 bytes at most."""
+    return min(str(home / "runs.sock"), os.path.relpath(home / "runs.sock"), key=len)
+
+
+def run_pidfile(home: Path, run_id: str) -> Path:
+    return home / "runs" / run_id
+
+
 def _create_storage(home: Path) -> None:
     """Once: Dagster's own processes would all create it at the same moment, and trip over each other."""
     marker = home / "storage-created"
