@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from functools import lru_cache
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le"))
 _PRESCAN = 1024
@@ -33,20 +34,35 @@ _WINDOWS_1252 = {byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for
 
 def decode(body: bytes, header: str | None) -> str:
     """The text of `body`: by its BOM, the `header`'s charset, a meta element, else UTF-8, else windows-1252."""
+    encoding, start = _encoding(body, header)
+    if encoding == "cp1252":
+        return body.decode("latin-1").translate(_WINDOWS_1252)
+    return body[start:].decode(encoding, "replace")
+
+
+def to_utf8(body: bytes, header: str | None) -> bytes:
+    """The text of `body` in UTF-8; most pages are in it already."""
+    encoding, start = _encoding(body, header)
+    if encoding == "utf-8" and _is_utf8(body):
+        return body[start:]
+    return decode(body, header).encode()
+
+
+def _encoding(body: bytes, header: str | None) -> tuple[str, int]:
+    """Python's codec for `body`, and where its text begins after a BOM."""
     for bom, encoding in _BOMS:
         if body.startswith(bom):
-            return body[len(bom) :].decode(encoding, "replace")
+            return encoding, len(bom)
     encoding = _codec(header) or _declared(body[:_PRESCAN])
-    if encoding:
-        return _windows_1252(body) if encoding == "cp1252" else body.decode(encoding, "replace")
+    return encoding or ("utf-8" if _is_utf8(body) else "cp1252"), 0
+
+
+def _is_utf8(body: bytes) -> bool:
     try:
-        return body.decode()
+        body.decode()
     except UnicodeDecodeError:
-        return _windows_1252(body)
-
-
-def _windows_1252(body: bytes) -> str:
-    return body.decode("latin-1").translate(_WINDOWS_1252)
+        return False
+    return True
 
 
 def _declared(start: bytes) -> str | None:
@@ -58,6 +74,7 @@ def _declared(start: bytes) -> str | None:
     return None
 
 
+@lru_cache(maxsize=256)
 def _codec(label: str | None) -> str | None:
     """Python's codec for the `label` of an encoding; None for what is no text encoding."""
     if not label:

@@ -6,26 +6,26 @@ import re
 
 _DEEPEST = 512  # as in Blink
 _SUSPICIOUS = 8192  # tags; fewer cost little however they nest
-_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)[^>]*>?")
-_NAMES_THAT_DO_NOT_NEST = """
+_TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>?")
+_NAMES_THAT_DO_NOT_NEST = b"""
     area base br col embed hr img input link meta param source track wbr
     p li dt dd option optgroup tr td th thead tbody tfoot colgroup rt rp
 """
 _FLAT = frozenset(_NAMES_THAT_DO_NOT_NEST.split())
 
 
-def bounded(html: str) -> str:
+def bounded(html: bytes) -> bytes:
     """`html` without the tags, though with the text, of what nests deeper than browsers let it."""
-    if html.count("<") < _SUSPICIOUS:
+    if html.count(b"<") < _SUSPICIOUS:
         return html
     depth = 0
 
-    def keep(tag: re.Match[str]) -> str:
+    def keep(tag: re.Match[bytes]) -> bytes:
         nonlocal depth
         deepest = depth
         if tag.group(2).lower() not in _FLAT:
             depth = max(0, depth + (-1 if tag.group(1) else 1))
             deepest = max(deepest, depth)
-        return tag.group() if deepest <= _DEEPEST else ""
+        return tag.group() if deepest <= _DEEPEST else b""
 
     return _TAG.sub(keep, html)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import absolute_url, canonical_url
-from pipelines.html.charset import decode
+from pipelines.html.charset import decode, to_utf8
 from pipelines.html.depth import bounded
 from pipelines.html.matching import Scope
 from pipelines.html.selectors import Selector, compile_selector
@@ -26,39 +25,49 @@ _HTML_START = re.compile(
 class Document:
     """A page, decoded and parsed when it is first looked into. One that is not HTML has no elements, only its text."""
 
+    __slots__ = ("_base", "_node", "_parsed", "page")
+
     def __init__(self, page: Page) -> None:
         self.page = page
+        self._parsed = False
+        self._node: LexborNode | None = None
+        self._base: str | None = None
 
-    @cached_property
+    @property
     def text(self) -> str:
         """The body, decoded."""
         return decode(self.page.body, self.page.charset)
 
-    @cached_property
+    @property
     def is_html(self) -> bool:
         kind = self.page.content_type
         return kind in _HTML_TYPES if kind else _HTML_START.match(self.page.body) is not None
 
-    @cached_property
-    def node(self) -> LexborNode | None:
-        """The parsed page; None when it is not HTML."""
-        return LexborHTMLParser(bounded(self.text)).root if self.is_html else None
-
     @property
     def root(self) -> Element:
         """The page itself."""
-        return Element(self, self.node, True)
+        if not self._parsed:
+            self._parsed = True
+            self._node = _parsed(self.page) if self.is_html else None
+        return Element(self, self._node, True)
 
-    @cached_property
+    @property
     def base_url(self) -> str:
         """What addresses on the page are relative to: its first <base href>, else its own address."""
-        body = self.page.body
-        # few pages have one, and to look for the bytes is far quicker; UTF-16 is full of NULs
-        base = self.root.first("base[href]") if b"<base" in body.lower() or b"\0" in body[:64] else None
-        return absolute_url((base and base.attr("href")) or "", self.page.url) or self.page.url
+        if self._base is None:
+            body = self.page.body
+            # few pages have one, and to look for the bytes is far quicker; UTF-16 is full of NULs
+            base = self.root.first("base[href]") if b"<base" in body.lower() or b"\0" in body[:64] else None
+            href = base.attr("href") if base else None
+            self._base = (absolute_url(href, self.page.url) if href else None) or self.page.url
+        return self._base
 
     def absolute(self, url: str) -> str | None:
         return absolute_url(url, self.base_url)
+
+
+def _parsed(page: Page) -> LexborNode | None:
+    return LexborHTMLParser(bounded(to_utf8(page.body, page.charset))).root
 
 
 class Element:
