@@ -70,6 +70,12 @@ class Jobs(Repository[Job]):
         self.session.delete(job)
         self.session.flush()
 
+    def stop(self, project_id: str, job_id: str) -> Job:
+        """Cancels all executions of the job that have not ended."""
+        job = self.get(project_id, job_id)
+        cancel_all(self.session, Execution.job_id == job.id, "The job was stopped.")
+        return job
+
     def task_ids(self, jobs: Sequence[Job]) -> Mapping[str, Sequence[int]]:
         """Ids of the tasks of each job, oldest first."""
         ids = [job.id for job in jobs]

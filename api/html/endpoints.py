@@ -24,7 +24,7 @@ PAGE: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/{url:path}/{protocol}", summary="Fetch a web page", responses=PAGE)
+@router.get("/{url:path}/{protocol}", summary="Fetch a web page", response_class=Response, responses=PAGE)
 def read_html(
     url: Annotated[str, Path(description="The page without its protocol, percent-encoded or not.")],
     protocol: Annotated[Literal["http", "https"], Path()],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter
 
 from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, job_record
-from api.kit.auth import KeyRoute, Reader, Writer
+from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.pages import PageOf
 from api.kit.schemas import JobId, Nothing, ProjectId
@@ -56,3 +56,10 @@ def delete_job(project_id: ProjectId, job_id: JobId, caller: Writer, service: Se
     with service.database.write() as session:
         Jobs(session, caller.organization_id).delete(project_id, job_id)
     return Nothing()
+
+
+@router.post("/{jobId}/stop", summary="Cancel all executions of a job that have not ended", responses=answers(404))
+def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, service: ServiceOf) -> JobRecord:
+    with service.database.write() as session:
+        repository = Jobs(session, caller.organization_id)
+        return _records(repository, [repository.stop(project_id, job_id)])[0]

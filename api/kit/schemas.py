@@ -6,10 +6,17 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 from pydantic.alias_generators import to_camel
 
 from core.values import NAME_LENGTH
+
+
+def _text(value: object) -> object:
+    """A bare number is no time, though it could be read as seconds."""
+    if isinstance(value, str | datetime):
+        return value
+    raise ValueError("a time is text in ISO 8601")
 
 
 def _utc(value: datetime) -> datetime:
@@ -17,7 +24,7 @@ def _utc(value: datetime) -> datetime:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-Time = Annotated[datetime, Strict(False), AfterValidator(_utc)]
+Time = Annotated[datetime, Strict(False), BeforeValidator(_text), AfterValidator(_utc)]
 
 # core has the rule and the sentence; here it is only told
 Name = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": NAME_LENGTH})]

@@ -41,6 +41,8 @@ ERRORS: list[tuple[str, str, dict[str, Any], int, str | None, str]] = [
     ("POST", "/projects", {"content": b"name=x", "headers": {"Content-Type": "text/plain"}}, 400, "body", "body"),
     ("POST", "/projects", {"content": b'{"name": "%s"}' % (b"x" * 5_000_000)}, 413, None, "larger"),
     ("GET", "/" + "x" * 9000, {}, 414, None, "longer"),
+    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": 0}}, 400, "expiresAt", "expiresAt"),
+    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": "soon"}}, 400, "expiresAt", "expiresAt"),
     ("POST", "/categories", {"json": {"name": "x", "visibility": "SECRET"}}, 400, "visibility", "PUBLIC or PRIVATE"),
     ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": BROKEN}}, 400, "line 3, column 13", "wgetJoin"),
     ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": "pipeline: ["}}, 400, "line", "problem"),
@@ -132,7 +134,7 @@ def test_a_fault_of_the_service_tells_nothing_of_it(acme: Api):
         raise RuntimeError("the secret of the service")
 
     with running(app) as url:
-        response = httpx.get(f"{url}/fault")
+        response = httpx.get(f"{url}/fault", timeout=30)
     assert response.status_code == 500
     assert set(response.json()) == {"error", "code", "timestamp"}
     assert "secret" not in response.text

@@ -17,7 +17,7 @@ from tests.api.conftest import Api, Job, Server, running
 def strict(server: Server) -> Generator[Api]:
     """A caller who may make five requests a minute, of an application of its own on the same data."""
     settings = server.settings.model_copy(update={"requests_per_minute": 5})
-    with running(create_app(settings)) as url, httpx.Client(base_url=url) as client:
+    with running(create_app(settings)) as url, httpx.Client(base_url=url, timeout=30) as client:
         yield Api(client, settings, "", server.caller(f"strict {url}", "admin").key)
 
 

@@ -192,6 +192,15 @@ def test_a_cancelled_execution_is_shown_as_failed_with_a_message(acme: Api, job:
     assert {execution["status"] for execution in listed} == {"FAILED"}
 
 
+def test_stopping_a_job_cancels_all_that_it_runs(acme: Api, job: Job):
+    ended, running, waiting = (job.execute() for _ in range(3))
+    job.report(ended, "FAILED", errorMessage="by itself")
+    job.report(running, "RUNNING")
+    assert acme.post(f"{job.path}/stop")["executionStatus"] == "FAILED"
+    messages = [job.status(execution)["errorMessage"] for execution in (ended, running, waiting)]
+    assert messages == ["by itself", "The job was stopped.", "The job was stopped."]
+
+
 def test_logs_are_lines_of_the_driver_by_level_and_count(acme: Api, job: Job):
     execution = job.execute()
     path = f"{job.path}/executions/{execution}/logs"
