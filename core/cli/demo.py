@@ -108,7 +108,10 @@ def _shop(console: Console) -> Generator[str]:
 
 @contextmanager
 def _spindle(console: Console, data: Path) -> Generator[Service]:
-    data.mkdir(parents=True, exist_ok=True)
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DemoFailed(f"{data} cannot be the data folder: {error.strerror}.") from None
     port, ui_port = _free_port(console, "the API", 8080), _free_port(console, "the Dagster UI", 3000)
     arguments = ["up", "--data", str(data), "--port", str(port), "--ui-port", str(ui_port)]
     # The shop is served on loopback, which the fetch guard refuses otherwise.
