@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -25,6 +26,12 @@ class PipelineError(Exception):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a message, without the class that Spark puts before it."""
+    line = next((line for line in str(error).splitlines() if line.strip()), "no further message")
+    return re.sub(r"^\[[A-Z_.]+\]\s*", "", line.strip())[:500]
 
 
 class RunError(Exception):

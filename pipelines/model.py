@@ -33,11 +33,11 @@ class Output(Arguments):
 class Options(Arguments):
     """The top-level key `spindle`: what a pipeline sets about its own run."""
 
-    max_failure_ratio: float = Field(0.5, alias="maxFailureRatio", ge=0, le=1)
-    user_agent: str | None = Field(None, alias="userAgent", min_length=1, max_length=500)
-    concurrency: PositiveInt | None = Field(None, le=256)
-    max_pages: PositiveInt | None = Field(None, alias="maxPages")
-    keep_columns: tuple[EngineColumn, ...] = Field((), alias="keepColumns")
+    max_failure_ratio: float = Field(default=0.5, alias="maxFailureRatio", ge=0, le=1)
+    user_agent: str | None = Field(default=None, alias="userAgent", min_length=1, max_length=500)
+    concurrency: PositiveInt | None = Field(default=None, le=256)
+    max_pages: PositiveInt | None = Field(default=None, alias="maxPages")
+    keep_columns: tuple[EngineColumn, ...] = Field(default=(), alias="keepColumns")
     timeout: PositiveFloat | None = None
 
 

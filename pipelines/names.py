@@ -34,4 +34,4 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     near = [spellings[match] for match in difflib.get_close_matches(fold(name), spellings, n=3, cutoff=0.6)]
     if near:
         return f"unknown {kind} '{name}'; did you mean {' or '.join(near)}?"
-    return f"unknown {kind} '{name}'; known are {', '.join(sorted(spellings.values(), key=str.casefold))}"
+    return f"unknown {kind} '{name}'; known are {', '.join(sorted(spellings.values(), key=str.casefold)) or 'none'}"

@@ -10,9 +10,10 @@ from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.document import Mapping, Node, problem, scalars
 from pipelines.errors import PipelineError, Problem, RunError
 from pipelines.model import PipelineModel, StageCall
+from pipelines.names import unknown
 from pipelines.parameters import column_reference
 from pipelines.plan import Kind, Plan, Step, step_key
-from pipelines.registry import LinkStage, RowStage, Source, Stage
+from pipelines.registry import LinkStage, Reset, RowStage, Source, Stage, TableStage
 
 _BEGIN = "begin with a fetch, a wget with an address, or a load"
 
@@ -31,14 +32,30 @@ def plan(model: PipelineModel) -> Plan:
 
 def _needed(calls: tuple[StageCall, ...]) -> tuple[StageCall, ...]:
     """The calls without those whose rows are thrown away, and without a fetch that the next wget replaces."""
-    for position in range(len(calls) - 1, 0, -1):
-        call = calls[position]
-        if isinstance(call.stage, Source):
-            return calls[position:]
-    first = [call.stage for call in calls[:2]]
-    if len(first) == 2 and all(isinstance(each, LinkStage) and each.literal() for each in first):
-        return calls[1:]
-    return calls
+    needed: list[StageCall] = []
+    for call in calls:
+        if isinstance(call.stage, Source | Reset):
+            while needed and not _stores(needed[-1].stage):
+                needed.pop()
+        elif _is_seed(call) and len(needed) == 1 and _is_seed(needed[0]):
+            needed.pop()
+        needed.append(call)
+    return tuple(needed)
+
+
+def _stores(stage: Stage) -> bool:
+    return isinstance(stage, Reset) or (isinstance(stage, TableStage) and stage.stores() is not None)
+
+
+def _is_seed(call: StageCall) -> bool:
+    return isinstance(call.stage, LinkStage) and call.stage.literal() is not None
+
+
+def _starts(stage: Stage) -> bool:
+    """Whether the stage can stand where there are no rows."""
+    if isinstance(stage, LinkStage):
+        return stage.literal() is not None
+    return isinstance(stage, Source | Reset) or (isinstance(stage, TableStage) and stage.begins)
 
 
 def _kind(stage: Stage) -> Kind:
@@ -57,35 +74,43 @@ def _output(walk: _Walk, model: PipelineModel) -> Step:
 
 @dataclass
 class _Walk:
-    """Where the planner stands: the columns so far, and whether rows carry a page (`page`) or where they lost it."""
+    """Where the planner stands: whether there are rows, their columns, and whether they carry a page or lost it."""
 
     steps: list[Step] = field(default_factory=list[Step])
     problems: list[Problem] = field(default_factory=list[Problem])
     columns: Columns = field(default_factory=Columns)
+    rows: bool = False
+    stored: dict[str, Columns] = field(default_factory=dict[str, Columns])
     page: bool = False
     lost: Step | None = None
 
     def add(self, call: StageCall) -> None:
         stage = call.stage
         kind = _kind(stage)
-        self.problems.extend(self._check(call, kind))
-        self.columns = stage.columns(Columns() if kind is Kind.SOURCE else self.columns)
-        if clash := self.columns.clash():
+        self.problems.extend(self._check(call))
+        before = Columns() if isinstance(stage, Source | Reset) else self.columns
+        self.columns = stage.columns(before)
+        if (clash := self.columns.clash()) and not before.clash():
             self.problems.append(problem(call.node, f"the columns '{clash[0]}' and '{clash[1]}' differ only in case"))
         title = f"{call.name} {stage.title()}".rstrip()
         step = Step(step_key(len(self.steps) + 1, call.name), title, kind, self.columns, call.node.line, stage)
         self.steps.append(step)
+        self.rows = not isinstance(stage, Reset)
+        if isinstance(stage, TableStage) and (label := stage.stores()):
+            self.stored[label] = self.columns
         if kind in (Kind.TABLE, Kind.SOURCE):
             self.lost = step if self.page else self.lost
             self.page = False
         self.page = self.page or stage.gives_page
 
-    def _check(self, call: StageCall, kind: Kind) -> Iterator[Problem]:
+    def _check(self, call: StageCall) -> Iterator[Problem]:
         stage = call.stage
-        starts = kind is Kind.SOURCE or (isinstance(stage, LinkStage) and stage.literal() is not None)
-        if not self.steps and not starts:
+        if not self.rows and not _starts(stage):
             yield problem(call.node, f"{call.name} has no rows to work on: {_BEGIN}")
             return
+        for label in stage.labels() if isinstance(stage, TableStage) else ():
+            if label not in self.stored:
+                yield problem(_mention(call.node, label), unknown("label", label, self.stored))
         if stage.uses_page() and not self.page:
             yield problem(call.node, self._no_page(call.name))
         for name in stage.reads():
@@ -100,8 +125,8 @@ class _Walk:
 
     def end(self, model: PipelineModel) -> None:
         node = model.node
-        if not self.steps:
-            self.problems.append(problem(node, f"the pipeline does nothing: {_BEGIN}"))
+        if not self.rows:
+            self.problems.append(problem(node, f"the pipeline has no rows: {_BEGIN}"))
         elif not self.problems and not (self.columns.types or self.columns.open or model.options.keep_columns):
             message = "the pipeline gives no columns: extract some, or name engine columns in spindle.keepColumns"
             self.problems.append(problem(node, message))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
@@ -22,7 +22,7 @@ class _Problems(list[Problem]):
     """Problems met so far, so that a text with three faults is told all three at once."""
 
     @contextmanager
-    def collect(self, path: str = "") -> Iterator[None]:
+    def collect(self, path: str = "") -> Generator[None]:
         try:
             yield
         except PipelineError as error:

@@ -92,10 +92,27 @@ class LinkStage(Stage):
 
 
 class TableStage(Stage):
-    """Works on whole tables, on Spark; pages do not pass through it."""
+    """Works on whole tables, on Spark; pages do not pass through it.
+
+    A stage that `begins` needs no rows before it: it gets a table without rows.
+    """
+
+    begins: ClassVar[bool] = False
+
+    def stores(self) -> str | None:
+        """The label that the rows are remembered under, if they are."""
+        return None
+
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the stored rows that the stage takes in."""
+        return ()
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         raise NotImplementedError
+
+
+class Reset(Stage):
+    """Begins anew without rows; what was stored stays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -88,7 +89,7 @@ class Row:
             "_fetchedAt": fetched.fetched_at,
         }
 
-    def with_values(self, added: dict[str, object]) -> Row:
+    def with_values(self, added: Mapping[str, object]) -> Row:
         values = {**self.values, **added}
         return Row(values, self.ordinal, self.fetched, self.element, self.link_text, self.depth)
 

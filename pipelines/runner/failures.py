@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
-from pipelines.errors import PipelineError, RunError
+from pipelines.errors import PipelineError, RunError, first_line
 
 
 def sentence(error: BaseException) -> str:
@@ -17,15 +15,10 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, PythonException):
         return f"a worker failed: {_last_line(str(error))}"
     if isinstance(error, PySparkException):
-        return f"Spark refused: {_first_line(str(error))}"
+        return f"Spark refused: {first_line(error)}"
     if isinstance(error, Py4JError | ConnectionError):
         return "Spark ended unexpectedly; the log tells what it said last (often: it ran out of memory)"
-    return f"the run failed unexpectedly: {type(error).__name__}: {_first_line(str(error))}"
-
-
-def _first_line(text: str) -> str:
-    line = next((line for line in text.splitlines() if line.strip()), "no further message")
-    return re.sub(r"^\[[A-Z_.]+\]\s*", "", line.strip())[:500]
+    return f"the run failed unexpectedly: {type(error).__name__}: {first_line(error)}"
 
 
 def _last_line(trace: str) -> str:

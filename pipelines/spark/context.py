@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyspark.sql import DataFrame
+
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
 from pipelines.model import Options
@@ -27,13 +29,15 @@ class Files:
 class RunContext:
     """`inputs` are the service's own datasets by the path that the pipeline names them with.
 
-    `local_folders` None lets every local path be read: a person's own machine, a notebook.
+    `local_folders` None lets every local path be read: a person's own machine, a notebook. `stored` are the rows that
+    the run remembers by label.
     """
 
     fetch: FetchOptions = field(default_factory=FetchOptions)
     inputs: Mapping[str, Files] = field(default_factory=dict[str, Files])
     local_folders: tuple[str, ...] | None = None
     limit: int | None = None
+    stored: dict[str, DataFrame] = field(default_factory=dict[str, "DataFrame"])
 
     def files(self, path: str) -> Files:
         """The files behind `path`; raises RunError where there are none, or none that may be read."""

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import count
 
-from pyspark import StorageLevel
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.columns import ENGINE_COLUMNS, Columns
-from pipelines.errors import RunError
+from pipelines.errors import RunError, first_line
 from pipelines.fetch import canonical_url
 from pipelines.plan import Plan, Step
 from pipelines.planner import check_references
-from pipelines.registry import LinkStage, RowStage, Source, TableStage
+from pipelines.registry import LinkStage, Reset, RowStage, Source, TableStage
 from pipelines.spark import worker
 from pipelines.spark.context import RunContext
 from pipelines.spark.coordinator import Coordinator
+from pipelines.spark.explore import Explorer
 from pipelines.spark.progress import Endpoint
-from pipelines.spark.schema import LEVEL, LINK, ROW, columns_of, explore_schema, links_schema, pass_schema, rows_schema
+from pipelines.spark.schema import LINK, columns_of, explore_schema, links_schema, pass_schema, rows_schema
 from pipelines.spark.worker import Exploration, Pass
 
 
@@ -72,7 +72,7 @@ class Engine:
     def __init__(self, spark: SparkSession, plan: Plan, context: RunContext, endpoint: Endpoint | None) -> None:
         self._spark = spark
         self._plan = plan
-        self._context = context
+        self._context = replace(context, stored={})
         self._endpoint = endpoint
         self._numbers = count(1)
         self._columns = plan.columns
@@ -99,16 +99,18 @@ class Engine:
         kept = self._plan.options.keep_columns
         return tuple((name, ENGINE_COLUMNS[name]) for name in kept if name not in tuple(columns))
 
-    def _add(self, segment: _Segment | None, step: Step) -> _Segment:
+    def _add(self, segment: _Segment | None, step: Step) -> _Segment | None:
         stage = step.stage
         if isinstance(stage, Source):
             return self._load(step, stage)
         if isinstance(stage, LinkStage) and stage.levels() is None:
             return self._follow(segment, step, stage)
+        if isinstance(stage, Reset):
+            return None
+        if isinstance(stage, TableStage):
+            return self._table(segment or self._nothing(step), step, stage)
         if segment is None:
             raise RunError(f"{step.title} has no rows to work on")
-        if isinstance(stage, TableStage):
-            return self._table(segment, step, stage)
         if isinstance(stage, RowStage | LinkStage):
             segment.add(step.key, stage)
         return segment
@@ -121,8 +123,17 @@ class Engine:
 
     def _table(self, segment: _Segment, step: Step, stage: TableStage) -> _Segment:
         columns = stage.columns(segment.after)
-        rows = stage.table(self._finish(segment, None), self._context)
-        return _Segment(rows, step.key, columns_of(rows.schema) if columns.open else columns)
+        try:
+            rows = stage.table(self._finish(segment, None), self._context)
+        except AnalysisException as error:
+            raise RunError(f"line {step.line}: {step.title}: {first_line(error)}") from error
+        if "_ordinal" not in rows.columns:
+            rows = rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
+        return _Segment(rows, step.key, columns_of(rows.schema, columns) if columns.open else columns)
+
+    def _nothing(self, step: Step) -> _Segment:
+        rows = self._spark.range(0).select(F.array(F.col("id")).alias("_ordinal"))
+        return _Segment(rows, step.key, Columns())
 
     def _follow(self, segment: _Segment | None, step: Step, stage: LinkStage) -> _Segment:
         if segment is None:
@@ -162,63 +173,16 @@ class Engine:
             options=self._context.fetch,
             endpoint=self._endpoint,
         )
-        return self._explored(task, segment.rows) if task.explorations() else self._pass(task, segment.rows)
+        if not task.explorations():
+            return self._pass(task, segment.rows)
+        partitions = self._spark.sparkContext.defaultParallelism
+        explorer = Explorer(self._pass, self._exchange, partitions, self._plan.options.max_pages)
+        return explorer.rows(task, segment.rows)
 
     def _pass(self, task: Pass, rows: DataFrame) -> DataFrame:
         schema = pass_schema(task.schema, {key: each.schema for key, each in task.explorations().items()})
         named = replace(task, name=f"{next(self._numbers)}.{task.enters}")
         return rows.mapInArrow(partial(worker.run, named), schema)
-
-    def _explored(self, task: Pass, rows: DataFrame) -> DataFrame:
-        """Runs the explores of a pass level by level; what follows them runs inside their passes."""
-        deepest = dict.fromkeys(task.explorations(), 0)
-        frames = [self._held(task, rows, deepest)]
-        for key, exploration in task.explorations().items():
-            for level in range(1, (exploration.stage.levels() or 0) + 1):
-                if deepest[key] < level:
-                    break
-                links = _union(_only(frame, key) for frame in frames if key in frame.columns)
-                visited = links.where(F.col(LEVEL) < level).select(LINK)
-                found = links.where(F.col(LEVEL) == level).drop(LEVEL)
-                frontier = self._bounded(found.join(visited, LINK, "left_anti"), visited)
-                frames.append(self._held(_deeper(task, key, level), self._exchange(frontier), deepest))
-        return _union(_only(frame, ROW) for frame in frames)
-
-    def _held(self, task: Pass, rows: DataFrame, deepest: dict[str, int]) -> DataFrame:
-        """The pass, run once and kept, so that no later question fetches its pages again.
-
-        `deepest` learns by the same action how deep the links that it found lead, for each explore.
-        """
-        held = self._pass(task, rows).persist(StorageLevel.MEMORY_AND_DISK)
-        found = held.agg(*(F.max(F.col(f"{key}.{LEVEL}")).alias(key) for key in task.explorations())).first()
-        for key, level in (found.asDict() if found else {}).items():
-            deepest[key] = max(deepest[key], level or 0)
-        return held
-
-    def _bounded(self, frontier: DataFrame, visited: DataFrame) -> DataFrame:
-        """The frontier as far as the pipeline's maxPages allows, nearest pages first."""
-        if self._plan.options.max_pages is None:
-            return frontier
-        left = self._plan.options.max_pages - visited.distinct().count()
-        first = frontier.groupBy(LINK).agg(F.min("_ordinal").alias("_ordinal"))
-        return frontier.join(first.orderBy("_ordinal").limit(max(left, 0)), [LINK, "_ordinal"], "left_semi")
-
-
-def _deeper(task: Pass, key: str, level: int) -> Pass:
-    """The part of a pass that the pages of an explore's next level go through."""
-    exploration = task.explorations()[key]
-    position = [name for name, _ in task.stages].index(key)
-    stages = ((key, replace(exploration, level=level)), *task.stages[position + 1 :])
-    return replace(task, enters=key, fetches=True, entering=exploration.columns, stages=stages)
-
-
-def _only(frame: DataFrame, kind: str) -> DataFrame:
-    """The records of one kind: finished rows, or the links of one explore."""
-    return frame.where(F.col(kind).isNotNull()).select(f"{kind}.*")
-
-
-def _union(frames: Iterable[DataFrame]) -> DataFrame:
-    return reduce(DataFrame.unionByName, frames)
 
 
 def _column(name: str) -> Column:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import cast
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -15,9 +16,9 @@ LEVEL = "__level"
 ROW = "__row"
 
 
-def columns_of(schema: StructType) -> Columns:
-    """The columns of a table that pipelines see: all but the engine's own."""
-    own = {*ENGINE_COLUMNS, LINK}
+def columns_of(schema: StructType, named: Iterable[str] = ()) -> Columns:
+    """The columns of a table that pipelines see: all but the engine's own, if not `named` by a stage."""
+    own = {*ENGINE_COLUMNS, LINK} - {*named}
     return Columns(tuple((each.name, each.dataType.simpleString()) for each in schema if each.name not in own))
 
 
@@ -25,7 +26,7 @@ def rows_schema(columns: Columns) -> pa.Schema:
     """Columns, then the engine's where no stage wrote one of that name."""
     engine = tuple((name, type_) for name, type_ in ENGINE_COLUMNS.items() if name not in tuple(columns))
     types = [f"`{name.replace('`', '``')}` {type_}" for name, type_ in (*columns.types, *engine)]
-    return to_arrow_schema(StructType.fromDDL(", ".join(types)))
+    return to_arrow_schema(cast(StructType, StructType.fromDDL(", ".join(types))))
 
 
 def links_schema(columns: Columns) -> pa.Schema:

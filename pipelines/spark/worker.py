@@ -81,7 +81,8 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter) -> 
     if not task.fetches:
         for _, row in entering:
             reporter.tick()
-            yield row
+            if row:
+                yield row
         return
     first = next((stage for _, stage in task.stages), None)
     once = isinstance(first, Exploration) and first.level > 0
@@ -97,8 +98,8 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter) -> 
     yield from without_link
 
 
-def _entering(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str | None, Row]]:
-    """Rows as they come from Spark, each with the link that it waits for."""
+def _entering(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str | None, Row | None]]:
+    """Rows as they come from Spark, each with the link that it waits for; None for a link that was visited."""
     own = [name for name in ENGINE_COLUMNS if name not in tuple(columns)]
     for batch in batches:
         names = batch.schema.names
@@ -106,18 +107,22 @@ def _entering(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[t
             values = dict(zip(names, cells, strict=True))
             link = values.pop(LINK, None)
             engine = {name: values.pop(name, None) for name in own}
-            yield link, Row.of(values, engine)
+            yield link, Row.of(values, engine) if engine["_ordinal"] is not None else None
 
 
 def _requests(
-    entering: Iterable[tuple[str | None, Row]], without_link: deque[Row], once: bool
+    entering: Iterable[tuple[str | None, Row | None]], without_link: deque[Row], once: bool
 ) -> Iterator[tuple[str, list[Row]]]:
-    """Equal links stand together: one request for all their rows, or for the first alone (`once`)."""
+    """Equal links stand together: one request for all their rows, or for the first alone (`once`).
+
+    A link that was visited stands before the others; it is not asked for again.
+    """
     for link, group in groupby(entering, key=itemgetter(0)):
-        rows = [row for _, row in group]
+        found = [row for _, row in group]
+        rows = [row for row in found if row]
         if link is None:
             without_link.extend(rows)
-        else:
+        elif len(rows) == len(found):
             yield link, rows[:1] if once else rows
 
 

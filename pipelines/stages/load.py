@@ -46,7 +46,7 @@ class LoadCsv(Source):
 
 
 def read_files(
-    spark: SparkSession, context: RunContext, path: str, format_: str, options: dict[str, object]
+    spark: SparkSession, context: RunContext, path: str, format_: str, options: dict[str, str | bool]
 ) -> DataFrame:
     """Rows of the files behind `path`, in order of file name and place in the file; raises RunError."""
     from pyspark.sql import functions as F

@@ -16,7 +16,7 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
         ("[]", ["1: a pipeline is a map with the key 'pipeline', a list of stages"]),
         ("fetch: {url: 'http://a/'}", ["1: the key 'pipeline' is missing: a list of stages"]),
         ("pipeline: x", ["1: 'pipeline' must be a list of stages"]),
-        ("pipeline: []", ["1: the pipeline does nothing: begin with a fetch, a wget with an address, or a load"]),
+        ("pipeline: []", ["1: the pipeline has no rows: begin with a fetch, a wget with an address, or a load"]),
         (FETCH + "- wgetJoin", ["3: a stage is a map with 'stage' and 'args'"]),
         (FETCH + "- {stage: 3}", ["3: 'stage' must be the name of a stage"]),
         (FETCH + "- {stage: limit, arg: 1}", ["3: unknown key 'arg'; a stage has only 'stage' and 'args'"]),

@@ -1,0 +1,72 @@
+"""SQL that a pipeline carries: read when the pipeline is read, and held to what only computes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import sqlglot
+from pydantic import AfterValidator
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from pipelines.columns import ENGINE_COLUMNS
+
+# functions that call any Java method or run a program, tell of the server, or read what is no column
+_REFUSED = frozenset(
+    {"reflect", "try_reflect", "java_method", "input_file_name", "input_file_block_start", "input_file_block_length"}
+)
+
+
+def check_expression(text: str) -> str:
+    """Returns the text of an SQL expression without subqueries; raises ValueError for anything else."""
+    if "${" in text:
+        return text
+    tree = _parsed(f"SELECT 1 FROM rows WHERE ({text}\n)")  # noqa: S608 - parsed, not run
+    if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
+        raise ValueError("it must be one SQL expression over the row's columns")
+    return text
+
+
+def check_query(text: str) -> str:
+    """Returns the text of one SELECT over the view `rows`; raises ValueError for anything else."""
+    if "${" in text:
+        return text
+    tree = _parsed(text)
+    if not isinstance(tree, exp.Query):
+        raise ValueError("it must be one SELECT over the view 'rows'")
+    views = {"rows", *(each.alias_or_name.casefold() for each in tree.find_all(exp.CTE))}
+    for table in tree.find_all(exp.Table):
+        if table.name.casefold() not in views or table.db:
+            raise ValueError(f"there is no table '{table.sql()}'; the rows are called 'rows'")
+    return text
+
+
+def named_columns(query: str) -> tuple[str, ...]:
+    """The engine's columns that a query's result names, so that they are output like any other."""
+    tree = _parsed(query) if "${" not in query else None
+    names = tree.named_selects if isinstance(tree, exp.Query) else []
+    return tuple(name for name in names if name in ENGINE_COLUMNS and name != "_ordinal")
+
+
+def _parsed(text: str) -> exp.Expr:
+    try:
+        trees = sqlglot.parse(text, dialect="spark")
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        raise ValueError(f"not SQL: {first.get('description', 'it does not parse')}") from None
+    except TokenError:
+        raise ValueError("not SQL: a quote or comment does not end") from None
+    if len(trees) != 1 or trees[0] is None:
+        raise ValueError("it must be one statement")
+    tree = trees[0]
+    if tree.find(exp.Command, exp.QueryTransform, exp.Into):
+        raise ValueError("it must only read")
+    for function in tree.find_all(exp.Func):
+        name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
+        if name.casefold() in _REFUSED:
+            raise ValueError(f"the function {name} is not allowed")
+    return tree
+
+
+Expression = Annotated[str, AfterValidator(check_expression)]
+Query = Annotated[str, AfterValidator(check_query)]

@@ -1,0 +1,143 @@
+"""Stages that work on whole tables: limit, dedup, filter, store, reset, cache, union_with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.expressions import Expression, Query, named_columns
+from pipelines.parameters import column_reference
+from pipelines.registry import Reset, TableStage, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pipelines.spark.context import RunContext
+
+stage("reset")(Reset)
+
+
+@stage("limit")
+class Limit(TableStage):
+    """Keeps the first rows in document order."""
+
+    positional = ("rows",)
+    rows: int = Field(ge=0, le=2_147_483_647)
+
+    def title(self) -> str:
+        return str(self.rows)
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        return rows.orderBy("_ordinal").limit(self.rows)
+
+
+@stage("dedup")
+class Dedup(TableStage):
+    """Keeps the first row, in document order, of those that are equal in the named columns, or in all."""
+
+    rest = "columns"
+    names: tuple[str, ...] = Field((), alias="columns")
+
+    def title(self) -> str:
+        return ", ".join(self.reads())
+
+    def reads(self) -> tuple[str, ...]:
+        return tuple(column_reference(name) or name for name in self.names)
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        keys = self.reads() or tuple(name for name in rows.columns if name not in ENGINE_COLUMNS)
+        quoted = [f"`{name.replace('`', '``')}`" for name in keys]
+        first = F.min_by(F.struct("*"), "_ordinal").alias("first")
+        return rows.groupBy(*quoted).agg(first).select("first.*")
+
+
+@stage("filter")
+class Filter(TableStage):
+    """Keeps the rows for which an SQL expression over their columns is true."""
+
+    positional = ("expression",)
+    expression: Expression
+
+    def title(self) -> str:
+        return self.expression
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        return rows.where(self.expression)
+
+
+@stage("sql_query")
+class SqlQuery(TableStage):
+    """Replaces the rows by the result of a SELECT over them; they are the view `rows`."""
+
+    positional = ("query",)
+    query: Query
+
+    def title(self) -> str:
+        return " ".join(self.query.split())
+
+    def columns(self, before: Columns) -> Columns:
+        return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in named_columns(self.query)), open=True)
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        rows.createOrReplaceTempView("rows")
+        return rows.sparkSession.sql(self.query)
+
+
+@stage("store")
+class Store(TableStage):
+    """Remembers the rows under a label, for union_with, and goes on with them."""
+
+    positional = ("label",)
+    label: str = Field(min_length=1)
+
+    def title(self) -> str:
+        return self.label
+
+    def stores(self) -> str | None:
+        return self.label
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        context.stored[self.label] = rows.persist()
+        return context.stored[self.label]
+
+
+@stage("cache")
+class Cache(TableStage):
+    """Keeps the rows at hand, so that nothing after this makes them again."""
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        return rows.persist()
+
+
+@stage("union_with")
+class UnionWith(TableStage):
+    """Appends the rows stored under the labels, by column name; columns that one side lacks are null there."""
+
+    begins = True
+    rest = "labels"
+    stored: tuple[str, ...] = Field(alias="labels", min_length=1)
+
+    def title(self) -> str:
+        return ", ".join(self.stored)
+
+    def labels(self) -> tuple[str, ...]:
+        return self.stored
+
+    def columns(self, before: Columns) -> Columns:
+        return Columns(before.types, open=True)
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        def placed(table: DataFrame, position: int) -> DataFrame:
+            place = F.array(F.lit(position).cast("bigint"))
+            return table.withColumn("_ordinal", F.concat(place, "_ordinal"))
+
+        union = placed(rows, 0)
+        for position, label in enumerate(self.stored, start=1):
+            union = union.unionByName(placed(context.stored[label], position), allowMissingColumns=True)
+        return union

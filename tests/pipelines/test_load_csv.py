@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import RunError
+from pipelines.spark.context import Files, RunContext
+from tests.pipelines.conftest import Run
+
+LOAD = "pipeline: [{stage: load_csv, args: [{path: '${FILE}'}]}]"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "in [1].csv"  # characters that Hadoop would take for a pattern
+    path.write_text("name,price\nb,2\na,\n")
+    return path
+
+
+def test_rows_in_the_order_of_the_file(run: Run, file: Path) -> None:
+    assert run(LOAD, FILE=str(file)) == [{"name": "b", "price": "2"}, {"name": "a", "price": None}]
+    assert run(LOAD, FILE=f"file://{file}") == run(LOAD, FILE=str(file))
+
+
+def test_options_and_types(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("x;1\n'y;z';2.5\n")
+    args = f'{{path: {path}, header: false, sep: ;, quote: "\'", infer_schema: TRUE}}'
+    assert run(f"pipeline: [{{stage: load_csv, args: {args}}}]") == [
+        {"_c0": "x", "_c1": 1.0},
+        {"_c0": "y;z", "_c1": 2.5},
+    ]
+
+
+def test_a_pattern_reads_files_by_name(run: Run, tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        (tmp_path / f"{name}.csv").write_text(f"name\n{name}1\n{name}2\n")
+    rows = run(LOAD, FILE=str(tmp_path / "*.csv"))
+    assert [row["name"] for row in rows] == ["a1", "a2", "b1", "b2", "c1", "c2"]
+
+
+def test_a_header_alone_is_no_rows(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name,price\n")
+    assert run(LOAD, FILE=str(tmp_path / "a.csv")) == []
+
+
+def test_an_empty_file_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("")
+    with pytest.raises(RunError, match=r"the file '.*/a\.csv' is empty"):
+        run(LOAD, FILE=str(tmp_path / "a.csv"))
+
+
+def test_a_missing_file_is_named(run: Run) -> None:
+    with pytest.raises(RunError, match=r"there is no file at '/no/such\.csv'"):
+        run(LOAD, FILE="/no/such.csv")
+
+
+def test_a_wrong_column_is_told_before_anything_is_fetched(run: Run, file: Path) -> None:
+    text = LOAD.replace("]}]", "]}, {stage: wget, args: [$nam]}]")
+    with pytest.raises(RunError, match=r"line 1: wget \$nam: there is no column 'nam' here; did you mean name\?"):
+        run(text, FILE=str(file))
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/hostname", "file:///etc/hostname", "{folder}/../secret.csv", "{folder}/link.csv"]
+)
+def test_other_folders_are_not_read(run: Run, tmp_path: Path, path: str) -> None:
+    folder = tmp_path / "allowed"
+    folder.mkdir()
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    (folder / "link.csv").symlink_to(tmp_path / "secret.csv")
+    context = RunContext(local_folders=(str(folder),))
+    with pytest.raises(RunError, match="in none of the folders that this service may read"):
+        run(LOAD, context, FILE=path.format(folder=folder))
+
+
+@pytest.mark.parametrize("path", ["spindle://project/none", "s3://bucket/a.csv", "hdfs://host/a.csv", "http://a/b.csv"])
+def test_what_is_neither_local_nor_an_input_is_refused(run: Run, path: str) -> None:
+    with pytest.raises(RunError, match="neither a dataset of this project nor a local file"):
+        run(LOAD, FILE=path)
+
+
+def test_an_input_of_the_service_is_read_wherever_it_lies(run: Run, file: Path) -> None:
+    context = RunContext(inputs={"spindle://shop/in": Files((str(file).replace("[", "\\["),), "csv")}, local_folders=())
+    assert len(run(LOAD, context, FILE="spindle://shop/in")) == 2

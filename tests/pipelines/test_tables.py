@@ -1,0 +1,159 @@
+"""Stages on whole tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import PipelineError, RunError, check_yaml
+from pipelines.expressions import check_expression, check_query
+from tests.pipelines.conftest import Run
+from tests.pipelines.site import Site
+
+CSV = "name,shop,price\nlamp,b,3\ncup,a,1\nlamp,a,2\nrug,,9\nrug,,8\n"
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> str:
+    (tmp_path / "in.csv").write_text(CSV)
+    return f"pipeline:\n- {{stage: load_csv, args: [{{path: {tmp_path}/in.csv, inferSchema: true}}]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "prices"),
+    [("[name]", [3, 1, 9]), ("[$name, shop]", [3, 1, 2, 9]), ("[]", [3, 1, 2, 9, 8]), ("{columns: [shop]}", [3, 1, 9])],
+)
+def test_dedup_keeps_the_first_row_in_order(run: Run, load: str, args: str, prices: list[int]) -> None:
+    rows = run(load + f"- {{stage: dedup, args: {args}}}")
+    assert [row["price"] for row in rows] == prices
+    assert list(rows[0]) == ["name", "shop", "price"]
+
+
+def test_filter_keeps_what_is_true(run: Run, load: str) -> None:
+    rows = run(load + "- {stage: filter, args: [\"price > 1 and shop like '%a%'\"]}")
+    assert rows == [{"name": "lamp", "shop": "a", "price": 2}]
+
+
+def test_filter_by_an_engine_column(run: Run, site: Site) -> None:
+    base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>"})
+    rows = run(
+        """
+fetch: {url: "${B}/"}
+pipeline:
+- {stage: wgetJoin, args: [a]}
+- {stage: extract, args: [{selector: h1, as: title}]}
+- {stage: filter, args: [_status = 200]}
+""",
+        B=base,
+    )
+    assert rows == [{"title": "One"}]
+
+
+def test_sql_query_sees_the_rows_and_gives_its_own_order(run: Run, load: str) -> None:
+    query = "SELECT name, sum(price) AS total FROM rows GROUP BY name ORDER BY total DESC"
+    rows = run(load + f"- {{stage: sql_query, args: ['{query}']}}\n- {{stage: limit, args: [2]}}")
+    assert rows == [{"name": "rug", "total": 17}, {"name": "lamp", "total": 5}]
+
+
+def test_sql_query_that_names_an_engine_column_puts_it_out(run: Run, site: Site) -> None:
+    base = site.serve({"/": "<h1>Home</h1>"})
+    text = "fetch: {url: '${B}/'}\npipeline:\n- {stage: extract, args: [{selector: h1, as: t}]}\n"
+    rows = run(text + "- {stage: sql_query, args: ['SELECT t, _status, _url FROM rows']}", B=base)
+    assert rows == [{"t": "Home", "_status": 200, "_url": f"{base}/"}]
+    assert run(text + "- {stage: sql_query, args: ['SELECT * FROM rows']}", B=base) == [{"t": "Home"}]
+
+
+def test_stored_rows_are_appended_by_name(run: Run, load: str, site: Site) -> None:
+    base = site.serve({"/": "<p>vase</p><p>pot</p>"})
+    rows = run(
+        f"""{load}
+- {{stage: limit, args: [2]}}
+- {{stage: store, args: [known]}}
+- {{stage: reset, args: []}}
+- {{stage: wget, args: ["{base}/"]}}
+- {{stage: flatSelect, args: [p, {{method: text, as: name}}]}}
+- {{stage: union_with, args: [known]}}
+"""
+    )
+    assert rows == [
+        {"name": "vase", "shop": None, "price": None},
+        {"name": "pot", "shop": None, "price": None},
+        {"name": "lamp", "shop": "b", "price": 3},
+        {"name": "cup", "shop": "a", "price": 1},
+    ]
+
+
+def test_rows_go_on_after_they_were_stored(run: Run, load: str) -> None:
+    stages = "- {stage: limit, args: [1]}\n- {stage: store, args: [x]}\n- {stage: unionWith, args: [x]}\n- stage: cache"
+    assert [row["name"] for row in run(load + stages)] == ["lamp", "lamp"]
+
+
+def test_a_union_can_be_all_there_is(run: Run, load: str) -> None:
+    rows = run(load + "- {stage: store, args: [x]}\n- stage: reset\n- {stage: union_with, args: [x]}")
+    assert len(rows) == 5
+
+
+@pytest.mark.parametrize(
+    ("stages", "problem"),
+    [
+        (
+            "- {stage: store, args: [a1]}\n- {stage: union_with, args: [b]}",
+            "unknown label 'b'; known are a1",
+        ),
+        ("- stage: reset", "the pipeline has no rows"),
+        ("- stage: reset\n- {stage: dedup}", "dedup has no rows to work on"),
+        ("- {stage: filter, args: ['price >']}", "filter: not SQL"),
+        ("- {stage: sql_query, args: ['SELECT * FROM other']}", "sql_query: there is no table 'other'"),
+    ],
+)
+def test_what_is_wrong_is_told_when_the_pipeline_is_read(load: str, stages: str, problem: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml(load + stages)
+    assert problem in error.value.problems[0].message
+    assert error.value.problems[0].line
+
+
+def test_a_column_that_is_not_there_is_told_with_its_line(run: Run, load: str) -> None:
+    with pytest.raises(RunError, match=r"line 3: filter prise > 1: .*`prise`"):
+        run(load + "- {stage: filter, args: ['prise > 1']}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "reflect('java.lang.System', 'getenv', 'HOME')",
+        "`java_method`('java.lang.System', 'exit', 0)",
+        "system.builtin.reflect('a', 'b')",
+        "try_reflect('a', 'b')",
+        "price in (SELECT 1)",
+        "1) UNION SELECT (2",
+        "price; DROP TABLE rows",
+        "'",
+    ],
+)
+def test_expressions_only_compute(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not allowed|not SQL|must be one"):
+        check_expression(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM csv.`/etc/passwd`",
+        "SELECT * FROM parquet.`/x` AS rows",
+        "SELECT TRANSFORM(name) USING 'sh' FROM rows",
+        "SELECT * FROM rows WHERE name IN (SELECT name FROM other.rows)",
+        "SELECT * FROM range(5)",
+        "SELECT java_method('a', 'b') FROM rows",
+        "INSERT INTO rows SELECT 1",
+        "CREATE TABLE x AS SELECT 1",
+        "DROP TABLE rows",
+        "SET spark.x = 1",
+        "DESCRIBE rows",
+        "SELECT 1; SELECT 2",
+    ],
+)
+def test_queries_only_read_the_rows(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not allowed|not SQL|must be one|must only read|there is no table"):
+        check_query(text)
