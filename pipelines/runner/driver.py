@@ -20,6 +20,7 @@ from pipelines.runner import logs
 from pipelines.runner.failures import sentence
 from pipelines.runner.progress import Progress
 from pipelines.runner.report import Report
+from pipelines.runner.secrets import Secrets
 from pipelines.runner.spec import ExecutionSpec, read_spec
 from pipelines.runner.webhook import WebhookFailed
 from pipelines.spark.context import Files, RunContext, fetch_options
@@ -32,8 +33,8 @@ _log = logging.getLogger(__name__)
 _CANCEL_PATIENCE_SECONDS = 5.0
 
 
-class Cancelled(Exception):
-    """SIGTERM came."""
+class Cancelled(BaseException):
+    """SIGTERM came; like KeyboardInterrupt no ordinary exception, since py4j turns those into its own."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,10 +44,12 @@ def main(arguments: Sequence[str]) -> int:
         print("usage: python -m pipelines.runner SPEC.json", file=sys.stderr)
         return 2
     spec = read_spec(Path(arguments[0]))
+    secrets = Secrets(spec)
+    logs.configure(secrets.hidden)
     with Report(spec) as report:
         try:
             signal.signal(signal.SIGTERM, _cancel)
-            return _reported(spec, report)
+            return _reported(spec, secrets, report)
         except Cancelled:
             _stop_spark_at_once()
             with suppress(WebhookFailed):  # whoever cancels has marked the execution already
@@ -57,33 +60,35 @@ def main(arguments: Sequence[str]) -> int:
             return 1
 
 
-def _reported(spec: ExecutionSpec, report: Report) -> int:
+def _reported(spec: ExecutionSpec, secrets: Secrets, report: Report) -> int:
     """Runs and reports the end, whatever it is; raises WebhookFailed and Cancelled."""
     try:
-        fields = _execute(spec, report)
+        fields = _execute(spec, secrets, report)
     except Exception as error:
         # the last line of defence: any failure must end in a report, and its trace belongs in the log
         _log.exception("the execution failed")
-        report.failed(sentence(error))
+        report.failed(secrets.hidden(sentence(error)))
         return 1
     report.completed(fields)
     return 0
 
 
-def _execute(spec: ExecutionSpec, report: Report) -> dict[str, Any]:
+def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report) -> dict[str, Any]:
     """Runs the pipeline and writes its output; the fields of the COMPLETED report."""
-    plan = Pipeline.from_yaml(spec.pipeline_yaml).plan(spec.parameters)
+    pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
+    plan = pipeline.plan(spec.parameters)  # the one that is shown
+    running = pipeline.plan(secrets.revealed(spec.parameters))
     with Coordinator() as coordinator:
         progress = Progress(plan, coordinator)
         report.planned(plan, progress)
         spark = session(spec.spark.master, spec.job_name, spec.spark.conf)
         report.started(plan, spark.sparkContext.uiWebUrl)
-        engine = Engine(spark, plan, _context(spec, plan), coordinator.endpoint)
+        engine = Engine(spark, running, _context(spec, running), coordinator.endpoint)
         rows = engine.rows().persist()
         written = write(engine.output(rows), spec.output.path)
-        check_failures(plan, coordinator)
+        check_failures(running, coordinator)
         shown = records(engine.output(first_rows(rows, spec.preview_rows)), cut=200)
-        progress.wrote(written.rows, written.columns, shown)
+        progress.wrote(written.rows, written.columns, secrets.hidden(shown))
         return _completed(spec, plan, written, coordinator)
 
 
@@ -114,7 +119,7 @@ def _completed(spec: ExecutionSpec, plan: Plan, written: Written, coordinator: C
 
 def _stop_spark_at_once() -> None:
     """Ends the JVM, and with it the Python workers: a call that was interrupted leaves no way to ask it politely."""
-    gateway = SparkContext._gateway
+    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
     if gateway is not None:
         gateway.proc.terminate()
         gateway.proc.wait(timeout=10)

@@ -6,13 +6,20 @@ import json
 import logging
 import sys
 import traceback
+from collections.abc import Callable
+from copy import copy
 from datetime import UTC, datetime
+from typing import Any
 
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "ERROR"}
 
 
 class JsonLines(logging.Formatter):
     """`logger.info("event", extra={"fields": {...}})` → {"timestamp", "level", "event", ...fields}."""
+
+    def __init__(self, hidden: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._hidden = hidden
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -23,12 +30,14 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info and record.exc_info[1]:
             line["trace"] = "".join(traceback.format_exception(record.exc_info[1]))
-        return json.dumps(line, default=str)
+        plain = json.loads(json.dumps(line, default=str))
+        return json.dumps(self._hidden(plain))
 
 
-def configure() -> None:
+def configure(hidden: Callable[[Any], Any] = copy) -> None:
+    """Every line is what `hidden` leaves of it."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonLines(hidden))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # both tell of every request and every call to the JVM
     for noisy in ("httpx", "httpcore", "py4j"):

@@ -48,6 +48,7 @@ class ExecutionSpec(_Part):
     attempt: int
     pipeline_yaml: str
     parameters: dict[str, Value] = Field(default_factory=dict[str, Value])
+    credentials: dict[str, str] = Field(default_factory=dict[str, str])
     limit: int | None = None
     output: OutputPlace
     inputs: dict[str, Input] = Field(default_factory=dict[str, Input])

@@ -1,0 +1,39 @@
+"""Credential variables: the driver alone knows their values, and what it tells shows none of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import quote, quote_plus
+
+from pipelines.parameters import Value
+from pipelines.runner.spec import ExecutionSpec
+
+MASK = "********"
+_LEAST_LENGTH = 6  # what is shorter is no secret, and hiding it would garble the log
+
+
+class Secrets:
+    """The credential variables that a spec names, from the environment."""
+
+    def __init__(self, spec: ExecutionSpec) -> None:
+        self._values = {name: os.environ[name] for name in spec.credentials if name in os.environ}
+        found = (value for value in self._values.values() if len(value) >= _LEAST_LENGTH)
+        spellings = {spelled for value in found for spelled in (value, quote(value, safe=""), quote_plus(value))}
+        self._spellings = sorted(spellings, key=len, reverse=True)
+
+    def revealed(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
+        """The parameters with the values of those that stand for a credential variable, as `${NAME}` of itself."""
+        secret = {name: value for name, value in self._values.items() if parameters.get(name) == f"${{{name}}}"}
+        return {**parameters, **secret}
+
+    def hidden(self, value: Any) -> Any:
+        """JSON in which the values show as asterisks."""
+        if isinstance(value, str):
+            for spelled in self._spellings:
+                value = value.replace(spelled, MASK)
+            return value
+        if isinstance(value, dict):
+            return {key: self.hidden(each) for key, each in cast(dict[str, Any], value).items()}
+        return [self.hidden(each) for each in cast(list[Any], value)] if isinstance(value, list) else value
