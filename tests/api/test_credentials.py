@@ -1,0 +1,132 @@
+"""Cloud credentials over REST: secrets go in and never come out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.credentials import MASK
+from core.database import open_database
+from core.executions.spec import driver_environment
+from core.tables import Execution
+from tests.api.conftest import Api, Job, Server
+
+CANARY = "canary-4711-secret"
+OWN_KEY = "canary-4711-own-key"
+PATH = "/cloud-credentials"
+UNKNOWN = "01990000-0000-7000-8000-000000000000"
+AWS = {"provider": "aws", "accessKeyId": CANARY, "secretAccessKey": CANARY, "region": "eu-west-1"}
+
+
+@pytest.fixture
+def caller(server: Server, request: pytest.FixtureRequest) -> Api:
+    """An organization of the test's own, as its credentials serve all its executions."""
+    return server.caller(request.node.name, "admin")
+
+
+def test_a_credential_is_made_read_changed_and_deleted(caller: Api):
+    made = caller.post(PATH, AWS)
+    assert (made["name"], made["provider"], made["enabled"]) == ("AWS", "AWS", True)
+    assert (made["accessKeyId"], made["secretAccessKey"], made["apiKey"]) == (MASK, MASK, None)
+    assert (made["region"], made["organizationId"]) == ("eu-west-1", caller.organization_id)
+    one = f"{PATH}/id/{made['id']}"
+    changed = caller.put(one, made | {"name": "storage", "enabled": False, "region": None})
+    assert changed == made | {"name": "storage", "enabled": False, "updatedAt": changed["updatedAt"]}
+    assert caller.get(one) == changed
+    assert caller.call("DELETE", one).json() == {}
+    assert caller.call("GET", one).status_code == 404
+
+
+def test_lists_come_in_pages_and_by_provider(caller: Api):
+    ids = [caller.post(PATH, {"provider": provider})["id"] for provider in ("aws", "OpenAI", "Open_AI")]
+
+    def listed(path: str = PATH, **query: int) -> list[str]:
+        return [record["id"] for record in caller.get(path, **query) if record["organizationId"]]
+
+    assert listed() == ids
+    assert listed(page=0, pageSize=2) == ids[:2]
+    assert listed(page=1, pageSize=2) == ids[2:]
+    assert listed(limit=1) == ids[:1]
+    assert listed(f"{PATH}/provider/openai") == listed(f"{PATH}/provider/OPEN_AI") == ids[1:]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"provider": "--"}, {"provider": "AWS", "apiKey": 4711}, {"provider": "AWS", "apiKey": "x" * 20_000}]
+)
+def test_a_wrong_body_is_refused(caller: Api, body: dict[str, object]):
+    assert caller.call("POST", PATH, json=body).status_code == 400
+
+
+def test_only_a_super_admin_makes_global_ones(caller: Api, rival: Api, server: Server):
+    body = {"provider": "Nobody Else's", "global": True}
+    assert caller.call("POST", PATH, json=body).status_code == 403
+    root = server.caller(caller.organization_id, "super_admin")
+    made = root.post(PATH, body)
+    assert made["organizationId"] is None
+    one = f"{PATH}/id/{made['id']}"
+    assert rival.get(one) == made
+    assert rival.call("PUT", one, json={"enabled": False}).status_code == 403
+    assert rival.call("DELETE", one).status_code == 403
+    assert root.call("DELETE", one).status_code == 200
+
+
+def test_an_execution_gets_the_named_credential_and_nobody_elses(caller: Api, rival: Api):
+    job = caller.job("named")
+    theirs, own = (api.post(PATH, {"provider": "OPENAI", "apiKey": CANARY})["id"] for api in (rival, caller))
+    refused = [
+        caller.call("POST", f"{job.path}/execute", json={"cloudCredentialIds": [each]}) for each in (theirs, UNKNOWN)
+    ]
+    assert [answer.status_code for answer in refused] == [400, 400]
+    bodies = [{name: value for name, value in answer.json().items() if name != "timestamp"} for answer in refused]
+    assert bodies[0] == bodies[1]
+    execution = stored(job, job.execute({"cloudCredentialId": own}))
+    assert execution.credentials == {"OPENAI_API_KEY": own}
+    assert driver_environment(caller.settings, execution)["OPENAI_API_KEY"] == CANARY
+
+
+def test_the_callers_key_opens_what_it_sealed(caller: Api):
+    job = caller.job("sealed")
+    made = caller.call("POST", PATH, json=AWS, headers={"X-Encryption-Key": OWN_KEY}).json()
+    assert made["needsEncryptionKey"] is True
+    body = {"cloudCredentialIds": [made["id"]]}
+    for headers in ({}, {"X-Encryption-Key": "another"}):
+        assert caller.call("POST", f"{job.path}/execute", json=body, headers=headers).status_code == 400
+    answer = caller.call("POST", f"{job.path}/execute", json=body, headers={"X-Encryption-Key": OWN_KEY})
+    execution = stored(job, answer.json()["executionId"])
+    assert driver_environment(caller.settings, execution)["AWS_SECRET_ACCESS_KEY"] == CANARY
+
+
+def test_no_secret_is_seen_anywhere(caller: Api, capsys: pytest.CaptureFixture[str]):
+    job = caller.job("canary")
+    headers = {"X-Encryption-Key": OWN_KEY}
+    made = caller.call("POST", PATH, json=AWS, headers=headers)
+    path = f"{PATH}/id/{made.json()['id']}"
+    answers = [
+        made,
+        caller.call("PUT", path, json={"apiKey": CANARY}, headers=headers),
+        caller.call("POST", PATH, json={"apiKey": CANARY}, headers=headers),
+        caller.call("POST", PATH, json=AWS | {"name": [CANARY]}, headers=headers),
+        caller.call("POST", f"{job.path}/execute", headers=headers),
+        *(caller.call("GET", each) for each in (PATH, path, f"{PATH}/provider/aws", f"{job.path}/executions")),
+    ]
+    logged = capsys.readouterr()
+    commands = [Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
+    held = b"".join(file.read_bytes() for file in caller.settings.data.glob("spindle.db*"))
+    seen = [
+        *(answer.text + str(answer.headers) for answer in answers),
+        logged.out + logged.err,
+        *(command.read_text() for command in commands if command.exists()),
+        held.decode("latin-1"),
+    ]
+    assert [answer.status_code for answer in answers[:5]] == [200, 200, 400, 400, 200]
+    assert not [text for text in seen if "canary-4711" in text]
+
+
+def stored(job: Job, execution_id: str) -> Execution:
+    database = open_database(job.api.settings)
+    with database.read() as session:
+        execution = session.get_one(Execution, execution_id)
+    database.close()
+    return execution
