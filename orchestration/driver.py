@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from dagster import (
 
 from core import storage
 from core.database import Database, open_database
+from core.errors import NotFound, SpindleError
 from core.executions.claim import claim
 from core.executions.complete import cancel, fail, record
 from core.executions.payload import CompletionPayload
@@ -44,6 +45,7 @@ POLL_SECONDS = 0.1
 WATCH_SECONDS = 1.0
 LOG_SECONDS = 2.0
 EXIT_SECONDS = 15.0
+INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
 
 Report = Mapping[str, Any]
 
@@ -78,7 +80,8 @@ class DriverSession:
 
     @property
     def execution(self) -> Execution:
-        assert self._execution is not None, "claimed before anything else"  # noqa: S101
+        if self._execution is None:
+            raise RuntimeError("No execution has been claimed.")
         return self._execution
 
     def claim(self, context: OpExecutionContext, execution_id: str, attempt: int) -> bool:
@@ -146,15 +149,14 @@ class DriverSession:
 
     def close(self) -> None:
         """Leaves no driver behind: one that has reported its end may exit by itself, any other is stopped."""
-        if self._execution is not None:
-            if self._outcome is None:
+        try:
+            if self._execution is not None and self._outcome is None:
                 self._interrupt()
-            deadline = time.monotonic() + (EXIT_SECONDS if self._outcome else 0)
-            while self._compute.observe(self._name).running and time.monotonic() < deadline:
-                time.sleep(POLL_SECONDS)
-            self._compute.cancel(self._name)
-        self._stack.close()
-        self._database.close()
+        finally:
+            if self._execution is not None:
+                self._end_driver()
+            self._stack.close()
+            self._database.close()
 
     @property
     def _name(self) -> str:
@@ -172,9 +174,13 @@ class DriverSession:
     def _finish(self, message: Report) -> None:
         payload = CompletionPayload.model_validate(message["payload"])
         execution = self.execution
-        state = record(self._database, execution.organization_id, execution.project_id, execution.job_id, payload)
+        try:
+            state = record(self._database, execution.organization_id, execution.project_id, execution.job_id, payload)
+        except SpindleError as error:
+            self.give_up(f"The driver's report could not be recorded: {error.sentence}")
+            return
         sentence = message.get("message") or ""
-        self._outcome = Outcome(state, sentence if state == message["state"] else self._sentence(), message["payload"])
+        self._outcome = Outcome(state, sentence if state == message["state"] else self._now()[1], message["payload"])
 
     def _watch(self, context: OpExecutionContext) -> None:
         """Once a second: is the driver still there, and has the execution ended elsewhere (cancelled, lost)?"""
@@ -182,11 +188,11 @@ class DriverSession:
         if time.monotonic() - self._watched_at < WATCH_SECONDS:
             return
         self._watched_at = time.monotonic()
-        state = self._state()
+        state, sentence = self._now()
         if state is State.CANCELLED and context.run.status is not DagsterRunStatus.CANCELING:
             context.instance.report_run_canceling(context.run, "The execution was cancelled.")
         if state is State.CANCELLED or (state.terminal and self._ended_elsewhere):
-            self._outcome = Outcome(state, self._sentence())
+            self._outcome = Outcome(state, sentence)
         self._ended_elsewhere = state.terminal  # its own report may still be on its way: looked at once more
         if not state.terminal:
             self._check_alive()
@@ -212,25 +218,31 @@ class DriverSession:
         raise failure(outcome.sentence or "The driver reported a failure.")
 
     def _interrupt(self) -> None:
-        """The run ends before the driver does: terminated by somebody, or stopped with the service."""
+        """The run ends before the driver does: terminated by somebody, with the service, or by an error here."""
         execution, context = self.execution, self._context
         run = context.instance.get_run_by_id(context.run_id) if context else None
-        if run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
-            cancel(self._database, execution.organization_id, execution.id, "The run was terminated in Dagster.")
-        else:
-            fail(self._database, execution.id, "The run ended before its driver did: Spindle was stopped.")
+        with suppress(NotFound):  # it was deleted
+            if run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
+                cancel(self._database, execution.organization_id, execution.id, "The run was terminated in Dagster.")
+            else:
+                fail(self._database, execution.id, INTERRUPTED)
 
-    def _state(self) -> State:
-        return State(self._current().state)
+    def _end_driver(self) -> None:
+        deadline = time.monotonic() + (EXIT_SECONDS if self._outcome else 0)
+        while self._compute.observe(self._name).running and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        self._compute.cancel(self._name)
 
-    def _sentence(self) -> str:
-        return self._current().error_message or ""
-
-    def _current(self) -> Execution:
+    def _now(self) -> tuple[State, str]:
+        """The execution's state in the database, and the message that came with it."""
         execution = self.execution
-        with self._database.read() as session:
-            executions = Executions(session, execution.organization_id)
-            return executions.get(execution.project_id, execution.job_id, execution.id)
+        try:
+            with self._database.read() as session:
+                executions = Executions(session, execution.organization_id)
+                current = executions.get(execution.project_id, execution.job_id, execution.id)
+        except NotFound:
+            return State.CANCELLED, "The execution was deleted."
+        return State(current.state), current.error_message or ""
 
 
 def failure(sentence: str) -> Failure:
