@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 
 
 class Stage(Arguments):
-    """Arguments of one stage; a list of arguments fills `positional` in order, and `rest` takes what is left."""
+    """Arguments of one stage; a list of arguments fills `positional` in order, and `rest` takes what is left.
 
+    `example` is a whole pipeline for the documentation: ${SHOP} is a small shop's address, ${FOLDER} a folder of files.
+    """
+
+    example: ClassVar[str] = ""
     positional: ClassVar[tuple[str, ...]] = ()
     rest: ClassVar[str | None] = None
     needs_page: ClassVar[bool] = False
@@ -113,6 +117,15 @@ class TableStage(Stage):
 
 class Reset(Stage):
     """Begins anew without rows; what was stored stays."""
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: store, args: [old]}
+  - {stage: reset}
+  - {stage: load_csv, args: ["${FOLDER}/more.csv"]}
+  - {stage: union_with, args: [old]}
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,16 @@ def _read_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
 class Extract(RowStage):
     """Adds a column for each extractor: its first match in the row's page or segment, null where there is none."""
 
+    example = """
+fetch: {url: "${SHOP}/"}
+pipeline:
+  - stage: extract
+    args:
+      - {selector: h1, as: title}
+      - {selector: .price, method: price}
+      - {selector: a, method: href, as: first_link}
+"""
+
     rest = "extractors"
     extractors: tuple[Extractor, ...] = Field(min_length=1)
 
@@ -61,6 +71,16 @@ class Extract(RowStage):
 @stage("flatSelect", "widen")
 class FlatSelect(RowStage):
     """One row for each segment of the page that the selector finds; what follows reads inside the segment."""
+
+    example = """
+fetch: {url: "${SHOP}/"}
+pipeline:
+  - stage: flatSelect
+    args:
+      - li.product
+      - - {selector: a, as: name}
+        - {selector: .price, method: price}
+"""
 
     positional = ("selector",)
     rest = "extractors"

@@ -80,6 +80,13 @@ class _Selecting(LinkStage):
 class Wget(LinkStage):
     """Fetches the page at an address, or at the address in a column; rows without one stay without a page."""
 
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: wget, args: [$page]}
+  - {stage: extract, args: [{selector: h1, as: title}]}
+"""
+
     positional = ("url",)
     url: Annotated[str, AfterValidator(_url)] = "_"
 
@@ -104,6 +111,13 @@ class Wget(LinkStage):
 class WgetJoin(_Selecting):
     """Follows each link: one row per link, in document order, on the page that it leads to."""
 
+    example = """
+fetch: {url: "${SHOP}/"}
+pipeline:
+  - {stage: wgetJoin, args: ["li.product a", Inner]}
+  - {stage: extract, args: [{selector: h1, as: title}]}
+"""
+
     positional = ("selector", "joinType")
     join_type: Annotated[JoinType, choice("join type", JoinType)] = Field(JoinType.LEFT_OUTER, alias="joinType")
 
@@ -117,6 +131,13 @@ class WgetJoin(_Selecting):
 @stage("wgetExplore", "explore")
 class WgetExplore(_Selecting):
     """Follows links of links, breadth first, each page once, the starting page included."""
+
+    example = """
+fetch: {url: "${SHOP}/"}
+pipeline:
+  - {stage: wgetExplore, args: [a.next, {depth: 10}]}
+  - {stage: flatSelect, args: [li.product, {selector: a, as: name}]}
+"""
 
     positional = ("selector", "depth")
     depth: NonNegativeInt = Field(1, le=10_000)

@@ -23,6 +23,12 @@ stage("reset")(Reset)
 class Limit(TableStage):
     """Keeps the first rows in document order."""
 
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: limit, args: [2]}
+"""
+
     positional = ("rows",)
     rows: int = Field(ge=0, le=2_147_483_647)
 
@@ -36,6 +42,12 @@ class Limit(TableStage):
 @stage("dedup")
 class Dedup(TableStage):
     """Keeps the first row, in document order, of those that are equal in the named columns, or in all."""
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: dedup, args: [name]}
+"""
 
     rest = "columns"
     names: tuple[str, ...] = Field((), alias="columns")
@@ -59,6 +71,12 @@ class Dedup(TableStage):
 class Filter(TableStage):
     """Keeps the rows for which an SQL expression over their columns is true."""
 
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: filter, args: ["name LIKE 'L%'"]}
+"""
+
     positional = ("expression",)
     expression: Expression
 
@@ -72,6 +90,12 @@ class Filter(TableStage):
 @stage("sql_query")
 class SqlQuery(TableStage):
     """Replaces the rows by the result of a SELECT over them; they are the view `rows`."""
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: sql_query, args: ["SELECT name, count(*) AS pages FROM rows GROUP BY name"]}
+"""
 
     positional = ("query",)
     query: Query
@@ -91,6 +115,14 @@ class SqlQuery(TableStage):
 class Store(TableStage):
     """Remembers the rows under a label, for union_with, and goes on with them."""
 
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: store, args: [all]}
+  - {stage: limit, args: [1]}
+  - {stage: union_with, args: [all]}
+"""
+
     positional = ("label",)
     label: str = Field(min_length=1)
 
@@ -109,6 +141,12 @@ class Store(TableStage):
 class Cache(TableStage):
     """Keeps the rows at hand, so that nothing after this makes them again."""
 
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: cache}
+"""
+
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows.persist()
 
@@ -116,6 +154,16 @@ class Cache(TableStage):
 @stage("union_with")
 class UnionWith(TableStage):
     """Appends the rows stored under the labels, by column name; columns that one side lacks are null there."""
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: store, args: [old]}
+  - {stage: reset}
+  - {stage: wget, args: ["${SHOP}/"]}
+  - {stage: flatSelect, args: [li.product, {selector: a, as: name}]}
+  - {stage: union_with, args: [old]}
+"""
 
     begins = True
     rest = "labels"

@@ -34,10 +34,11 @@ def test_options_and_types(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_pattern_reads_files_by_name(run: Run, tmp_path: Path) -> None:
-    for name in ("b", "a", "c"):
-        (tmp_path / f"{name}.csv").write_text(f"name\n{name}1\n{name}2\n")
+    # Spark reads the largest file first
+    for name, count in (("b", 9), ("a", 1), ("c %", 99)):
+        (tmp_path / f"{name}.csv").write_text("name\n" + f"{name}\n" * count)
     rows = run(LOAD, FILE=str(tmp_path / "*.csv"))
-    assert [row["name"] for row in rows] == ["a1", "a2", "b1", "b2", "c1", "c2"]
+    assert [row["name"] for row in rows] == ["a"] + ["b"] * 9 + ["c %"] * 99
 
 
 def test_a_header_alone_is_no_rows(run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""docs/stages.md is what the registry says, and its examples run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.docs import reference
+from pipelines.registry import Entry, entries
+from tests.pipelines.conftest import Run
+from tests.pipelines.site import Site
+
+SHOP = {
+    "/": "<h1>S</h1><p class=price>£2</p><li class=product><a href=/lamp>Lamp</a></li><a class=next href=/2>next</a>",
+    "/2": "<li class=product><a href=/cup>Cup</a></li>",
+    "/lamp": "<h1>Lamp</h1>",
+    "/cup": "<h1>Cup</h1>",
+}
+
+
+def test_the_page_is_up_to_date() -> None:
+    page = Path(__file__).parents[2] / "docs" / "stages.md"
+    assert page.read_text() == reference(), "run: python -m pipelines.docs > docs/stages.md"
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
+def test_every_example_gives_rows(entry: Entry, run: Run, site: Site, tmp_path: Path) -> None:
+    shop = site.serve(SHOP)
+    csv = f"name,page\nLamp,{shop}/lamp\nCup,{shop}/cup\nLamp,{shop}/lamp\n"
+    (tmp_path / "products.csv").write_text(csv)
+    (tmp_path / "more.csv").write_text(csv)
+    (tmp_path / "products.json").write_text('{"name": "Lamp"}')
+    pq.write_table(pa.table({"name": ["Lamp"]}), tmp_path / "products.parquet")
+    assert entry.doc
+    assert run(entry.stage.example, SHOP=shop, FOLDER=str(tmp_path))
