@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def _print(rows: list[dict[str, Any]], columns: list[str], count: int) -> None:
 
 
 @contextmanager
-def _shown(progress: RunProgress) -> Iterator[None]:
+def _shown(progress: RunProgress) -> Generator[None]:
     """Shows a line for each step, with its counts, while the run goes on."""
     columns = (
         TextColumn("{task.description}", markup=False),
