@@ -7,6 +7,7 @@ any process can tell whether it runs, and stop it.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,6 @@ PASSED_ON = (
     "LANG",
     "LC_ALL",
     "TZ",
-    "TMPDIR",
     "JAVA_HOME",
     "SPARK_HOME",
     "SPARK_LOCAL_IP",
@@ -44,12 +44,16 @@ class LocalCompute:
 
     def launch(self, name: str, spec_path: Path, environment: Mapping[str, str], log_path: Path) -> None:
         self._pidfiles.mkdir(parents=True, exist_ok=True)
+        scratch = self._scratch(name)
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        inherited = {key: os.environ[key] for key in PASSED_ON if key in os.environ}
+        inside = {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
         command = [sys.executable, "-P", "-m", "pipelines.runner", str(spec_path.resolve())]
         with locked(self._pidfiles / name) as lock, log_path.open("ab") as log:
             self._children[name] = subprocess.Popen(
                 ["/bin/sh", "-c", RECORD_AND_RUN, str(self._pidfiles / name), *command],
                 cwd=self._data,
-                env={key: os.environ[key] for key in PASSED_ON if key in os.environ} | SAFE_PATH | dict(environment),
+                env=inherited | inside | SAFE_PATH | dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -66,13 +70,19 @@ class LocalCompute:
 
     def cancel(self, name: str) -> None:
         group = living_pid(self._pidfiles / name)
-        if group is None:
-            return
+        if group is not None:
+            self._end(name, group)
+        shutil.rmtree(self._scratch(name), ignore_errors=True)  # what a killed driver could not clear away
+
+    def _end(self, name: str, group: int) -> None:
         _signal(group, signal.SIGTERM)
         deadline = time.monotonic() + TERM_SECONDS
         while self.observe(name).running and time.monotonic() < deadline:
             time.sleep(0.05)
         _signal(group, signal.SIGKILL)  # also what the driver left of its JVM
+
+    def _scratch(self, name: str) -> Path:
+        return self._data / "scratch" / name
 
     def names(self) -> tuple[str, ...]:
         return living(self._pidfiles)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import gettempdir
 
 from pyspark.sql import SparkSession
 
@@ -26,8 +27,9 @@ def session(master: str = "local[*]", name: str = "spindle", conf: Mapping[str, 
 
 def _defaults() -> dict[str, str]:
     paths = [_PACKAGES, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Djava.io.tmpdir='{gettempdir()}' -XX:-UsePerfData"
     return {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        "spark.driver.extraJavaOptions": java,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         # workers start in the data folder, where a user's own `core/` must not shadow ours
         "spark.executorEnv.PYTHONSAFEPATH": "1",
