@@ -85,6 +85,7 @@ def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report) -> dict[str,
         report.started(plan, spark.sparkContext.uiWebUrl)
         engine = Engine(spark, running, _context(spec, running), coordinator.endpoint)
         rows = engine.rows().persist()
+        progress.writing()
         written = write(engine.output(rows), spec.output.path)
         check_failures(running, coordinator)
         shown = records(engine.output(first_rows(rows, spec.preview_rows)), cut=200)

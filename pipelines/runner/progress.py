@@ -16,15 +16,19 @@ class Progress:
         self._plan = plan
         self._coordinator = coordinator
         self._passes = {step.key: number for number, steps in enumerate(plan.passes()) for step in steps}
-        self._began = time.monotonic()
+        self._writing_since = time.monotonic()
         self._end: str | None = None
         self._seconds = 0.0
         self._output = Counts()
         self._preview: list[dict[str, Any]] = []
         self._columns = {step.key: step.columns.types for step in plan.steps}
 
+    def writing(self) -> None:
+        """The output begins: what no earlier step has done is done with it."""
+        self._writing_since = time.monotonic()
+
     def wrote(self, rows: int, columns: tuple[tuple[str, str], ...], preview: list[dict[str, Any]]) -> None:
-        self._output = Counts(rows=rows, seconds=time.monotonic() - self._began)
+        self._output = Counts(rows=rows, seconds=time.monotonic() - self._writing_since)
         self._preview = preview
         self._columns[self._plan.steps[-1].key] = columns
 
