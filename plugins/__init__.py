@@ -1,0 +1,1 @@
+"""First-party plugins, each found by its entry point as anyone's would be."""
