@@ -1,0 +1,59 @@
+"""Executions and the effects that follow them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from core.tables.base import Base, Owned, new_id, now
+
+
+class Execution(Owned):
+    """One execution of a job: what was frozen when it was accepted, and how far it has come."""
+
+    __tablename__ = "executions"
+    __table_args__ = (Index("ix_executions_job_newest", "job_id", "id"), Index("ix_executions_state", "state"))
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    job_name: Mapped[str]
+    task_id: Mapped[int | None] = mapped_column(ForeignKey("tasks.id", ondelete="SET NULL"), index=True)
+    state: Mapped[str] = mapped_column(default="PENDING")
+    attempt: Mapped[int] = mapped_column(default=1)
+    agent_id: Mapped[str] = mapped_column(String(36))
+    agent_revision: Mapped[int]
+    pipeline_yaml: Mapped[str] = mapped_column(Text)
+    parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    inputs: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    output_name: Mapped[str | None] = mapped_column(Text)
+    output_mode: Mapped[str] = mapped_column(default="overwrite")
+    row_limit: Mapped[int | None] = mapped_column(BigInteger)
+    credentials: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    sealed_environment: Mapped[str | None] = mapped_column(Text)
+    run_id: Mapped[str | None]
+    claimed_at: Mapped[datetime | None]
+    heartbeat_at: Mapped[datetime | None]
+    started_at: Mapped[datetime | None]
+    completed_at: Mapped[datetime | None]
+    error_message: Mapped[str | None] = mapped_column(Text)
+    spark_ui_url: Mapped[str | None] = mapped_column(Text)
+    metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    dataset_id: Mapped[str | None] = mapped_column(String(36))
+
+
+class OutboxMessage(Base):
+    """An effect that follows a commit: the launch of one attempt of an execution."""
+
+    __tablename__ = "outbox"
+    __table_args__ = (Index("ix_outbox_due", "processed_at", "available_at"),)
+    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
+    execution_id: Mapped[str] = mapped_column(ForeignKey("executions.id", ondelete="CASCADE"), index=True)
+    attempt: Mapped[int]
+    tries: Mapped[int] = mapped_column(default=0)
+    dagster_run_id: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    available_at: Mapped[datetime] = mapped_column(default=now)
+    processed_at: Mapped[datetime | None]

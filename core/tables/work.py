@@ -1,0 +1,86 @@
+"""What a user arranges: projects, categories, agents, jobs and tasks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from core.tables.base import Base, Owned, now
+
+
+class Project(Owned):
+    __tablename__ = "projects"
+    __table_args__ = (UniqueConstraint("organization_id", "name"), UniqueConstraint("organization_id", "slug"))
+    name: Mapped[str]
+    slug: Mapped[str]
+    description: Mapped[str | None] = mapped_column(Text)
+    cron_schedule: Mapped[str | None]
+    enabled: Mapped[bool] = mapped_column(default=True)
+    parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    active_executions: Mapped[int] = mapped_column(default=0)
+
+
+class Category(Owned):
+    __tablename__ = "categories"
+    __table_args__ = (UniqueConstraint("organization_id", "name"),)
+    name: Mapped[str]
+    description: Mapped[str | None] = mapped_column(Text)
+    icon: Mapped[str | None]
+    visibility: Mapped[str] = mapped_column(default="PUBLIC")
+    enabled: Mapped[bool] = mapped_column(default=True)
+    created_by_key_id: Mapped[str | None] = mapped_column(String(36))
+
+
+class Agent(Owned):
+    __tablename__ = "agents"
+    name: Mapped[str]
+    category_id: Mapped[str | None] = mapped_column(ForeignKey("categories.id", ondelete="SET NULL"), index=True)
+    description: Mapped[str | None] = mapped_column(Text)
+    pipeline_yaml: Mapped[str | None] = mapped_column(Text)
+    code: Mapped[str | None] = mapped_column(Text)
+    code_type_id: Mapped[str | None]
+    enabled: Mapped[bool] = mapped_column(default=True)
+    revision: Mapped[int] = mapped_column(default=1)
+
+
+class Job(Owned):
+    __tablename__ = "jobs"
+    __table_args__ = (UniqueConstraint("project_id", "slug"),)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
+    agent_id: Mapped[str | None] = mapped_column(ForeignKey("agents.id", ondelete="SET NULL"), index=True)
+    name: Mapped[str]
+    slug: Mapped[str]
+    description: Mapped[str | None] = mapped_column(Text)
+    input_dataset_id: Mapped[str | None] = mapped_column(String(36))
+    output_dataset_id: Mapped[str | None] = mapped_column(String(36))
+    cloud_credential_id: Mapped[str | None] = mapped_column(String(36))
+    cloud_credential_ids: Mapped[list[str]] = mapped_column(default=list)
+    parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    scheduled_time: Mapped[datetime | None]
+    enabled: Mapped[bool] = mapped_column(default=True)
+    execution_count: Mapped[int] = mapped_column(default=0)
+    latest_execution_id: Mapped[str | None] = mapped_column(String(36))
+
+
+class Task(Base):
+    """One run of a job. Counts in integers, as the specification's task metrics want."""
+
+    __tablename__ = "tasks"
+    __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str]
+    description: Mapped[str | None] = mapped_column(Text)
+    bot_id: Mapped[str | None]
+    task_type: Mapped[str] = mapped_column(default="SPARK")
+    execution_mode: Mapped[str] = mapped_column(default="MANUAL")
+    execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
+    execution_log: Mapped[str | None] = mapped_column(Text)
+    scheduled_time: Mapped[datetime | None]
+    enabled: Mapped[bool] = mapped_column(default=True)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    updated_at: Mapped[datetime] = mapped_column(default=now, onupdate=now)
