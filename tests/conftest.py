@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import postgres as postgresql
 from tests.service import Service
 from tests.site import GatedSite, gated_site
 
@@ -14,6 +15,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     service = Service(tmp_path_factory.mktemp("service") / "data").start()
     yield service
     assert service.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL server on which tests make databases of their own."""
+    with postgresql.server() as url:
+        yield url
 
 
 @pytest.fixture

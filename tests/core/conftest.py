@@ -1,21 +1,19 @@
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import copy
-from uuid import uuid4
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import text
 
 from core.database import Database, open_database
 from core.migrations import migrate
 from core.settings import Settings
 from core.tables import Base
 from tests.core.shop import Shop, make_shop
+from tests.postgres import new_database
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -24,12 +22,12 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def empty(kind: str, tmp_path: Path) -> Iterator[Settings]:
+def empty(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Settings]:
     """An instance whose database, of either kind, has no tables yet."""
     if kind == "sqlite":
         yield Settings(data=tmp_path / "data")
         return
-    with postgres_database() as url:
+    with new_database(request.getfixturevalue("postgres")) as url:
         yield Settings(data=tmp_path / "data", database_url=SecretStr(url))
 
 
@@ -58,26 +56,10 @@ def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def migrated_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with postgres_database() as url:
+def migrated_postgres(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with new_database(postgres) as url:
         migrate(Settings(data=tmp_path_factory.mktemp("migrated"), database_url=SecretStr(url)))
         yield url
-
-
-@contextmanager
-def postgres_database() -> Generator[str]:
-    """A new database on the server that the environment names."""
-    server_url = os.environ.get("SPINDLE_TEST_POSTGRES_URL")
-    if not server_url:
-        pytest.skip("SPINDLE_TEST_POSTGRES_URL is not set")
-    location = make_url(server_url).set(drivername="postgresql+psycopg")
-    name = f"spindle_{uuid4().hex}"
-    server = create_engine(location, isolation_level="AUTOCOMMIT")
-    with server.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-        yield location.set(database=name).render_as_string(hide_password=False)
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    server.dispose()
 
 
 @pytest.fixture
