@@ -5,9 +5,12 @@ from __future__ import annotations
 from core.tables.base import Base, Owned, UtcDateTime, new_id, now
 from core.tables.credentials import CloudCredential
 from core.tables.datasets import Dataset, DatasetVersion
+from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Execution, OutboxMessage
 from core.tables.identity import ApiKey, Organization
 from core.tables.limits import IdempotencyRecord, RateCounter
+from core.tables.packages import Package
+from core.tables.records import StoredRecord
 from core.tables.work import Agent, Category, Job, Project, Task
 
 __all__ = [
@@ -18,16 +21,21 @@ __all__ = [
     "CloudCredential",
     "Dataset",
     "DatasetVersion",
+    "Delivery",
     "Execution",
+    "ExecutionEvent",
     "IdempotencyRecord",
     "Job",
     "Organization",
     "OutboxMessage",
     "Owned",
+    "Package",
     "Project",
     "RateCounter",
+    "StoredRecord",
     "Task",
     "UtcDateTime",
+    "Webhook",
     "new_id",
     "now",
 ]

@@ -1,0 +1,23 @@
+"""Generic records: JSON documents in tables that a user names."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from core.tables.base import Base, new_id, now
+
+
+class StoredRecord(Base):
+    """A JSON document, kept as the text that it is answered as; `size_bytes` is that text's in UTF-8."""
+
+    __tablename__ = "records"
+    organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)
+    table_name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
+    document: Mapped[str] = mapped_column(Text)
+    size_bytes: Mapped[int]
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    updated_at: Mapped[datetime] = mapped_column(default=now, onupdate=now)
