@@ -9,6 +9,7 @@ from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Execution, OutboxMessage
 from core.tables.identity import ApiKey, Organization
 from core.tables.limits import IdempotencyRecord, RateCounter
+from core.tables.metrics import ExecutionBill, Total
 from core.tables.packages import Package
 from core.tables.records import StoredRecord
 from core.tables.work import Agent, Category, Job, Project, Task
@@ -23,6 +24,7 @@ __all__ = [
     "DatasetVersion",
     "Delivery",
     "Execution",
+    "ExecutionBill",
     "ExecutionEvent",
     "IdempotencyRecord",
     "Job",
@@ -34,6 +36,7 @@ __all__ = [
     "RateCounter",
     "StoredRecord",
     "Task",
+    "Total",
     "UtcDateTime",
     "Webhook",
     "new_id",

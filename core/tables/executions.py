@@ -5,17 +5,24 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, Owned, new_id, now
+
+
+QUEUED = text("state = 'QUEUED'")
 
 
 class Execution(Owned):
     """One execution of a job: what was frozen when it was accepted, and how far it has come."""
 
     __tablename__ = "executions"
-    __table_args__ = (Index("ix_executions_job_newest", "job_id", "id"), Index("ix_executions_state", "state"))
+    __table_args__ = (
+        Index("ix_executions_job_newest", "job_id", "id"),
+        Index("ix_executions_queued", "project_id", "id", sqlite_where=QUEUED, postgresql_where=QUEUED),
+        Index("ix_executions_state", "state"),
+    )
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     job_name: Mapped[str]
