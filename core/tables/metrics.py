@@ -1,0 +1,65 @@
+"""What executions used and cost. Bills outlive what they are for: nothing here goes with a job or a project."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from sqlalchemy import BigInteger, ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from core.tables.base import Base
+
+
+class Amounts:
+    """What adds up over executions, in integers, so that every sum is exact. Costs are in millionths of the currency.
+
+    Memory is in megabytes (10^6 bytes) times seconds, `network_bytes` is what fetching transferred.
+    """
+
+    failed: Mapped[int] = mapped_column(BigInteger)
+    seconds: Mapped[int] = mapped_column(BigInteger)
+    cpu_ms: Mapped[int] = mapped_column(BigInteger)
+    memory_mb_seconds: Mapped[int] = mapped_column(BigInteger)
+    bytes_read: Mapped[int] = mapped_column(BigInteger)
+    bytes_written: Mapped[int] = mapped_column(BigInteger)
+    network_bytes: Mapped[int] = mapped_column(BigInteger)
+    records: Mapped[int] = mapped_column(BigInteger)
+    tasks: Mapped[int] = mapped_column(BigInteger)
+    driver_cost: Mapped[int] = mapped_column(BigInteger)
+    executors_cost: Mapped[int] = mapped_column(BigInteger)
+    read_cost: Mapped[int] = mapped_column(BigInteger)
+    write_cost: Mapped[int] = mapped_column(BigInteger)
+    network_cost: Mapped[int] = mapped_column(BigInteger)
+
+
+class ExecutionBill(Amounts, Base):
+    """One execution that has ended, at the prices of its end."""
+
+    __tablename__ = "execution_bills"
+    __table_args__ = (Index("ix_execution_bills_ended", "organization_id", "ended_at"),)
+    execution_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
+    project_id: Mapped[str] = mapped_column(String(36))
+    job_id: Mapped[str] = mapped_column(String(36))
+    agent_id: Mapped[str] = mapped_column(String(36))
+    ended_at: Mapped[datetime]
+    executor_count: Mapped[int] = mapped_column(BigInteger)
+    executor_seconds: Mapped[int] = mapped_column(BigInteger)
+    provider: Mapped[str]
+    region: Mapped[str]
+    currency: Mapped[str]
+    driver_instance: Mapped[str]
+    executor_instance: Mapped[str]
+
+
+class Total(Amounts, Base):
+    """The bills of one job and agent that ended in one day or month (UTC), added up."""
+
+    __tablename__ = "totals"
+    organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)
+    grain: Mapped[str] = mapped_column(String(5), primary_key=True)
+    start: Mapped[date] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    job_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    agent_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    executions: Mapped[int] = mapped_column(BigInteger)
