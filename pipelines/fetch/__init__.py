@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pipelines.fetch.fetcher import Fetcher
 from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.http import HttpFetcher
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import canonical_url
 
-__all__ = ["FetchOptions", "Guard", "GuardRefused", "HttpFetcher", "Page", "canonical_url"]
+__all__ = ["FetchOptions", "Fetcher", "Guard", "GuardRefused", "HttpFetcher", "Page", "canonical_url"]

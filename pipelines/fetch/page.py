@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 
@@ -14,6 +14,7 @@ class Page:
     `url` is the final address, `redirects` the addresses between `requested_url` and it. `content_type` and `charset`
     are what the Content-Type header says, in lower case. `fetched_at` is in UTC. Of a page that is larger than was
     asked for, `body` is the beginning; with any other `error` it is empty. `head` is the answer's header lines.
+    `received` counts the bytes of the body as they were transferred, none where nothing was fetched.
     """
 
     requested_url: str
@@ -26,6 +27,7 @@ class Page:
     fetched_at: datetime
     redirects: tuple[str, ...] = ()
     head: bytes = b""
+    received: int = field(default=0, compare=False)
 
     @property
     def ok(self) -> bool:

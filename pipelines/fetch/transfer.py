@@ -122,7 +122,8 @@ class Transfer:
         if redirects or final != url:
             head = head[head.rfind(b"HTTP/") :]
         now = datetime.now(UTC)
-        return Page(url, final, status or None, error, content_type, charset, body, now, redirects, head)
+        received = int(curl.getinfo(pycurl.SIZE_DOWNLOAD))
+        return Page(url, final, status or None, error, content_type, charset, body, now, redirects, head, received)
 
     def _receive(self, data: bytes) -> int:
         size = len(data)

@@ -17,11 +17,12 @@ from pipelines.spark.progress import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one step so far; `seconds` between its first and its last sign of life."""
+    """Of one step so far; `bytes` of bodies as transferred, `seconds` between its first and its last sign of life."""
 
     rows: int = 0
     pages: int = 0
     errors: int = 0
+    bytes: int = 0
     seconds: float = 0.0
 
 
@@ -68,10 +69,11 @@ class Coordinator:
             return Fetches(len(self._urls), failed, tuple(examples[:3]))
 
     def _counts(self, key: str, first: float, last: float) -> Counts:
-        rows, pages, errors = (
-            sum(task[what].get(key, 0) for task in self._tasks.values()) for what in ("rows", "pages", "errors")
+        rows, pages, errors, received = (
+            sum(task[what].get(key, 0) for task in self._tasks.values())
+            for what in ("rows", "pages", "errors", "bytes")
         )
-        return Counts(rows, pages, errors, last - first)
+        return Counts(rows, pages, errors, received, last - first)
 
     def _receive(self, line: bytes) -> bool:
         """Takes one message; False when it does not carry the token."""

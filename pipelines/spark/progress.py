@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import xxhash
 
+from pipelines.fetch import Page
 from pipelines.rows import Fetched
 
 _EVERY_SECONDS = 0.5
@@ -34,6 +35,7 @@ class Reporter:
         self._rows: dict[str, int] = {}
         self._pages: dict[str, int] = {}
         self._errors: dict[str, int] = {}
+        self._bytes: dict[str, int] = {}
         self._urls: list[tuple[int, bool]] = []
         self._failures: list[tuple[str, str]] = []
         self._sent = time.monotonic()
@@ -41,8 +43,9 @@ class Reporter:
     def row(self, key: str) -> None:
         self._rows[key] = self._rows.get(key, 0) + 1
 
-    def page(self, key: str, fetched: Fetched) -> None:
+    def page(self, key: str, page: Page, fetched: Fetched) -> None:
         self._pages[key] = self._pages.get(key, 0) + 1
+        self._bytes[key] = self._bytes.get(key, 0) + page.received
         url = fetched.requested_url or ""
         self._urls.append((xxhash.xxh64_intdigest(url.encode()), fetched.error is None))
         if fetched.error is not None:
@@ -74,6 +77,7 @@ class Reporter:
             "rows": self._rows,
             "pages": self._pages,
             "errors": self._errors,
+            "bytes": self._bytes,
             "urls": self._urls,
             "failures": self._failures,
         }

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from pipelines.columns import ENGINE_COLUMNS, Columns
-from pipelines.fetch import FetchOptions, HttpFetcher
+from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
 from pipelines.registry import LinkStage, RowStage
 from pipelines.rows import NOTHING, Fetched, Ordinal, Row
 from pipelines.spark.batches import Output, Table
@@ -87,15 +87,19 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter) -> 
     first = next((stage for _, stage in task.stages), None)
     once = isinstance(first, Exploration) and first.level > 0
     without_link: deque[Row] = deque()
-    with HttpFetcher(task.options) as fetcher:
+    with _fetcher(task) as fetcher:
         for page, rows in fetcher.fetch(_requests(entering, without_link, once)):
             fetched = Fetched.of(page)
-            reporter.page(task.enters, fetched)
+            reporter.page(task.enters, page, fetched)
             for row in rows:
                 yield Row(row.values, row.ordinal, fetched, fetched.root, row.link_text, row.depth)
             while without_link:
                 yield without_link.popleft()
     yield from without_link
+
+
+def _fetcher(task: Pass) -> Fetcher:
+    return HttpFetcher(task.options)
 
 
 def _entering(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str | None, Row | None]]:

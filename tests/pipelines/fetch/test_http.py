@@ -243,6 +243,11 @@ class TestBodies:
     def test_gzip_is_undone(self, bad_server: BadServer) -> None:
         assert fetch(bad_server.url("/gzip")).body == PAGE
 
+    def test_what_was_received_is_counted_as_it_was_transferred(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url(f"/bomb?size={2**20}"))
+        assert (len(page.body), 1000 < page.received < 2000) == (2**20, True)
+        assert fetch(bad_server.url("/good")).received == len(PAGE)
+
     def test_what_cannot_be_decompressed_is_an_error(self, bad_server: BadServer) -> None:
         assert fetch(bad_server.url("/bad-gzip")).error == "the page cannot be decompressed"
 

@@ -1,0 +1,24 @@
+"""What the driver's coordinator counts while a pipeline runs."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from pipelines import Pipeline
+from pipelines.spark.context import RunContext, fetch_options
+from pipelines.spark.coordinator import Coordinator
+from pipelines.spark.engine import Engine
+from tests.pipelines.site import Site
+
+
+def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, site: Site) -> None:
+    base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>"})
+    stages = "[{stage: join, args: [a]}, {stage: extract, args: [{selector: h1}]}]"
+    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
+    with Coordinator() as coordinator:
+        context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
+        Engine(spark, plan, context, coordinator.endpoint).rows().count()
+        counts = coordinator.counts()
+    seed, join, *_ = (counts[key] for key in sorted(counts))
+    assert (seed.rows, seed.pages, seed.errors, seed.bytes) == (1, 1, 0, 32)
+    assert (join.rows, join.pages, join.errors, join.bytes) == (2, 2, 1, len("<h1>One</h1>") + len("<h1>no</h1>"))
