@@ -12,6 +12,7 @@ from api.agents import endpoints as agents
 from api.auth import endpoints as auth
 from api.categories import endpoints as categories
 from api.cloud_credentials import endpoints as cloud_credentials
+from api.cms_tables import endpoints as cms_tables
 from api.datasets import endpoints as datasets
 from api.datasets import of_job as datasets_of_job
 from api.datasets import of_task as datasets_of_task
@@ -61,6 +62,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(health.probes)
     app.include_router(health.router, prefix=settings.root_path, responses=EVERYWHERE)
     app.include_router(_service(), prefix=f"{settings.root_path}/{settings.service_segment}/api", responses=EVERYWHERE)
+    tables = f"{settings.root_path}/api/{settings.tables_segment}"
+    app.include_router(cms_tables.router, prefix=tables, responses=EVERYWHERE)
     app.add_middleware(RateHeaders)
     app.add_middleware(Limits)
     app.add_middleware(AccessLog)

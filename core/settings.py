@@ -21,11 +21,15 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = Field(
         default=None, description="SQLAlchemy URL; SQLite in the data folder when unset."
     )
+    migrate: bool = Field(
+        default=True, description="Bring an older database up to date at start; otherwise say what to run."
+    )
     host: str = Field(default="127.0.0.1", description="Address that the API listens on.")
     port: int = Field(default=8080, description="Port of the API.")
     ui_port: int = Field(default=3000, description="Port of the Dagster UI, always on loopback.")
     root_path: str = Field(default="/api", description="Path that every operation hangs under.")
     service_segment: str = Field(default="svc", description="The service's own path segment.")
+    tables_segment: str = Field(default="cms-tables", description="The path segment of the generic tables.")
     public_url: str | None = Field(
         default=None, description="Address that drivers reach the API at; http://host:port when unset."
     )
@@ -39,7 +43,7 @@ class Settings(BaseSettings):
     )
     fetch_allow_networks: CommaSeparated = Field(default=(), description="CIDRs that the fetch guard lets through.")
     local_folders: CommaSeparated = Field(
-        default=(), description="Folders of this machine that pipelines may read files from."
+        default=(), description="Folders of this machine that pipelines may read files from and save them to."
     )
     parameter_environment: CommaSeparated = Field(
         default=(), description="Environment variables that pipelines may use as parameters."
@@ -49,6 +53,11 @@ class Settings(BaseSettings):
     sql_timeout_seconds: float = Field(default=60, description="Longest time that one query may take.")
     spark_master: str = Field(default="local[*]", description="Spark master of the drivers.")
     spark_driver_memory: str = Field(default="2g", description="Heap of a driver's JVM.")
+    cloud_provider: str = Field(default="local", description="Whose machines drivers run on, in the price table.")
+    cloud_region: str = Field(default="local", description="Region of that provider.")
+    driver_instance_type: str = Field(default="local", description="Instance type that a driver is charged as.")
+    executor_instance_type: str = Field(default="local", description="Instance type of executors beside the driver.")
+    prices: Path | None = Field(default=None, description="Price table (YAML) in place of the one that is shipped.")
     heartbeat_seconds: float = Field(default=10, description="Time between two heartbeats of a driver.")
     lost_after_seconds: float = Field(
         default=60, description="Silence after which a running execution has lost its driver."

@@ -45,7 +45,9 @@ class Operation:
         if content is None:
             return None
         schema = content["schema"]
-        reference = schema.get("$ref") or schema["anyOf"][0]["$ref"]
+        reference = schema.get("$ref") or schema.get("anyOf", [{}])[0].get("$ref")
+        if reference is None:
+            return {}
         required = OPENAPI["components"]["schemas"][reference.rsplit("/", 1)[1]].get("required", [])
         return {name: values.get(name) or SAMPLES.get(name, "x") for name in required}
 

@@ -33,6 +33,8 @@ def foreign(rival: Api) -> Mapping[str, str]:
         "taskId": rival.get(job.path)["taskIds"][0],
         "credentialId": rival.post("/cloud-credentials", {"provider": "OPENAI", "apiKey": "theirs"})["id"],
         "keyId": rival.get("/auth/api-keys")[0]["id"],
+        "recordId": rival.post("/api/api/cms-tables/products", {"title": "theirs"})["id"],
+        "table": "products",
         "projectName": "rival project",
         "categoryName": "rival category",
         "agentName": "rival project",

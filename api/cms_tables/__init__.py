@@ -1,0 +1,1 @@
+"""Generic tables of an organization."""
