@@ -122,7 +122,7 @@ class Transfer:
         if redirects or final != url:
             head = head[head.rfind(b"HTTP/") :]
         now = datetime.now(UTC)
-        received = int(curl.getinfo(pycurl.SIZE_DOWNLOAD))
+        received: int = curl.getinfo(pycurl.SIZE_DOWNLOAD_T)
         return Page(url, final, status or None, error, content_type, charset, body, now, redirects, head, received)
 
     def _receive(self, data: bytes) -> int:
