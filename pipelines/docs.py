@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pydantic.fields import FieldInfo
 
 from pipelines.arguments import Arguments
+from pipelines.catalog import Named
 from pipelines.extractors import METHODS, Extractor
 from pipelines.model import Options
-from pipelines.registry import Entry, entries
+from pipelines.registry import STAGES, Stage
 
 _INTRODUCTION = """# Stages
 
@@ -21,20 +22,20 @@ value, `${NAME}` a parameter. In the examples `${SHOP}` is the address of a smal
 
 def reference() -> str:
     """The whole page as Markdown."""
-    parts = [_INTRODUCTION, *(_stage(entry) for entry in entries()), _extractors(), _options()]
+    parts = [_INTRODUCTION, *(_stage(entry) for entry in STAGES), _extractors(), _options()]
     return "\n".join(parts)
 
 
-def _stage(entry: Entry) -> str:
+def _stage(entry: Named[type[Stage]]) -> str:
     lines = [f"## {entry.name}", ""]
     if entry.aliases:
         lines += [f"Also called {', '.join(f'`{alias}`' for alias in entry.aliases)}.", ""]
-    lines += [entry.doc, "", *_table(entry.stage), "```yaml", entry.stage.example.strip(), "```", ""]
+    lines += [entry.doc, "", *_table(entry.thing), "```yaml", entry.thing.example.strip(), "```", ""]
     return "\n".join(lines)
 
 
 def _extractors() -> str:
-    methods = ", ".join(f"`{name}`" for name in METHODS)
+    methods = ", ".join(f"`{each.name}`" for each in METHODS)
     return "\n".join(["## Extractors", "", f"Methods: {methods}.", "", *_table(Extractor)])
 
 

@@ -9,9 +9,9 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from pipelines.arguments import Arguments
+from pipelines.catalog import Catalog, Unknown
 from pipelines.fetch import canonical_url
-from pipelines.html import compile_selector, extract, parse_price
-from pipelines.names import fold, unknown
+from pipelines.html import Element, compile_selector, extract, parse_price
 from pipelines.parameters import column_reference
 from pipelines.rows import Row
 from pipelines.selectors import Selector
@@ -21,11 +21,20 @@ Read = Callable[[Row], object]
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """An extractor method: its column type, and how it reads a column's value where it can (`of_value`)."""
+    """An extractor method: its column's SQL type, how it reads an element, and how a column's value where it can.
 
-    name: str
+    `of_element` gets the argument of `name:argument` beside the element, where the method `takes` one (so called in
+    messages); else None.
+    """
+
     type: str
-    of_value: Callable[[object, Row], object] | None
+    of_element: Callable[[Element, str | None], object]
+    of_value: Callable[[object, Row], object] | None = None
+    takes: str | None = None
+
+
+def _reads(name: str) -> Callable[[Element, str | None], object]:
+    return lambda element, argument: extract(name, argument, element)
 
 
 def _text(value: object, row: Row) -> object:
@@ -40,30 +49,24 @@ def _link(value: object, row: Row) -> object:
     return canonical_url(str(value), row.fetched.url) if value is not None else None
 
 
-METHODS = {
-    method.name: method
-    for method in (
-        Method("text", "string", _text),
-        Method("code", "string", _text),
-        Method("attr", "string", None),
-        Method("attrs", "map<string,string>", None),
-        Method("href", "string", _link),
-        Method("src", "string", _link),
-        Method("price", "double", _price),
-    )
-}
-_ALIASES = {"html": "code"}
+METHODS: Catalog[Method] = Catalog("method")
+METHODS.add("text", thing=Method("string", _reads("text"), _text))
+METHODS.add("code", "html", thing=Method("string", _reads("code"), _text))
+METHODS.add("attr", thing=Method("string", _reads("attr"), takes="NAME"))
+METHODS.add("attrs", thing=Method("map<string,string>", _reads("attrs")))
+METHODS.add("href", thing=Method("string", _reads("href"), _link))
+METHODS.add("src", thing=Method("string", _reads("src"), _link))
+METHODS.add("price", thing=Method("double", _reads("price"), _price))
 
 
 def _split(spelling: str) -> tuple[str, str | None]:
-    """`attr:href` and `attr(href)` → ("attr", "href")."""
+    """The name and the argument: `attr:href` and `attr(href)` → ("attr", "href")."""
     name, argument = spelling, None
     if spelling.endswith(")") and "(" in spelling:
         name, _, argument = spelling[:-1].partition("(")
     elif ":" in spelling:
         name, _, argument = spelling.partition(":")
-    folded = fold(name.strip())
-    return _ALIASES.get(folded, folded), argument.strip() if argument is not None else None
+    return name.strip(), argument.strip() if argument is not None else None
 
 
 class Extractor(Arguments):
@@ -81,10 +84,12 @@ class Extractor(Arguments):
         name, argument = _split(value)
         if name.startswith("${"):  # a parameter that has no value yet
             return "text"
-        if name not in METHODS:
-            raise ValueError(unknown("method", value, (*METHODS, *_ALIASES)))
-        if argument is not None and name != "attr":
-            raise ValueError(f"the method '{name}' has no argument")
+        try:
+            found = METHODS.find(name)
+        except Unknown as error:
+            raise ValueError(str(error)) from None
+        if argument is not None and not found.thing.takes:
+            raise ValueError(f"the method '{found.name}' has no argument")
         return value
 
     @field_validator("as_")
@@ -98,17 +103,22 @@ class Extractor(Arguments):
     def _complete(self) -> Self:
         if self.selector and self.field:
             raise ValueError("give either 'selector' or 'field', not both")
-        if self.name() == "attr" and not self.argument():
-            raise ValueError("attr needs a name: attr:NAME")
-        if self.column() and METHODS[self.name()].of_value is None:
+        method = self._method()
+        if method.takes and not self.argument():
+            raise ValueError(f"{self.name()} needs an argument: {self.name()}:{method.takes}")
+        if self.column() and method.of_value is None:
             raise ValueError(f"the method '{self.name()}' reads an element; a field has only a value")
         return self
 
     def name(self) -> str:
-        return _split(self.method)[0]
+        name = _split(self.method)[0]
+        return METHODS.find(name).name
+
+    def _method(self) -> Method:
+        return METHODS.find(self.name()).thing
 
     def argument(self) -> str | None:
-        """The attribute that `attr` reads."""
+        """What the method is told beside the element: the attribute that `attr` reads."""
         return _split(self.method)[1] or (self.args[0] if self.args else None)
 
     def column(self) -> str | None:
@@ -119,21 +129,21 @@ class Extractor(Arguments):
 
     def output(self) -> tuple[str, str]:
         """Name and type of the column that is added."""
-        return self.as_ or self.name(), METHODS[self.name()].type
+        return self.as_ or self.name(), self._method().type
 
     def worker(self) -> Read:
         """The function that reads the value; null where nothing is found."""
-        name, argument = self.name(), self.argument()
+        method, argument = self._method(), self.argument()
         if column := self.column():
-            of_value = METHODS[name].of_value or _text
+            of_value = method.of_value or _text
             return lambda row: of_value(row.value(column), row)
         if self.selector is None:
-            return lambda row: extract(name, argument, row.element) if row.element else None
+            return lambda row: method.of_element(row.element, argument) if row.element else None
         selector = compile_selector(self.selector)
 
         def read(row: Row) -> object:
             found = row.element.first(selector) if row.element else None
-            return extract(name, argument, found) if found else None
+            return method.of_element(found, argument) if found else None
 
         return read
 

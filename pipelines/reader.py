@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from pipelines import registry
 from pipelines.arguments import bind, bind_list
+from pipelines.catalog import Unknown
 from pipelines.document import Mapping, Node, Scalar, Sequence, problem
 from pipelines.errors import PipelineError, Problem
 from pipelines.model import Options, Output, PipelineModel, StageCall
 from pipelines.names import unknown
-from pipelines.registry import UnknownStage
 
 Read = TypeVar("Read")
 
@@ -104,17 +104,17 @@ def _stage(item: Node) -> StageCall:
     if not isinstance(name, Scalar) or not isinstance(name.value, str):
         raise PipelineError([problem(name or item, "'stage' must be the name of a stage")])
     try:
-        entry = registry.find(name.value)
-    except UnknownStage as error:
+        registered, _ = registry.find(name.value)
+    except Unknown as error:
         raise PipelineError([problem(name, str(error), "stage")]) from None
     problems = _Problems()
     with problems.collect("args"):
-        return _call(entry.name, item.get("args"), item)
-    raise PipelineError(replace(each, message=f"{entry.name}: {each.message}") for each in problems)
+        return _call(registered, item.get("args"), item)
+    raise PipelineError(replace(each, message=f"{registered}: {each.message}") for each in problems)
 
 
 def _call(name: str, arguments: Node | None, node: Node) -> StageCall:
-    stage = registry.find(name).stage
+    _, stage = registry.find(name)
     if arguments is None:
         arguments = Mapping((), node.line, node.column)
     return StageCall(name, bind_list(stage, arguments, stage.positional, stage.rest), node)

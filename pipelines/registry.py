@@ -15,18 +15,28 @@ Checking, planning, the documentation and the stage catalogue all read it from h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
+
+from pydantic import Field
 
 from pipelines.arguments import Arguments
+from pipelines.catalog import Catalog
 from pipelines.columns import Columns
-from pipelines.names import fold, unknown
+from pipelines.names import choice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.rows import Link, Row
     from pipelines.spark.context import RunContext
+
+
+class Mode(StrEnum):
+    """What becomes of earlier rows where new ones are written."""
+
+    OVERWRITE = "overwrite"
+    APPEND = "append"
 
 
 class Stage(Arguments):
@@ -38,6 +48,7 @@ class Stage(Arguments):
     example: ClassVar[str] = ""
     positional: ClassVar[tuple[str, ...]] = ()
     rest: ClassVar[str | None] = None
+    takes_name: ClassVar[bool] = False
     needs_page: ClassVar[bool] = False
     gives_page: ClassVar[bool] = False
 
@@ -52,6 +63,10 @@ class Stage(Arguments):
     def uses_page(self) -> bool:
         """Whether these arguments read the row's page."""
         return self.needs_page
+
+    def loads(self) -> tuple[str, ...]:
+        """Paths of the files that the stage reads."""
+        return ()
 
     def columns(self, before: Columns) -> Columns:
         """Columns after the stage."""
@@ -98,10 +113,12 @@ class LinkStage(Stage):
 class TableStage(Stage):
     """Works on whole tables, on Spark; pages do not pass through it.
 
-    A stage that `begins` needs no rows before it: it gets a table without rows.
+    A stage that `begins` needs no rows before it: it gets a table without rows. One that `shows` rows to people does
+    so even where a later stage begins anew.
     """
 
     begins: ClassVar[bool] = False
+    shows: ClassVar[bool] = False
 
     def stores(self) -> str | None:
         """The label that the rows are remembered under, if they are."""
@@ -112,6 +129,22 @@ class TableStage(Stage):
         return ()
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        raise NotImplementedError
+
+
+class Sink(Stage):
+    """Writes the rows to files, which nobody sees before the run is complete; the rows pass on unchanged."""
+
+    positional = ("path", "mode")
+    format: ClassVar[str]
+    path: str = Field(min_length=1)
+    mode: Annotated[Mode, choice("mode", Mode)] = Mode.OVERWRITE
+
+    def title(self) -> str:
+        return f"{self.path} {self.mode}"
+
+    def write(self, rows: DataFrame, folder: str) -> None:
+        """Writes `rows` to `folder`, which is not there yet."""
         raise NotImplementedError
 
 
@@ -128,57 +161,28 @@ pipeline:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    name: str
-    aliases: tuple[str, ...]
-    stage: type[Stage]
-
-    @property
-    def doc(self) -> str:
-        return (self.stage.__doc__ or "").strip()
-
-
+STAGES: Catalog[type[Stage]] = Catalog("stage")
 StageClass = TypeVar("StageClass", bound=type[Stage])
-
-_entries: dict[str, Entry] = {}
-
-
-class UnknownStage(LookupError):
-    """No stage has this name; the message lists near matches."""
 
 
 def stage(name: str, *aliases: str) -> Callable[[StageClass], StageClass]:
     """Class decorator that registers a stage under its name and aliases."""
 
     def register(cls: StageClass) -> StageClass:
-        entry = Entry(name, aliases, cls)
-        for spelling in (name, *aliases):
-            if fold(spelling) in _entries:
-                raise ValueError(f"two stages are called {spelling}")
-            _entries[fold(spelling)] = entry
+        STAGES.add(name, *aliases, thing=cls)
         return cls
 
     return register
 
 
-def entries() -> tuple[Entry, ...]:
-    """All stages, by name."""
-    _load()
-    return tuple(sorted({entry.name: entry for entry in _entries.values()}.values(), key=lambda entry: entry.name))
+def find(name: str) -> tuple[str, type[Stage]]:
+    """The stage that a pipeline calls `name`, in any accepted spelling, and its registered name; raises Unknown.
 
-
-def find(name: str) -> Entry:
-    """The stage that a pipeline calls `name`, in any accepted spelling; raises UnknownStage."""
-    _load()
-    entry = _entries.get(fold(name))
-    if entry is None:
-        known = [spelling for each in entries() for spelling in (each.name, *each.aliases)]
-        raise UnknownStage(unknown("stage", name, known))
-    return entry
-
-
-def _load() -> None:
-    import pipelines.stages  # the stages import this module: late, to break the circle
-
-    pipelines.stages.load_all()
+    Of a stage that takes a name of its own, as in `python_row_transform:clean`, that part stays as it is.
+    """
+    base, colon, own = name.partition(":")
+    found = STAGES.get(base) if colon else None
+    if found and found.thing.takes_name:
+        return f"{found.name}:{own.strip()}", found.thing
+    entry = STAGES.find(name)
+    return entry.name, entry.thing

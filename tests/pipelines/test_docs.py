@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.catalog import Named
 from pipelines.docs import reference
-from pipelines.registry import Entry, entries
+from pipelines.registry import STAGES, Stage
 from tests.pipelines.conftest import Run
 from tests.pipelines.site import Site
 
@@ -26,8 +27,8 @@ def test_the_page_is_up_to_date() -> None:
     assert page.read_text() == reference(), "run: python -m pipelines.docs > docs/stages.md"
 
 
-@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
-def test_every_example_gives_rows(entry: Entry, run: Run, site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry", tuple(STAGES), ids=lambda entry: entry.name)
+def test_every_example_gives_rows(entry: Named[type[Stage]], run: Run, site: Site, tmp_path: Path) -> None:
     shop = site.serve(SHOP)
     csv = f"name,page\nLamp,{shop}/lamp\nCup,{shop}/cup\nLamp,{shop}/lamp\n"
     (tmp_path / "products.csv").write_text(csv)
@@ -35,4 +36,4 @@ def test_every_example_gives_rows(entry: Entry, run: Run, site: Site, tmp_path: 
     (tmp_path / "products.json").write_text('{"name": "Lamp"}')
     pq.write_table(pa.table({"name": ["Lamp"]}), tmp_path / "products.parquet")
     assert entry.doc
-    assert run(entry.stage.example, SHOP=shop, FOLDER=str(tmp_path))
+    assert run(entry.thing.example, SHOP=shop, FOLDER=str(tmp_path))

@@ -29,7 +29,7 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
             FETCH + "- stage: extract\n  args:\n  - {method: txt}",
             ["5: extract: unknown method 'txt'; did you mean text?"],
         ),
-        (FETCH + "- stage: extract\n  args:\n  - {method: attr}", ["5: extract: attr needs a name: attr:NAME"]),
+        (FETCH + "- stage: extract\n  args:\n  - {method: attr}", ["5: extract: attr needs an argument: attr:NAME"]),
         (
             FETCH + "- stage: extract\n  args:\n  - {method: 'text:x'}",
             ["5: extract: the method 'text' has no argument"],
