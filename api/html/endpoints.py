@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
 from api.kit.auth import Executor, KeyRoute
 from api.kit.service import ServiceOf
+from core.errors import BadInput, Detail
 from core.html import fetch_html
 
 router = APIRouter(prefix="/html", tags=["html"], route_class=KeyRoute)
 SANDBOX = {
-    "Content-Security-Policy": "sandbox; default-src 'none'; img-src 'none'; style-src 'unsafe-inline'",
+    "Content-Security-Policy": "sandbox; default-src 'none'; img-src 'none'; style-src 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-
+PROTOCOLS = ("http", "https")
+_OWN_PROTOCOL = re.compile(r"\Ahttps?:/{1,2}", re.IGNORECASE)
 
 PAGE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The page.", "content": {"text/html": {"schema": {"type": "string"}}}}
@@ -26,13 +30,24 @@ PAGE: dict[int | str, dict[str, Any]] = {
 
 @router.get("/{url:path}/{protocol}", summary="Fetch a web page", response_class=Response, responses=PAGE)
 def read_html(
-    url: Annotated[str, Path(description="The page without its protocol, percent-encoded or not.")],
-    protocol: Annotated[Literal["http", "https"], Path()],
+    url: Annotated[str, Path(description="The page, percent-encoded or not; a protocol of its own is left out.")],
+    protocol: Annotated[str, Path(json_schema_extra={"enum": list(PROTOCOLS)})],
     request: Request,
     _caller: Executor,
     service: ServiceOf,
 ) -> Response:
-    query = f"?{request.url.query}" if request.url.query else ""
-    page = fetch_html(service.settings, f"{protocol}://{url}{query}")
+    page = fetch_html(service.settings, _address(url, protocol, request.url.query))
     charset = f"; charset={page.charset}" if page.charset else ""
     return Response(page.body, headers=SANDBOX | {"Content-Type": f"text/html{charset}"})
+
+
+def _address(url: str, protocol: str, query: str) -> str:
+    """The page's address. In a URL that was not encoded the query has cut the protocol from the path."""
+    before, slash, last = query.rpartition("/")
+    if slash and protocol.lower() not in PROTOCOLS:
+        url, protocol, query = f"{url}/{protocol}", last, before
+    if protocol.lower() not in PROTOCOLS:
+        sentence = "The last part of the path is the page's protocol: http or https."
+        raise BadInput(sentence, [Detail("protocol", sentence)])
+    address = f"{protocol.lower()}://{_OWN_PROTOCOL.sub('', url)}"
+    return f"{address}?{query}" if query else address

@@ -13,6 +13,7 @@ from tests.api.conftest import Api
 
 PAGES = {
     "/page?a=1&b=2": ("text/html; charset=iso-8859-1", "<h1>Caf\xe9</h1><script>alert(1)</script>".encode("latin-1")),
+    "/meta": ("text/html", '<meta charset="windows-1251"><h1>\u043c\u0438\u0440</h1>'.encode("cp1251")),
     "/xhtml": ("application/xhtml+xml", b"<html/>"),
     "/picture": ("image/png", b"\x89PNG"),
     "/huge": ("text/html", b"x" * 6_000_000),
@@ -43,17 +44,35 @@ def site() -> Generator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize("encoded", [True, False])
-def test_a_page_arrives_with_its_charset_and_sandboxed(acme: Api, site: str, encoded: bool):
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{encoded}/http",
+        "{encoded}/HTTP",
+        "{encoded_whole}/http",
+        "{site}/page/http?a=1&b=2",
+        "http://{site}/page/http?a=1&b=2",
+        "http://{site}/page?a=1&b=2/http",
+    ],
+)
+def test_a_page_arrives_with_its_charset_and_sandboxed(acme: Api, site: str, path: str):
     address = f"{site}/page?a=1&b=2"
-    path = f"/html/{quote(address, safe='')}/http" if encoded else f"/html/{site}/page/http?a=1&b=2"
-    response = acme.call("GET", path)
+    encoded, whole = quote(address, safe=""), quote(f"http://{address}", safe="")
+    response = acme.call("GET", f"/html/{path.format(site=site, encoded=encoded, encoded_whole=whole)}")
     assert response.status_code == 200, response.text
     assert response.headers["Content-Type"] == "text/html; charset=iso-8859-1"
     assert "Caf\xe9" in response.text
     assert response.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+    assert "allow-" not in response.headers["Content-Security-Policy"]
     assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Referrer-Policy"] == "no-referrer"
     assert "Set-Cookie" not in response.headers
+
+
+def test_a_charset_that_only_the_page_declares_stays_the_pages(acme: Api, site: str):
+    response = acme.call("GET", f"/html/{site}/meta/http")
+    assert response.headers["Content-Type"] == "text/html"  # so that browsers look into the page
+    assert response.content == PAGES["/meta"][1]
 
 
 @pytest.mark.parametrize(
