@@ -12,10 +12,10 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from core.errors import BadInput, Conflict, Detail, NotFound
-from core.executions.queries import seconds
 from core.executions.states import Event, State
 from core.executions.transitions import move
 from core.jobs import Jobs
+from core.metrics.usage import seconds
 from core.repository import checked
 from core.tables import Execution, Task
 

@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 
 from core.executions.states import Event, State, sources
 from core.jobs import Jobs
+from core.metrics.usage import seconds
 from core.repository import Repository
-from core.tables import Execution, now
+from core.tables import Execution
 from core.values import storable
 
 
@@ -68,10 +69,3 @@ def claimed(session: Session) -> Sequence[Execution]:
     """What runs now in all organizations: claimed by a run, and not ended."""
     query = select(Execution).where(Execution.state.in_(sources(Event.FAIL)), Execution.claimed_at.is_not(None))
     return session.scalars(query.order_by(Execution.id)).all()
-
-
-def seconds(execution: Execution) -> int | None:
-    """Whole seconds that it has run, so far or in all; None before it started."""
-    if execution.started_at is None:
-        return None
-    return max(0, round(((execution.completed_at or now()) - execution.started_at).total_seconds()))

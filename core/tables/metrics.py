@@ -13,10 +13,11 @@ from core.tables.base import Base
 class Amounts:
     """What adds up over executions, in integers, so that every sum is exact. Costs are in millionths of the currency.
 
-    Memory is in megabytes (10^6 bytes) times seconds, `network_bytes` is what fetching transferred.
+    Memory is in megabytes (10^6 bytes) times seconds, `network_bytes` is what fetching transferred. `executions` is 1
+    for a first attempt: what is retried stays one execution, though each attempt is paid for.
     """
 
-    failed: Mapped[int] = mapped_column(BigInteger)
+    executions: Mapped[int] = mapped_column(BigInteger)
     seconds: Mapped[int] = mapped_column(BigInteger)
     cpu_ms: Mapped[int] = mapped_column(BigInteger)
     memory_mb_seconds: Mapped[int] = mapped_column(BigInteger)
@@ -33,11 +34,12 @@ class Amounts:
 
 
 class ExecutionBill(Amounts, Base):
-    """One execution that has ended, at the prices of its end."""
+    """One attempt of an execution that has ended, at the prices of its end."""
 
     __tablename__ = "execution_bills"
     __table_args__ = (Index("ix_execution_bills_ended", "organization_id", "ended_at"),)
     execution_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
     organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
     project_id: Mapped[str] = mapped_column(String(36))
     job_id: Mapped[str] = mapped_column(String(36))
@@ -62,4 +64,3 @@ class Total(Amounts, Base):
     project_id: Mapped[str] = mapped_column(String(36), primary_key=True)
     job_id: Mapped[str] = mapped_column(String(36), primary_key=True)
     agent_id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    executions: Mapped[int] = mapped_column(BigInteger)

@@ -15,7 +15,7 @@ depends_on = None
 
 ID = sa.String(36)
 AMOUNTS = (
-    "failed",
+    "executions",
     "seconds",
     "cpu_ms",
     "memory_mb_seconds",
@@ -40,6 +40,7 @@ def upgrade() -> None:
     op.create_table(
         "execution_bills",
         sa.Column("execution_id", ID, nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("organization_id", ID, nullable=False),
         sa.Column("project_id", ID, nullable=False),
         sa.Column("job_id", ID, nullable=False),
@@ -54,7 +55,7 @@ def upgrade() -> None:
         sa.Column("executor_instance", sa.String(), nullable=False),
         *_amounts(),
         sa.ForeignKeyConstraint(["organization_id"], ["organizations.id"], name="fk_execution_bills_organization_id"),
-        sa.PrimaryKeyConstraint("execution_id", name="pk_execution_bills"),
+        sa.PrimaryKeyConstraint("execution_id", "attempt", name="pk_execution_bills"),
     )
     op.create_index("ix_execution_bills_ended", "execution_bills", ["organization_id", "ended_at"])
     keys = ("organization_id", "grain", "start", "project_id", "job_id", "agent_id")
@@ -66,7 +67,6 @@ def upgrade() -> None:
         sa.Column("project_id", ID, nullable=False),
         sa.Column("job_id", ID, nullable=False),
         sa.Column("agent_id", ID, nullable=False),
-        sa.Column("executions", sa.BigInteger(), nullable=False),
         *_amounts(),
         sa.ForeignKeyConstraint(["organization_id"], ["organizations.id"], name="fk_totals_organization_id"),
         sa.PrimaryKeyConstraint(*keys, name="pk_totals"),
