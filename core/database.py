@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.orm.exc import StaleDataError
+from sqlalchemy.schema import CreateSchema
 
 from core.errors import Conflict, Unavailable
 from core.settings import Settings
@@ -21,12 +22,33 @@ BUSY_TIMEOUT_SECONDS = 30
 CONNECT_TIMEOUT_SECONDS = 5
 STATEMENT_TIMEOUT_MS = 30_000
 POOL_SIZE = 20
+DAGSTER_SCHEMA = "dagster"
+DAGSTER_DATABASE = "DAGSTER_DATABASE_URL"  # the environment variable that Dagster's own configuration names
 
 
 def database_url(settings: Settings) -> str:
     if settings.database_url is not None:
         return settings.database_url.get_secret_value()
     return f"sqlite:///{settings.data.resolve() / 'spindle.db'}"
+
+
+def dagster_database_url(settings: Settings) -> str | None:
+    """Where Dagster keeps its tables: a schema of its own in PostgreSQL; None with SQLite, it has files of its own."""
+    location = make_url(database_url(settings))
+    if location.get_backend_name() == "sqlite":
+        return None
+    location = location.set(drivername="postgresql").update_query_dict({"options": f"-csearch_path={DAGSTER_SCHEMA}"})
+    return location.render_as_string(hide_password=False)
+
+
+def create_dagster_schema(url: str) -> None:
+    """Makes the schema where it is missing; raises Unavailable when the database does not answer."""
+    engine = make_engine(url)
+    try:
+        with translated(), engine.begin() as connection:
+            connection.execute(CreateSchema(DAGSTER_SCHEMA, if_not_exists=True))
+    finally:
+        engine.dispose()
 
 
 def make_engine(url: str) -> Engine:
@@ -68,7 +90,7 @@ def _begin(connection: Any) -> None:
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def translated() -> Generator[None]:
     """Tells a caller that the database is away, or that another was faster, without telling its internals."""
     try:
         yield
@@ -95,18 +117,18 @@ class Database:
 
     @contextmanager
     def read(self) -> Generator[Session]:
-        with _translated(), self._readers() as session:
+        with translated(), self._readers() as session:
             yield session
 
     @contextmanager
     def write(self) -> Generator[Session]:
-        with self._turn, _translated(), self._writers.begin() as session:
+        with self._turn, translated(), self._writers.begin() as session:
             yield session
 
     @contextmanager
     def brief(self) -> Generator[Session]:
         """A write that is not worth waiting for the disk: a power cut may lose it, nothing else."""
-        with self._turn, _translated(), self._counters.begin() as session:
+        with self._turn, translated(), self._counters.begin() as session:
             if self.engine.dialect.name == "postgresql":
                 session.execute(text("SET LOCAL synchronous_commit = off"))
             yield session

@@ -1,4 +1,4 @@
-"""A throw-away PostgreSQL for tests: the server that the environment names, else a cluster of the installed binaries."""
+"""A throw-away PostgreSQL for tests: the server that the environment names, else a cluster of their own."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 import httpx
+from pydantic import SecretStr
 
 from core.database import Database, open_database
 from core.settings import Settings
@@ -92,7 +93,8 @@ class Service:
 
     @contextmanager
     def database(self) -> Generator[Database]:
-        database = open_database(Settings(data=self.data))
+        url = self.environment.get("SPINDLE_DATABASE_URL")
+        database = open_database(Settings(data=self.data, database_url=SecretStr(url) if url else None))
         try:
             yield database
         finally:

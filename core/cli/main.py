@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,17 @@ def check(file: PipelineFile, parameter: Parameters = None) -> None:
     from core.cli.check import check
 
     raise typer.Exit(check(file, parameter or []))
+
+
+@main.command()
+def migrate(
+    data: Annotated[
+        Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder: database, keys, storage, logs.")
+    ] = Path(".spindle"),
+) -> None:
+    """Bring the metadata database up to date with this version."""
+    environment = {**os.environ, "SPINDLE_DATA": str(data.resolve())}
+    raise typer.Exit(subprocess.run([sys.executable, "-P", "-m", "core.migrations"], env=environment).returncode)
 
 
 @main.command()

@@ -7,13 +7,16 @@ import sys
 from core.api_keys import bootstrap
 from core.database import open_database
 from core.errors import SpindleError
-from core.migrations import migrate
+from core.migrations import check_current, migrate
 from core.settings import Settings
 
 
 def prepare(settings: Settings) -> None:
     """Safe to run at every start, and by several processes at once."""
-    migrate(settings)
+    if settings.migrate:
+        migrate(settings)
+    else:
+        check_current(settings)
     database = open_database(settings)
     try:
         bootstrap(database, settings)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from core.cli.processes import Child, adopt_orphans, end_descendants, reap_adopted
 from core.cli.readiness import wait_until_ready
+from core.database import DAGSTER_DATABASE, dagster_database_url
 from core.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,7 +120,12 @@ def _environment(settings: Settings) -> dict[str, str]:
         "SPINDLE_UI_PORT": str(settings.ui_port),
     }
     here = {"DAGSTER_HOME": str(settings.data / "dagster"), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    return {**os.environ, **spindle, **here}
+    return {**os.environ, **spindle, **here, **_dagster_database(settings)}
+
+
+def _dagster_database(settings: Settings) -> dict[str, str]:
+    url = dagster_database_url(settings)
+    return {DAGSTER_DATABASE: url} if url else {}
 
 
 async def _prepare(environment: dict[str, str], *module: str) -> None:

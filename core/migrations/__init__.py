@@ -13,7 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from core.database import database_url, make_engine
+from core.database import database_url, make_engine, translated
 from core.errors import SpindleError
 from core.settings import Settings
 
@@ -24,16 +24,34 @@ class NewerSchema(SpindleError):
     """The database was written by a newer version of Spindle."""
 
 
+class OlderSchema(SpindleError):
+    """The database was written by an older version of Spindle, and is not to be changed at start."""
+
+
 def migrate(settings: Settings) -> None:
     """Brings the database up to date; does nothing when it is, and lets one process at a time do it.
 
     Raises NewerSchema when the database is ahead of this version.
     """
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _connected(settings) as connection:
+        _upgrade(connection)
+
+
+def check_current(settings: Settings) -> None:
+    """Raises NewerSchema or OlderSchema unless the database is at this version."""
+    with _connected(settings) as connection:
+        scripts = ScriptDirectory.from_config(configuration(connection))
+        if _check_known(connection, scripts) != set(scripts.get_heads()):
+            raise OlderSchema("The metadata database is older than this version of Spindle. Run `spindle migrate`.")
+
+
+@contextmanager
+def _connected(settings: Settings) -> Generator[Connection]:
     engine = make_engine(database_url(settings)).execution_options(writes=True)
     try:
-        with _turn(settings.data / "migrate.lock"), engine.begin() as connection:
-            _upgrade(connection)
+        with _turn(settings.data / "migrate.lock"), translated(), engine.begin() as connection:
+            yield connection
     finally:
         engine.dispose()
 
@@ -54,11 +72,13 @@ def _upgrade(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _check_known(connection: Connection, scripts: ScriptDirectory) -> None:
+def _check_known(connection: Connection, scripts: ScriptDirectory) -> set[str]:
+    """The revision that the database is at; none when it has no tables yet."""
     known = {script.revision for script in scripts.walk_revisions()}
-    ahead = set(MigrationContext.configure(connection).get_current_heads()) - known
-    if ahead:
+    current = set(MigrationContext.configure(connection).get_current_heads())
+    if current - known:
         raise NewerSchema("The metadata database belongs to a newer version of Spindle. Start that version instead.")
+    return current
 
 
 @contextmanager

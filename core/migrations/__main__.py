@@ -1,7 +1,15 @@
+"""`python -m core.migrations`: brings the database up to date."""
+
 from __future__ import annotations
 
+import sys
+
+from core.errors import SpindleError
 from core.migrations import migrate
 from core.settings import Settings
 
 if __name__ == "__main__":
-    migrate(Settings())
+    try:
+        migrate(Settings())
+    except SpindleError as error:
+        sys.exit(str(error))

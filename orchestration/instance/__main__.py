@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import sys
 
+from core.errors import SpindleError
 from core.settings import Settings
 from orchestration.instance import prepare
 
-prepare(Settings().data, int(sys.argv[1]))
+if __name__ == "__main__":
+    try:
+        prepare(Settings(), int(sys.argv[1]))
+    except SpindleError as error:
+        sys.exit(str(error))
