@@ -16,6 +16,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.schema import CreateSchema
 
 from core.errors import Conflict, Unavailable
+from core.metrics.prices import Rates, rates
 from core.settings import Settings
 
 BUSY_TIMEOUT_SECONDS = 30
@@ -107,10 +108,11 @@ class Database:
     transaction needs was removed, or a name taken, while it ran.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, rates: Rates) -> None:
         self.engine = engine
-        self._readers = sessionmaker(engine, expire_on_commit=False)
-        self._writers = sessionmaker(engine.execution_options(writes=True), expire_on_commit=False)
+        info = {"rates": rates}
+        self._readers = sessionmaker(engine, expire_on_commit=False, info=info)
+        self._writers = sessionmaker(engine.execution_options(writes=True), expire_on_commit=False, info=info)
         self._counters = sessionmaker(engine.execution_options(writes=True, brief=True), expire_on_commit=False)
         # SQLite's own wait for the writer polls and is unfair; within one process the writers queue up instead
         self._turn = Lock() if engine.dialect.name == "sqlite" else nullcontext()
@@ -138,7 +140,7 @@ class Database:
 
 
 def open_database(settings: Settings) -> Database:
-    return Database(make_engine(database_url(settings)))
+    return Database(make_engine(database_url(settings)), rates(settings))
 
 
 def insert(session: Session, table: type[DeclarativeBase]) -> postgresql.Insert | sqlite.Insert:
