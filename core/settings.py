@@ -24,9 +24,6 @@ class Settings(BaseSettings):
     migrate: bool = Field(
         default=True, description="Bring an older database up to date at start; otherwise say what to run."
     )
-    migrate: bool = Field(
-        default=True, description="Bring an older database up to date at start; otherwise say what to run."
-    )
     host: str = Field(default="127.0.0.1", description="Address that the API listens on.")
     port: int = Field(default=8080, description="Port of the API.")
     ui_port: int = Field(default=3000, description="Port of the Dagster UI, always on loopback.")
