@@ -45,6 +45,7 @@ POLL_SECONDS = 0.1
 WATCH_SECONDS = 1.0
 LOG_SECONDS = 2.0
 EXIT_SECONDS = 15.0
+TERMINATED = "The run was terminated in Dagster."
 INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
 
 Report = Mapping[str, Any]
@@ -130,7 +131,7 @@ class DriverSession:
 
     def give_up(self, sentence: str) -> Failure:
         """Ends the execution as failed for this reason."""
-        fail(self._database, self.execution.id, sentence)
+        fail(self._database, self.execution.id, sentence, self.execution.attempt)
         self._outcome = Outcome(State.FAILED, sentence)
         return failure(sentence)
 
@@ -223,9 +224,9 @@ class DriverSession:
         run = context.instance.get_run_by_id(context.run_id) if context else None
         with suppress(NotFound):  # it was deleted
             if run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
-                cancel(self._database, execution.organization_id, execution.id, "The run was terminated in Dagster.")
+                cancel(self._database, execution.organization_id, execution.id, TERMINATED, execution.attempt)
             else:
-                fail(self._database, execution.id, INTERRUPTED)
+                fail(self._database, execution.id, INTERRUPTED, execution.attempt)
 
     def _end_driver(self) -> None:
         deadline = time.monotonic() + (EXIT_SECONDS if self._outcome else 0)
@@ -242,6 +243,8 @@ class DriverSession:
                 current = executions.get(execution.project_id, execution.job_id, execution.id)
         except NotFound:
             return State.CANCELLED, "The execution was deleted."
+        if current.attempt != execution.attempt:
+            return State.CANCELLED, "The execution was retried: another attempt is on."
         return State(current.state), current.error_message or ""
 
 

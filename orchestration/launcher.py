@@ -80,7 +80,7 @@ class Launcher:
             if run is None or run.status in ("FAILURE", "SUCCESS"):
                 self._launch_again(message)
             elif run.status == "CANCELED":
-                self._cancel(message.execution_id)
+                self._cancel(message.execution_id, message.attempt)
 
     def agree(self) -> None:
         """Ends the claimed executions whose run has ended without them, unless a driver is still at work for them."""
@@ -90,17 +90,19 @@ class Launcher:
         for execution in executions:
             run = runs.get(execution.run_id or "")
             if run is not None and run.status == "CANCELED":
-                self._cancel(execution.id)
+                self._cancel(execution.id, execution.attempt)
             elif (run is None or run.ended) and not self._driven(execution):
-                fail(self._database, execution.id, "The execution lost its driver. Execute the job again.")
+                sentence = "The execution lost its driver. Execute the job again."
+                fail(self._database, execution.id, sentence, execution.attempt)
                 log.warning("execution without run and driver", execution_id=execution.id)
 
     def stop_strays(self) -> None:
         """Stops drivers whose execution has ended without them, and whose run is not there to do it."""
         for name in self._compute.names():
+            execution_id, attempt = execution_of(name)
             with self._database.read() as session:
-                execution = session.get(Execution, execution_of(name))
-            ended = execution is None or (State(execution.state).terminal and self._left_alone(execution))
+                execution = session.get(Execution, execution_id)
+            ended = execution is None or execution.attempt > attempt or self._left_alone(execution)
             if ended and self._compute.observe(name).running:
                 log.warning("stopping a stray driver", driver=name)
                 self._compute.cancel(name)
@@ -129,7 +131,8 @@ class Launcher:
 
     def _launch_again(self, message: OutboxMessage) -> None:
         if message.tries >= MOST_TRIES:
-            fail(self._database, message.execution_id, "Dagster could not start a run; see its log there.")
+            sentence = "Dagster could not start a run; see its log there."
+            fail(self._database, message.execution_id, sentence, message.attempt)
             return
         log.warning("launching again", execution_id=message.execution_id, gone=message.dagster_run_id)
         with self._database.write() as session:
@@ -147,18 +150,20 @@ class Launcher:
             "spindle/job": job.slug if job else "",
         }
 
-    def _cancel(self, execution_id: str) -> None:
+    def _cancel(self, execution_id: str, attempt: int) -> None:
         with self._database.read() as session:
             execution = session.get(Execution, execution_id)
         if execution is not None:
-            cancel(self._database, execution.organization_id, execution_id, "The run was terminated in Dagster.")
+            sentence = "The run was terminated in Dagster."
+            cancel(self._database, execution.organization_id, execution_id, sentence, attempt)
 
     def _driven(self, execution: Execution) -> bool:
         return self._compute.observe(driver_name(execution.id, execution.attempt)).running
 
     def _left_alone(self, execution: Execution) -> bool:
-        """Its run, or the driver by itself, had time enough to end it."""
-        return execution.completed_at is None or now() - execution.completed_at > EXIT
+        """It has ended, and its run, or the driver by itself, had time enough to end the driver."""
+        ended_at = execution.completed_at
+        return State(execution.state).terminal and (ended_at is None or now() - ended_at > EXIT)
 
     def _surviving(self, step: Callable[[], None]) -> None:
         try:

@@ -40,7 +40,11 @@ def complete_job(
     service: ServiceOf,
     _documented: Annotated[str | None, Security(key_header, scopes=[SCOPE])],
 ) -> Nothing:
-    record(service.database, _organization(service, request, text, payload), project_id, job_id, payload)
+    organization_id = _organization(service, request, text, payload)
+    if organization_id is None and payload.attempt is None:  # a token is good for its own attempt alone
+        first = {**(payload.additional_metrics or {}), "attempt": FIRST_ATTEMPT}
+        payload = payload.model_copy(update={"additional_metrics": first})
+    record(service.database, organization_id, project_id, job_id, payload)
     return Nothing()
 
 

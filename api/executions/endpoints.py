@@ -12,6 +12,7 @@ from api.executions.schemas import (
     ExecutionRecord,
     ExecutionStatus,
     Logs,
+    Queue,
     Submission,
     execution_record,
     execution_status,
@@ -25,8 +26,11 @@ from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.service import ServiceOf
 from core.executions.complete import cancel
 from core.executions.queries import Executions
+from core.executions.retry import retry
+from core.executions.states import State
 from core.executions.submit import submit
 from core.logs import execution_logs
+from core.tables import Execution
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"], route_class=KeyRoute)
 CLUSTER = "local"
@@ -44,6 +48,12 @@ Level = Annotated[Literal["DEBUG", "INFO", "WARN", "ERROR"], BeforeValidator(_up
 PodType = Annotated[Literal["driver", "executor"], BeforeValidator(_lower)]
 
 
+def _submission(execution: Execution) -> Submission:
+    waits = execution.state == State.QUEUED
+    message = "The execution waits for a slot of its project." if waits else "The execution was accepted."
+    return Submission(execution_id=execution.id, status="SUBMITTED", message=message, cluster_id=CLUSTER, success=True)
+
+
 @router.post("/execute", summary="Execute a job", responses=answers(404, 409, 429))
 def execute_job(
     project_id: ProjectId,
@@ -52,6 +62,7 @@ def execute_job(
     service: ServiceOf,
     idempotency_key: Idempotent,
     keyring: KeyringOf,
+    queue: Queue = False,
     body: ExecuteRequest | None = None,
 ) -> Submission:
     request = body or ExecuteRequest()
@@ -66,9 +77,9 @@ def execute_job(
         arguments=request.arguments or (),
         limit=request.limit,
         idempotency_key=idempotency_key,
+        queue=queue,
     )
-    message = "The execution was accepted."
-    return Submission(execution_id=execution.id, status="SUBMITTED", message=message, cluster_id=CLUSTER, success=True)
+    return _submission(execution)
 
 
 @router.get("/executions", summary="List the executions of a job, newest first", responses=answers(404))
@@ -126,3 +137,22 @@ def cancel_execution(
     with service.database.read() as session:
         repository = Executions(session, caller.organization_id)
         return execution_status(repository.get(project_id, job_id, execution_id))
+
+
+@router.post(
+    "/executions/{executionId}/retry",
+    summary="Retry an execution that has failed",
+    description="A new attempt of the same execution, with the pipeline and parameters that were frozen for it.",
+    responses=answers(404, 409, 429),
+)
+def retry_execution(
+    project_id: ProjectId,
+    job_id: JobId,
+    execution_id: ExecutionId,
+    caller: Executor,
+    service: ServiceOf,
+    keyring: KeyringOf,
+) -> Submission:
+    return _submission(
+        retry(service.database, caller.organization_id, project_id, job_id, execution_id, keyring),
+    )

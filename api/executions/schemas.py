@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Query
 from pydantic import Field
 
 from api.kit.schemas import Body, Record
 from core.executions.queries import Status
 from core.tables import Execution
+
+Queue = Annotated[
+    bool, Query(description="Where the project has no slot free: wait for one in order, instead of a 429.")
+]
 
 
 class ExecuteRequest(Body):

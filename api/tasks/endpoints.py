@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from api.executions.schemas import Queue
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
@@ -97,10 +98,17 @@ def start_task(
     service: ServiceOf,
     idempotency_key: Idempotent,
     keyring: KeyringOf,
+    queue: Queue = False,
 ) -> Response:
-    owner = caller.organization_id
     submit(
-        service.database, owner, project_id, job_id, keyring=keyring, task_id=task_id, idempotency_key=idempotency_key
+        service.database,
+        caller.organization_id,
+        project_id,
+        job_id,
+        keyring=keyring,
+        task_id=task_id,
+        idempotency_key=idempotency_key,
+        queue=queue,
     )
     return Response()
 

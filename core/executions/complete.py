@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select, update
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from core.database import Database, changed
 from core.errors import NotFound
+from core.events.announce import announce_progress
 from core.executions.payload import CompletionPayload
 from core.executions.publish import publish
+from core.executions.slots import hold_project
 from core.executions.states import Event, State
 from core.executions.transitions import move
 from core.repository import lock_organization
@@ -37,20 +41,29 @@ def record(
         return State(execution.state)
 
 
-def fail(database: Database, execution_id: str, sentence: str) -> State:
-    """Ends the execution as FAILED with this sentence, unless it has ended already."""
+def fail(database: Database, execution_id: str, sentence: str, attempt: int | None = None) -> State:
+    """Ends the execution as FAILED with this sentence, unless it has ended already or another attempt is on."""
     with database.write() as session:
         execution = _find(session, execution_id)
-        move(session, execution, Event.FAIL, error_message=sentence)
+        move(session, execution, Event.FAIL, *_only(attempt), error_message=sentence)
         return State(execution.state)
 
 
-def cancel(database: Database, organization_id: str, execution_id: str, sentence: str) -> State:
-    """Ends the execution as CANCELLED, unless it has ended already; its driver is stopped by who runs it."""
+def cancel(
+    database: Database, organization_id: str, execution_id: str, sentence: str, attempt: int | None = None
+) -> State:
+    """Ends the execution as CANCELLED, unless it has ended already or another attempt is on.
+
+    Its driver is stopped by who runs it.
+    """
     with database.write() as session:
         execution = _find(session, execution_id, organization_id)
-        move(session, execution, Event.CANCEL, error_message=sentence)
+        move(session, execution, Event.CANCEL, *_only(attempt), error_message=sentence)
         return State(execution.state)
+
+
+def _only(attempt: int | None) -> Sequence[ColumnElement[bool]]:
+    return () if attempt is None else (Execution.attempt == attempt,)
 
 
 def _apply(session: Session, execution: Execution, payload: CompletionPayload) -> None:
@@ -68,9 +81,11 @@ def _running(session: Session, execution: Execution, payload: CompletionPayload)
     if _move(session, execution, Event.START, payload, started_at=started, heartbeat_at=now()):
         return
     alive = (Execution.id == execution.id, Execution.state == State.RUNNING, Execution.attempt == execution.attempt)
-    values = _reported(execution, payload)
+    before, values = execution.progress, _reported(execution, payload)
     if changed(session, update(Execution).where(*alive).values(heartbeat_at=now(), updated_at=now(), **values)):
         session.refresh(execution)
+        if execution.progress != before:
+            announce_progress(session, execution)
 
 
 def _completed(session: Session, execution: Execution, payload: CompletionPayload) -> None:
@@ -99,7 +114,7 @@ def _reported(execution: Execution, payload: CompletionPayload) -> dict[str, obj
 
 
 def _lock_owner(session: Session, execution_id: str) -> None:
-    """Locks are always taken in this order: organization, execution, project."""
+    """Before the project, as everywhere: publishing chooses names in the organization."""
     owner = session.scalar(select(Execution.organization_id).where(Execution.id == execution_id))
     if owner is not None:
         lock_organization(session, owner)
@@ -111,6 +126,9 @@ def _find(session: Session, execution_id: str, organization_id: str | None = Non
     query = select(Execution).where(Execution.id == execution_id)
     if organization_id is not None:
         query = query.where(Execution.organization_id == organization_id)
+    project_id = session.scalar(query.with_only_columns(Execution.project_id))
+    if project_id is not None:
+        hold_project(session, project_id)
     execution = session.scalar(query.with_for_update())
     if execution is None:
         raise _unknown()

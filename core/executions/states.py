@@ -1,4 +1,4 @@
-"""The state machine of an execution. Terminal states absorb every event."""
+"""The state machine of an execution. What has ended absorbs every event but a retry, which begins a new attempt."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
+    QUEUED = "QUEUED"
     PENDING = "PENDING"
     RUNNING = "RUNNING"
     COMPLETED = "COMPLETED"
@@ -17,21 +18,31 @@ class State(StrEnum):
         return self in TERMINAL
 
     @property
+    def holds_slot(self) -> bool:
+        """Whether it counts among the executions that a project may have at once."""
+        return self in (State.PENDING, State.RUNNING)
+
+    @property
     def shown(self) -> str:
-        """The specification knows four states: a cancelled execution is a failed one with a message."""
-        return State.FAILED if self is State.CANCELLED else self
+        """The specification knows four states: waiting is pending, and a cancelled execution failed with a message."""
+        return {State.QUEUED: State.PENDING, State.CANCELLED: State.FAILED}.get(self, self)
 
 
 class Event(StrEnum):
+    ADMIT = "ADMIT"
     START = "START"
     COMPLETE = "COMPLETE"
     FAIL = "FAIL"
     CANCEL = "CANCEL"
+    RETRY = "RETRY"
 
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
+    (State.QUEUED, Event.ADMIT): State.PENDING,
+    (State.QUEUED, Event.FAIL): State.FAILED,
+    (State.QUEUED, Event.CANCEL): State.CANCELLED,
     (State.PENDING, Event.START): State.RUNNING,
     (State.PENDING, Event.COMPLETE): State.COMPLETED,
     (State.PENDING, Event.FAIL): State.FAILED,
@@ -39,6 +50,8 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.RUNNING, Event.COMPLETE): State.COMPLETED,
     (State.RUNNING, Event.FAIL): State.FAILED,
     (State.RUNNING, Event.CANCEL): State.CANCELLED,
+    (State.FAILED, Event.RETRY): State.PENDING,
+    (State.CANCELLED, Event.RETRY): State.PENDING,
 }
 
 
@@ -47,11 +60,6 @@ def next_state(state: State, event: Event) -> State | None:
     return TRANSITIONS.get((state, event))
 
 
-def target(event: Event) -> State:
-    """The one state that `event` leads to, wherever it leads at all."""
-    return next(state for (_, by), state in TRANSITIONS.items() if by is event)
-
-
 def sources(event: Event) -> tuple[State, ...]:
-    """The states that `event` leads out of: what a conditional UPDATE names."""
+    """The states that `event` leads out of."""
     return tuple(state for state, by in TRANSITIONS if by is event)

@@ -5,28 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from core.agents import bad_pipeline
 from core.credentials import Credentials, inject, named
-from core.database import Database, changed
+from core.database import Database
 from core.datasets import Datasets
 from core.errors import Conflict, TooMany
+from core.events.announce import announce
 from core.executions.parameters import INPUTS, Value, built_in, resolve, row_limit
 from core.executions.places import inputs, output_name
-from core.executions.states import Event
-from core.executions.transitions import move
+from core.executions.slots import RETRY_AFTER_SECONDS, hold_project, no_slot, take_slot
+from core.executions.states import Event, State
+from core.executions.transitions import launch, move
 from core.idempotency import IdempotencyKey, earlier, remember
 from core.jobs import Jobs
 from core.projects import Projects
 from core.sealing import Keyring
-from core.tables import Agent, Execution, Job, OutboxMessage, Project, Task, new_id, now
+from core.tables import Agent, Execution, Job, Project, Task, new_id, now
+from core.tables.executions import QUEUED
 from core.tasks import startable
 from pipelines import Pipeline, PipelineError
 
-MAX_CONCURRENT_EXECUTIONS = 10
-RETRY_AFTER_SECONDS = 10
+MAX_QUEUED_EXECUTIONS = 1000
 PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."
 
 
@@ -56,14 +58,16 @@ def submit(
     environment: Mapping[str, str] | None = None,
     idempotency_key: IdempotencyKey | None = None,
     task_id: str | None = None,
+    queue: bool = False,
 ) -> Execution:
     """Accepts an execution: its slot, its task, its launch and its idempotency record are one transaction.
 
     The credentials are those with the given ids, else those that the job names, else the organization's and global
     ones. With `task_id` it is a run of that task, which must not be running; otherwise it makes a task of its own.
+    With `queue` it waits in order where the project has no slot free.
 
     Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput for an unknown credential and
-    listing every parameter that is missing, TooMany when the project has ten executions already.
+    listing every parameter that is missing, TooMany when the project has ten executions already, or a full queue.
     """
     request = Request(parameters or {}, arguments, limit, environment or {}, keyring, credential_ids)
     with database.read() as session:  # parsing a pipeline takes longer than SQLite's one writer should be held
@@ -76,7 +80,7 @@ def submit(
         if started != frozen.id:
             return _started(session, started)
         Jobs(session, organization_id).get(project_id, job_id)
-        _take_slot(session, project_id)
+        frozen.state = _place(session, project_id, queue)
         task = startable(session, organization_id, project_id, job_id, task_id) if task_id is not None else None
         return _accept(session, frozen, task)
 
@@ -162,20 +166,22 @@ def _values(
     )
 
 
-def _take_slot(session: Session, project_id: str) -> None:
-    """One conditional UPDATE: of any number of simultaneous submits, ten get through."""
-    free = (Project.id == project_id, Project.active_executions < MAX_CONCURRENT_EXECUTIONS)
-    taken = update(Project).where(*free)
-    counted = taken.values(active_executions=Project.active_executions + 1, updated_at=Project.updated_at)
-    if not changed(session, counted):
-        raise TooMany(
-            f"This project has {MAX_CONCURRENT_EXECUTIONS} executions, the limit. Try again when one has ended.",
-            RETRY_AFTER_SECONDS,
-        )
+def _place(session: Session, project_id: str, queue: bool) -> State:
+    """Where the execution begins: in a slot, or, if it may, behind those that wait for one."""
+    hold_project(session, project_id)
+    if take_slot(session, project_id):
+        return State.PENDING
+    if not queue:
+        raise no_slot()
+    waiting = session.scalar(select(func.count()).where(Execution.project_id == project_id, QUEUED)) or 0
+    if waiting >= MAX_QUEUED_EXECUTIONS:
+        sentence = f"{MAX_QUEUED_EXECUTIONS} executions of this project wait already, the limit. Try again later."
+        raise TooMany(sentence, RETRY_AFTER_SECONDS)
+    return State.QUEUED
 
 
 def _accept(session: Session, execution: Execution, task: Task | None) -> Execution:
-    """Stores the execution with its task and its launch."""
+    """Stores the execution with its task, what is told of it, and its launch unless it waits for a slot."""
     name = f"{execution.job_name} #{_number(session, execution)}"
     task = task or Task(organization_id=execution.organization_id, job_id=execution.job_id, name=name)
     task.execution_id = execution.id
@@ -184,10 +190,11 @@ def _accept(session: Session, execution: Execution, task: Task | None) -> Execut
     execution.task_id = task.id
     session.add(execution)
     session.flush()
-    if execution.pipeline_yaml:
-        session.add(OutboxMessage(execution_id=execution.id, attempt=execution.attempt))
-    else:
+    announce(session, execution)
+    if not execution.pipeline_yaml:
         move(session, execution, Event.FAIL, error_message=PYTHON_AGENT)
+    elif execution.state == State.PENDING:
+        launch(session, execution)
     return execution
 
 

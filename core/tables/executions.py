@@ -10,7 +10,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, Owned, new_id, now
 
-
 QUEUED = text("state = 'QUEUED'")
 
 

@@ -38,6 +38,7 @@ def driver_name(execution_id: str, attempt: int) -> str:
     return f"{execution_id}.{attempt}"
 
 
-def execution_of(name: str) -> str:
-    """The execution that a driver of this name works for."""
-    return name.rpartition(".")[0]
+def execution_of(name: str) -> tuple[str, int]:
+    """The execution that a driver of this name works for, and its attempt."""
+    execution_id, _, attempt = name.rpartition(".")
+    return execution_id, int(attempt)

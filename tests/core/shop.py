@@ -7,8 +7,9 @@ from typing import Any
 
 from core.agents import Agents
 from core.database import Database
-from core.executions.complete import record
+from core.executions.complete import fail, record
 from core.executions.payload import CompletionPayload
+from core.executions.retry import retry
 from core.executions.states import State
 from core.executions.submit import submit
 from core.jobs import Jobs
@@ -51,6 +52,18 @@ class Shop:
         place = output_path(self.settings, self.organization_id, execution.id, execution.attempt)
         written = {"output_dataset_path": place, "output_dataset_schema": SCHEMA, "records_output": rows}
         return self.report(execution, "COMPLETED", **(written | fields))
+
+    def retry(self, execution: Execution) -> Execution:
+        keyring = Keyring(service_key(self.settings))
+        return retry(self.database, self.organization_id, self.project_id, self.job_id, execution.id, keyring)
+
+    def free_one_slot(self) -> None:
+        """Ends one of the executions that hold a slot."""
+        with self.database.read() as session:
+            holds = (Execution.project_id == self.project_id, Execution.state.in_(["PENDING", "RUNNING"]))
+            holder = session.query(Execution).filter(*holds).order_by(Execution.id).first()
+        assert holder is not None
+        fail(self.database, holder.id, "It made room.")
 
     def reload(self, execution: Execution) -> Execution:
         with self.database.read() as session:

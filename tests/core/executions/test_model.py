@@ -30,13 +30,13 @@ def one_shop() -> Iterator[Shop]:
 
 
 def follow(shop: Shop, events: list[tuple[int, Event]]) -> None:
-    """Two executions side by side: each in its own state, and the slots are those of the unended ones."""
+    """Two executions side by side: each in its own state, and the slots are those of the ones that hold one."""
     executions = [shop.submit(), shop.submit()]
     states = [State.PENDING, State.PENDING]
     for which, event in events:
         states[which] = TRANSITIONS.get((states[which], event), states[which])
         assert happen(shop, executions[which], event) == states[which]
-    assert shop.active() == sum(not state.terminal for state in states)
+    assert shop.active() == sum(state.holds_slot for state in states)
     for execution in executions:
         happen(shop, execution, Event.CANCEL)
     assert shop.active() == 0

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from core.errors import Conflict
 from core.executions.complete import cancel, fail
+from core.executions.slots import MAX_CONCURRENT_EXECUTIONS
 from core.executions.states import Event, State, next_state
+from core.executions.transitions import cancel_all, move
 from core.tables import Execution
 from tests.core.shop import Shop
 
-TABLE = """\
-            START      COMPLETE   FAIL       CANCEL
-PENDING     RUNNING    COMPLETED  FAILED     CANCELLED
-RUNNING     -          COMPLETED  FAILED     CANCELLED
-COMPLETED   -          -          -          -
-FAILED      -          -          -          -
-CANCELLED   -          -          -          -
-"""
+TABLE = Path(__file__).with_name("states.txt")
+REACH: dict[State, Sequence[Event]] = {
+    State.QUEUED: [],
+    State.PENDING: [],
+    State.RUNNING: [Event.START],
+    State.COMPLETED: [Event.START, Event.COMPLETE],
+    State.FAILED: [Event.FAIL],
+    State.CANCELLED: [Event.CANCEL],
+}
+REPORTS = (Event.START, Event.COMPLETE, Event.FAIL, Event.CANCEL)
 
 
 def printed() -> str:
     rows = [["", *Event], *([state, *(next_state(state, event) or "-" for event in Event)] for state in State)]
-    return "".join(f"{row[0]:<12}" + "".join(f"{cell:<11}" for cell in row[1:]).rstrip() + "\n" for row in rows)
+    return "".join("".join([f"{row[0]:<12}", *(f"{cell:<11}" for cell in row[1:])]).rstrip() + "\n" for row in rows)
 
 
 def test_the_table() -> None:
-    assert printed() == TABLE
+    assert printed() == TABLE.read_text()
 
 
 def happen(shop: Shop, execution: Execution, event: Event) -> State:
+    """The event as it really comes, and the state that is answered."""
     match event:
+        case Event.ADMIT:
+            return admit(shop, execution)
         case Event.START:
             return shop.report(execution, "RUNNING")
         case Event.COMPLETE:
@@ -40,52 +52,90 @@ def happen(shop: Shop, execution: Execution, event: Event) -> State:
             return fail(shop.database, execution.id, "It broke.")
         case Event.CANCEL:
             return cancel(shop.database, shop.organization_id, execution.id, "It was stopped.")
+        case Event.RETRY:
+            try:
+                return State(shop.retry(execution).state)
+            except Conflict:
+                return State(shop.reload(execution).state)
 
 
-REACH = {
-    State.PENDING: [],
-    State.RUNNING: [Event.START],
-    State.COMPLETED: [Event.START, Event.COMPLETE],
-    State.FAILED: [Event.FAIL],
-    State.CANCELLED: [Event.CANCEL],
-}
+def admit(shop: Shop, execution: Execution) -> State:
+    """A slot comes back to the project, and goes to this execution if it is waiting."""
+    if shop.reload(execution).state == State.QUEUED:
+        shop.free_one_slot()
+    else:
+        with shop.database.write() as session:
+            move(session, session.get_one(Execution, execution.id), Event.ADMIT)
+    return State(shop.reload(execution).state)
 
 
-@pytest.mark.parametrize("event", Event)
-@pytest.mark.parametrize("state", State)
-def test_every_pair(shop: Shop, state: State, event: Event) -> None:
-    execution = shop.submit()
+def arrive(shop: Shop, state: State) -> Execution:
+    """An execution in this state."""
+    if state is State.QUEUED:
+        for _ in range(MAX_CONCURRENT_EXECUTIONS):
+            shop.submit()
+    execution = shop.submit(queue=state is State.QUEUED)
     for earlier in REACH[state]:
         happen(shop, execution, earlier)
-    before = shop.content(execution)
-    assert before["state"] == state
+    assert shop.reload(execution).state == state
+    return execution
 
-    expected = next_state(state, event) or state
-    assert happen(shop, execution, event) == expected
-    after = shop.content(execution)
-    assert after["state"] == expected
-    assert shop.active() == (0 if expected.terminal else 1)
-    if state.terminal:
-        assert after == before
+
+def held(shop: Shop) -> int:
+    """The slots that the executions of the project hold by their states, which must be those that are counted."""
+    with shop.database.read() as session:
+        states = [State(state) for (state,) in session.query(Execution.state)]
+    count = sum(state.holds_slot for state in states)
+    assert shop.active() == count
+    return count
+
+
+def clear(shop: Shop) -> None:
+    """Ends all that has not ended."""
+    with shop.database.write() as session:
+        cancel_all(session, Execution.project_id == shop.project_id, "Cleared away.")
 
 
 @pytest.mark.parametrize("event", Event)
-def test_an_event_that_arrives_twice_counts_once(shop: Shop, event: Event) -> None:
-    execution = shop.submit()
-    first = happen(shop, execution, event)
-    once = shop.content(execution)
-    assert happen(shop, execution, event) == first
-    twice = shop.content(execution)
-    if first.terminal:
-        assert once == twice
-    assert shop.active() == (0 if first.terminal else 1)
+def test_every_pair_once_and_twice(shop: Shop, event: Event) -> None:
+    for state in State:
+        execution = arrive(shop, state)
+        before = shop.content(execution)
+        expected = next_state(state, event) or state
+        assert happen(shop, execution, event) == expected
+        once = shop.content(execution)
+        assert once["state"] == expected
+        held(shop)
+        if next_state(state, event) is None and not (state is State.RUNNING and event is Event.START):
+            assert once == before
+        assert happen(shop, execution, event) == expected
+        assert without_heartbeat(shop.content(execution)) == without_heartbeat(once)
+        held(shop)
+        clear(shop)
+
+
+def without_heartbeat(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name not in ("heartbeat_at", "updated_at")}
 
 
 @pytest.mark.parametrize("end", [Event.COMPLETE, Event.FAIL, Event.CANCEL])
-def test_a_late_start_changes_nothing(shop: Shop, end: Event) -> None:
+def test_what_comes_after_the_end_changes_nothing(shop: Shop, end: Event) -> None:
     execution = shop.submit()
     ended = happen(shop, execution, end)
-    assert happen(shop, execution, Event.START) == ended
+    before = shop.content(execution)
+    for late in REPORTS:
+        assert happen(shop, execution, late) == ended
+    assert shop.content(execution) == before
+    assert shop.active() == 0
+
+
+def test_in_any_order_the_first_end_counts(shop: Shop) -> None:
+    for order in permutations(REPORTS):
+        execution = shop.submit()
+        first = next(event for event in order if event is not Event.START)
+        for event in order:
+            happen(shop, execution, event)
+        assert shop.reload(execution).state == next_state(State.PENDING, first)
     assert shop.active() == 0
 
 
@@ -93,10 +143,34 @@ def test_a_late_start_changes_nothing(shop: Shop, end: Event) -> None:
 def test_events_from_twenty_threads_end_it_once(shop: Shop, _round: int) -> None:
     execution = shop.submit()
     others = [shop.submit() for _ in range(3)]
-    events = [*Event] * 5
+    events = [*REPORTS] * 5
     with ThreadPoolExecutor(20) as pool:
         seen = list(pool.map(lambda event: happen(shop, execution, event), events))
     ended = State(shop.reload(execution).state)
     assert ended.terminal
     assert {state for state in seen if state.terminal} == {ended}
     assert shop.active() == len(others)
+
+
+@pytest.mark.parametrize("event", Event)
+def test_one_event_from_twenty_threads_counts_once(shop: Shop, event: Event) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        for state in State:
+            execution = arrive(shop, state)
+            before = shop.content(execution)
+            seen = set(pool.map(lambda _, one=execution: happen(shop, one, event), range(20)))
+            assert seen == {next_state(state, event) or state}
+            after = shop.content(execution)
+            retried = event is Event.RETRY and next_state(state, event) is not None
+            assert (after["state"], after["attempt"]) == (seen.pop(), before["attempt"] + retried)
+            held(shop)
+            clear(shop)
+
+
+def test_retries_among_ends_never_leak_a_slot(shop: Shop) -> None:
+    execution = shop.submit()
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(lambda event: happen(shop, execution, event), [Event.FAIL, Event.RETRY, Event.CANCEL] * 10))
+    held(shop)
+    happen(shop, execution, Event.CANCEL)
+    assert shop.active() == 0

@@ -1,0 +1,59 @@
+"""Retrying: a new attempt of the same execution, with the pipeline and parameters that were frozen for it."""
+
+from __future__ import annotations
+
+from core.credentials import Credentials, inject
+from core.database import Database
+from core.errors import Conflict
+from core.executions.queries import Executions
+from core.executions.slots import hold_project, no_slot, take_slot
+from core.executions.states import Event, State, next_state
+from core.executions.submit import PYTHON_AGENT
+from core.executions.transitions import launch, move
+from core.jobs import Jobs
+from core.sealing import Keyring
+from core.tables import Execution
+
+FRESH = {
+    "run_id": None,
+    "claimed_at": None,
+    "heartbeat_at": None,
+    "started_at": None,
+    "completed_at": None,
+    "error_message": None,
+    "spark_ui_url": None,
+    "metrics": {},
+    "progress": {},
+}
+
+
+def retry(
+    database: Database, organization_id: str, project_id: str, job_id: str, execution_id: str, keyring: Keyring
+) -> Execution:
+    """Begins the next attempt; whatever an earlier one still reports changes nothing.
+
+    The values of its credentials are read anew. Raises NotFound, Conflict where it has not failed or cannot be
+    executed any more, BadInput for a credential that is gone, TooMany when the project has ten executions already.
+    """
+    with database.write() as session:
+        execution = Executions(session, organization_id).get(project_id, job_id, execution_id)
+        hold_project(session, project_id)
+        session.refresh(execution)
+        _check(execution)
+        if not Jobs(session, organization_id).get(project_id, job_id).enabled:
+            raise Conflict("This job is disabled. Enable it to execute it.")
+        if not take_slot(session, project_id):
+            raise no_slot()
+        ids = list(dict.fromkeys(execution.credentials.values()))
+        inject(execution, Credentials(session, organization_id).chosen(ids, keyring) if ids else (), keyring)
+        move(session, execution, Event.RETRY, attempt=execution.attempt + 1, **FRESH)
+        launch(session, execution)
+        return execution
+
+
+def _check(execution: Execution) -> None:
+    state = State(execution.state)
+    if next_state(state, Event.RETRY) is None:
+        raise Conflict(f"Only an execution that has failed can be retried; this one is {state.shown}.")
+    if not execution.pipeline_yaml:
+        raise Conflict(PYTHON_AGENT)

@@ -1,0 +1,134 @@
+"""Ten at once, and those that wait start in order as slots come back."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from core.errors import TooMany
+from core.executions import submit
+from core.executions.claim import claim
+from core.executions.complete import cancel, fail
+from core.executions.reconcile import reconcile
+from core.executions.zombies import mark_zombies
+from core.jobs import Jobs
+from core.outbox import due
+from core.projects import Projects
+from core.tables import Execution, now
+from tests.core.shop import Shop
+
+
+def full(shop: Shop) -> list[Execution]:
+    return [shop.submit() for _ in range(10)]
+
+
+def states(shop: Shop, executions: list[Execution]) -> list[str]:
+    return [shop.reload(execution).state for execution in executions]
+
+
+def test_the_eleventh_waits_and_is_not_launched(shop: Shop) -> None:
+    running = full(shop)
+    waiting = shop.submit(queue=True)
+    assert (waiting.state, shop.active()) == ("QUEUED", 10)
+    with shop.database.read() as session:
+        assert len(due(session, now())) == len(running)
+    assert claim(shop.database, waiting.id, 1, "run") is None
+
+
+def test_with_a_free_slot_nothing_waits(shop: Shop) -> None:
+    assert shop.submit(queue=True).state == "PENDING"
+
+
+def test_whatever_ends_hands_its_slot_to_the_one_that_waits_longest(shop: Shop) -> None:
+    running = full(shop)
+    waiting = [shop.submit(queue=True) for _ in range(6)]
+    shop.complete(running[0])
+    assert states(shop, waiting) == ["PENDING"] + ["QUEUED"] * 5
+    shop.report(running[1], "FAILED", error_message="It broke.")
+    cancel(shop.database, shop.organization_id, running[2].id, "Stopped.")
+    fail(shop.database, running[3].id, "It crashed.")
+    claim(shop.database, running[4].id, 1, "run")
+    silent(shop, running[4])
+    shop.report(running[5], "RUNNING", started_at=now() - timedelta(hours=30))
+    mark_zombies(shop.database, shop.organization_id, 24, now())
+    assert states(shop, waiting) == ["PENDING"] * 6
+    assert shop.active() == 10
+    with shop.database.read() as session:
+        launched = {message.execution_id for message in due(session, now())}
+    assert {execution.id for execution in waiting} <= launched
+
+
+def silent(shop: Shop, execution: Execution) -> None:
+    """Its driver is killed: nothing is heard of it for two minutes."""
+    at = now()
+    with shop.database.write() as session:
+        long_ago = at - timedelta(minutes=2)
+        session.execute(update(Execution).where(Execution.id == execution.id).values(heartbeat_at=long_ago))
+    assert reconcile(shop.database, shop.settings, at, at - timedelta(hours=1)) == [execution.id]
+
+
+def test_what_waits_can_be_cancelled(shop: Shop) -> None:
+    running = full(shop)
+    first, second = shop.submit(queue=True), shop.submit(queue=True)
+    assert cancel(shop.database, shop.organization_id, first.id, "Not wanted.") == "CANCELLED"
+    assert shop.active() == 10
+    shop.complete(running[0])
+    assert states(shop, [first, second]) == ["CANCELLED", "PENDING"]
+
+
+def test_stopping_the_job_starts_nothing_of_it(shop: Shop) -> None:
+    executions = full(shop) + [shop.submit(queue=True) for _ in range(3)]
+    with shop.database.write() as session:
+        Jobs(session, shop.organization_id).stop(shop.project_id, shop.job_id)
+    assert set(states(shop, executions)) == {"CANCELLED"}
+    assert shop.active() == 0
+    with shop.database.read() as session:
+        assert due(session, now()) == []
+
+
+def test_a_project_is_deleted_with_what_waits(shop: Shop) -> None:
+    full(shop)
+    shop.submit(queue=True)
+    with shop.database.write() as session:
+        Projects(session, shop.organization_id).delete(shop.project_id)
+    with shop.database.read() as session:
+        assert session.query(Execution).count() == 0
+
+
+def test_the_queue_is_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submit, "MAX_QUEUED_EXECUTIONS", 2)
+    full(shop)
+    for _ in range(2):
+        shop.submit(queue=True)
+    with pytest.raises(TooMany, match="wait already"):
+        shop.submit(queue=True)
+
+
+def test_ends_and_submits_at_once_leave_no_slot_unused(shop: Shop) -> None:
+    at_once(shop, 40)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_two_hundred_at_once_all_run_in_the_end(shop: Shop) -> None:
+    at_once(shop, 200)
+
+
+def at_once(shop: Shop, count: int) -> None:
+    """Queued all at once by some threads while others end what runs: ten at most at a time, all of them once."""
+    with ThreadPoolExecutor(20) as pool:
+        submitted = [pool.submit(shop.submit, queue=True) for _ in range(count)]
+        while True:
+            with shop.database.read() as session:
+                running = session.query(Execution).filter(Execution.state == "PENDING").all()
+            assert len(running) <= 10
+            list(pool.map(lambda execution: fail(shop.database, execution.id, "Over."), running))
+            if all(one.done() for one in submitted) and not running:
+                break
+    assert [one.result().attempt for one in submitted] == [1] * count
+    with shop.database.read() as session:
+        assert session.query(Execution).filter(Execution.state == "FAILED").count() == count
+    assert shop.active() == 0

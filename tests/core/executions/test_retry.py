@@ -1,0 +1,108 @@
+"""A retry is a new attempt of the same execution; what an earlier attempt still says changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.credentials import Credentials, environment
+from core.errors import BadInput, Conflict, NotFound, TooMany
+from core.executions.claim import claim
+from core.executions.complete import cancel, fail
+from core.jobs import Jobs
+from core.outbox import due
+from core.sealing import Keyring
+from core.secrets import service_key
+from core.tables import Execution, now
+from tests.core.shop import PIPELINE, Shop
+
+
+def failed(shop: Shop) -> Execution:
+    execution = shop.submit()
+    claim(shop.database, execution.id, 1, "run")
+    shop.report(execution, "RUNNING", additional_metrics={"attempt": 1, "progress": {"fraction": 0.5}})
+    fail(shop.database, execution.id, "It broke.", 1)
+    return execution
+
+
+def test_a_retry_begins_anew_with_what_was_frozen(shop: Shop) -> None:
+    execution = failed(shop)
+    shop.write_pipeline(PIPELINE.replace("h1", "h2"))
+    again = shop.reload(shop.retry(execution))
+    assert (again.id, again.attempt, again.state, again.pipeline_yaml) == (execution.id, 2, "PENDING", PIPELINE)
+    assert (again.error_message, again.completed_at, again.claimed_at, again.progress) == (None, None, None, {})
+    assert shop.active() == 1
+    with shop.database.read() as session:
+        assert [(message.execution_id, message.attempt) for message in due(session, now())] == [(execution.id, 2)]
+    assert claim(shop.database, execution.id, 1, "late") is None
+    assert claim(shop.database, execution.id, 2, "new") is not None
+
+
+def test_the_earlier_attempt_cannot_touch_the_new_one(shop: Shop) -> None:
+    execution = failed(shop)
+    shop.retry(execution)
+    before = shop.content(execution)
+    first = {"additional_metrics": {"attempt": 1}}
+    for status in ("RUNNING", "FAILED", "COMPLETED"):
+        assert shop.report(execution, status, **first) == "PENDING"
+    assert fail(shop.database, execution.id, "It lost its driver.", 1) == "PENDING"
+    assert cancel(shop.database, shop.organization_id, execution.id, "Its run was terminated.", 1) == "PENDING"
+    assert shop.content(execution) == before
+    assert shop.report(execution, "RUNNING", additional_metrics={"attempt": 2}) == "RUNNING"
+
+
+@pytest.mark.parametrize("status", [None, "RUNNING", "COMPLETED"])
+def test_only_what_has_failed_is_retried(shop: Shop, status: str | None) -> None:
+    execution = shop.submit()
+    if status == "COMPLETED":
+        shop.complete(execution)
+    elif status:
+        shop.report(execution, status)
+    with pytest.raises(Conflict, match=f"this one is {status or 'PENDING'}"):
+        shop.retry(execution)
+    assert shop.reload(execution).attempt == 1
+
+
+def test_what_was_cancelled_has_failed(shop: Shop) -> None:
+    execution = shop.submit()
+    cancel(shop.database, shop.organization_id, execution.id, "Stopped.")
+    assert shop.retry(execution).attempt == 2
+
+
+def test_a_retry_takes_a_slot(shop: Shop) -> None:
+    execution = failed(shop)
+    others = [shop.submit() for _ in range(10)]
+    with pytest.raises(TooMany):
+        shop.retry(execution)
+    assert shop.reload(execution).state == "FAILED"
+    cancel(shop.database, shop.organization_id, others[0].id, "Stopped.")
+    shop.retry(execution)
+    assert shop.active() == 10
+
+
+def test_a_disabled_job_and_another_organization_are_refused(shop: Shop, other_shop: Shop) -> None:
+    execution = failed(shop)
+    other_shop.project_id, other_shop.job_id = shop.project_id, shop.job_id
+    with pytest.raises(NotFound):
+        other_shop.retry(execution)
+    with shop.database.write() as session:
+        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
+    with pytest.raises(Conflict, match="disabled"):
+        shop.retry(execution)
+    assert shop.active() == 0
+
+
+def test_credentials_are_read_anew(shop: Shop) -> None:
+    keyring = Keyring(service_key(shop.settings))
+    with shop.database.write() as session:
+        stored = Credentials(session, shop.organization_id).create({"provider": "OPENAI", "api_key": "old"}, keyring)
+    execution = failed(shop)
+    assert shop.reload(execution).sealed_environment is None
+    with shop.database.write() as session:
+        Credentials(session, shop.organization_id).update(stored.id, {"api_key": "new"}, keyring)
+    assert environment(shop.reload(shop.retry(execution)), keyring) == {"OPENAI_API_KEY": "new"}
+    fail(shop.database, execution.id, "It broke again.")
+    with shop.database.write() as session:
+        Credentials(session, shop.organization_id).delete(stored.id)
+    with pytest.raises(BadInput, match="no cloud credential"):
+        shop.retry(execution)
+    assert shop.active() == 0
