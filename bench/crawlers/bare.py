@@ -1,4 +1,4 @@
-"""The floor: one loop of pycurl's multi interface and lexbor, nothing else. `python -m bench.crawlers.bare URL`."""
+"""The floor: pycurl's multi interface and lexbor in one loop: `python -m bench.crawlers.bare CRAWL URL`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import json
 import sys
 import time
 from collections import deque
-from urllib.parse import urldefrag, urljoin
 
 import pycurl
-from selectolax.lexbor import LexborHTMLParser
 
-from bench.crawlers.fields import CONCURRENCY, FIELDS, LINKS
+from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
+from bench.crawlers.lexbor import Row, parsed
 
 
-def crawl(seed: str) -> list[dict[str, str | None]]:
+def run(crawl: Crawl, seed: str) -> list[Row]:
     multi, waiting, seen = pycurl.CurlMulti(), deque([seed]), {seed}
     idle = [pycurl.Curl() for _ in range(CONCURRENCY)]
-    rows: list[dict[str, str | None]] = []
+    rows: list[Row] = []
     while waiting or len(idle) < CONCURRENCY:
         while waiting and idle:
             multi.add_handle(_started(idle.pop(), waiting.popleft()))
@@ -27,7 +26,8 @@ def crawl(seed: str) -> list[dict[str, str | None]]:
         for handle in multi.info_read(CONCURRENCY)[1]:
             multi.remove_handle(handle)
             idle.append(handle)
-            row, links = _parsed(handle)
+            found = handle.getinfo(pycurl.RESPONSE_CODE) < 400
+            row, links = parsed(crawl, handle.url, handle.body.getvalue() if found else b"", handle.url == seed)
             rows.append(row)
             fresh = dict.fromkeys(link for link in links if link not in seen)
             seen.update(fresh)
@@ -42,19 +42,9 @@ def _started(handle: pycurl.Curl, url: str) -> pycurl.Curl:
     return handle
 
 
-def _parsed(handle: pycurl.Curl) -> tuple[dict[str, str | None], list[str]]:
-    if handle.getinfo(pycurl.RESPONSE_CODE) >= 400:
-        return dict.fromkeys(FIELDS), []
-    page = LexborHTMLParser(handle.body.getvalue())
-    found = {name: page.css_first(selector) for name, selector in FIELDS.items()}
-    row = {name: node.text() if node else None for name, node in found.items()}
-    links = [urldefrag(urljoin(handle.url, node.attributes["href"] or ""))[0] for node in page.css(LINKS)]
-    return row, links
-
-
 def main() -> None:
     began = time.perf_counter()
-    rows = crawl(sys.argv[1])
+    rows = run(CRAWLS[sys.argv[1]], sys.argv[2])
     print(json.dumps({"rows": len(rows), "seconds": time.perf_counter() - began}))
 
 

@@ -1,4 +1,4 @@
-"""Our own engine on local[1], cold and warm: `python -m bench.crawlers.engine URL`.
+"""Our own engine, cold and warm: `python -m bench.crawlers.engine CRAWL URL [CORES]`.
 
 The session's start is told apart. Each pass crawls everything anew and writes its rows as Parquet.
 """
@@ -12,11 +12,11 @@ import time
 
 from pyspark.sql import SparkSession
 
-from bench.crawlers.pipeline import PIPELINE
+from bench.crawlers.fields import CONCURRENCY, CRAWLS
+from bench.crawlers.pipeline import pipeline
 from pipelines import Pipeline
-from pipelines.fetch import FetchOptions
 from pipelines.plan import Plan
-from pipelines.spark.context import RunContext
+from pipelines.spark.context import RunContext, fetch_options
 from pipelines.spark.engine import run
 from pipelines.spark.session import session
 
@@ -24,10 +24,12 @@ PASSES = 3
 
 
 def main() -> None:
+    crawl, site, cores = CRAWLS[sys.argv[1]], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1
     began = time.perf_counter()
-    spark = session("local[1]")
+    spark = session(f"local[{cores}]")
     started = time.perf_counter() - began
-    plan = Pipeline.from_yaml(PIPELINE).plan({"SITE": sys.argv[1]})
+    text = pipeline(crawl, f"  concurrency: {CONCURRENCY}")
+    plan = Pipeline.from_yaml(text).plan({"SITE": site})
     passes = [one_pass(spark, plan) for _ in range(PASSES)]
     print(json.dumps({"session": started, "cold": passes[0], **passes[-1]}))
     spark.stop()
@@ -35,7 +37,7 @@ def main() -> None:
 
 def one_pass(spark: SparkSession, plan: Plan) -> dict[str, float]:
     began = time.perf_counter()
-    rows = run(plan, spark, RunContext(fetch=FetchOptions(allow_networks=("127.0.0.1/32",))))
+    rows = run(plan, spark, RunContext(fetch=fetch_options(plan.options, ("127.0.0.1/32",))))
     with tempfile.TemporaryDirectory() as folder:
         rows.write.parquet(f"{folder}/rows")
         seconds = time.perf_counter() - began

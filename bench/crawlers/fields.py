@@ -1,12 +1,49 @@
-"""What every contender does: the links that are followed, the fields that are taken, the requests in flight."""
+"""What every contender does on a site: links that are followed, fields that are taken, requests in flight."""
 
-CONCURRENCY = 16
-# Links inside the documentation are relative; the others have a scheme.
-LINKS = "a[href]:not([href*='://']):not([href^='mailto:'])"
-FIELDS = {
-    "title": "title",
-    "heading": "h1, h2",
-    "paragraph": "p",
-    "next": "a[accesskey=n]",
-    "up": "a[accesskey=u]",
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+CONCURRENCY = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Crawl:
+    """Follows `links` once from the seed, or from every page when it goes `deep`, and takes `fields`, CSS by name."""
+
+    links: str
+    fields: Mapping[str, str]
+    deep: bool
+
+
+CRAWLS = {
+    "docs": Crawl(
+        # links inside the documentation are relative; the others have a scheme
+        links="a[href]:not([href*='://']):not([href^='mailto:'])",
+        fields={
+            "title": "title",
+            "heading": "h1, h2",
+            "paragraph": "p",
+            "next": "a[accesskey=n]",
+            "up": "a[accesskey=u]",
+        },
+        deep=True,
+    ),
+    "catalog": Crawl(
+        links="li.item a",
+        fields={
+            "title": "h1",
+            "price": ".price",
+            "brand": "td.brand",
+            "summary": "p.summary",
+            "stock": "span.stock",
+        },
+        deep=False,
+    ),
+    "graph": Crawl(
+        links="li.item a",
+        fields={"title": "h1", "price": ".price", "brand": "td.brand", "summary": "p.summary", "stock": "span.stock"},
+        deep=True,
+    ),
 }

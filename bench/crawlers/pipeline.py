@@ -1,20 +1,22 @@
-"""The crawl as a pipeline."""
+"""A crawl as a pipeline; `options` are lines of the `spindle` block."""
 
 from __future__ import annotations
 
-from bench.crawlers.fields import FIELDS, LINKS
+from bench.crawlers.fields import Crawl
 
-_EXTRACTORS = "\n".join(f'      - {{selector: "{css}", method: text, as: {name}}}' for name, css in FIELDS.items())
 
-PIPELINE = f"""\
+def pipeline(crawl: Crawl, options: str = "") -> str:
+    lines = (f'      - {{selector: "{css}", method: text, as: {name}}}' for name, css in crawl.fields.items())
+    extractors = "\n".join(lines)
+    stage, depth = ("wgetExplore", ", {depth: 100}") if crawl.deep else ("wgetJoin", "")
+    return f"""\
 fetch:
   url: ${{SITE}}
 pipeline:
-  - stage: wgetExplore
-    args: ["{LINKS}", {{depth: 100}}]
+  - {{stage: {stage}, args: ["{crawl.links}"{depth}]}}
   - stage: extract
     args:
-{_EXTRACTORS}
+{extractors}
 spindle:
   keepColumns: [_url, _status, _depth]
-"""
+{options}"""

@@ -1,4 +1,4 @@
-"""Scrapy, run in a virtual environment of its own: `python spider.py URL` with bench/crawlers on the path."""
+"""Scrapy, run in a virtual environment of its own: `python -m bench.crawlers.spider CRAWL URL`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import sys
 import time
 
 import scrapy
-from fields import CONCURRENCY, FIELDS, LINKS
 from scrapy.crawler import CrawlerProcess
+
+from bench.crawlers.fields import CONCURRENCY, CRAWLS
 
 SETTINGS = {
     "CONCURRENT_REQUESTS": CONCURRENCY,
@@ -21,12 +22,12 @@ SETTINGS = {
 }
 
 
-class Documentation(scrapy.Spider):
-    name = "documentation"
+class Crawler(scrapy.Spider):
+    name = "crawler"
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, crawl: str, url: str) -> None:
         super().__init__()
-        self.url = url
+        self.crawl, self.url = CRAWLS[crawl], url
         self.rows: list[dict[str, str | None]] = []
 
     async def start(self):
@@ -35,12 +36,13 @@ class Documentation(scrapy.Spider):
 
     def parse(self, response):
         if response.status >= 400:
-            self.rows.append(dict.fromkeys(FIELDS))
+            self.rows.append(dict.fromkeys(self.crawl.fields))
             return
-        texts = {name: response.css(selector) for name, selector in FIELDS.items()}
+        texts = {name: response.css(selector) for name, selector in self.crawl.fields.items()}
         self.rows.append({name: found[0].xpath("string()").get() if found else None for name, found in texts.items()})
-        for link in response.css(LINKS):
-            yield response.follow(link)
+        if self.crawl.deep or response.url == self.url:
+            for link in response.css(self.crawl.links):
+                yield response.follow(link)
 
     def closed(self, reason: str) -> None:
         started = self.crawler.stats.get_value("start_time").timestamp()
@@ -49,7 +51,7 @@ class Documentation(scrapy.Spider):
 
 def main() -> None:
     process = CrawlerProcess(SETTINGS)
-    process.crawl(Documentation, sys.argv[1])
+    process.crawl(Crawler, sys.argv[1], sys.argv[2])
     process.start()
 
 

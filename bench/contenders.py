@@ -1,0 +1,28 @@
+"""Other tools to be measured beside ours: installed into virtual environments of their own, run as processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.service import CLONE, SCRATCH, Json
+
+
+def installed(name: str, *packages: str) -> Path:
+    """The Python of a virtual environment in `.bench` that has `packages`."""
+    folder = SCRATCH / name
+    if not (folder / "bin/python").exists():
+        subprocess.run(["uv", "venv", "-q", "--python", sys.executable, folder], check=True)
+        subprocess.run(["uv", "pip", "install", "-q", "--python", folder, *packages], check=True)
+    return folder / "bin/python"
+
+
+def output_of(command: Sequence[str | Path]) -> Json:
+    """The last line that the command prints, as JSON."""
+    done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])

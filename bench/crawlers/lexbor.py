@@ -1,0 +1,23 @@
+"""How the bare loops read a page: lexbor, the fields' first matches, the links that are followed."""
+
+from __future__ import annotations
+
+from urllib.parse import urldefrag, urljoin
+
+from selectolax.lexbor import LexborHTMLParser
+
+from bench.crawlers.fields import Crawl
+
+Row = dict[str, str | None]
+
+
+def parsed(crawl: Crawl, url: str, body: bytes, is_seed: bool) -> tuple[Row, list[str]]:
+    """The page's row, and its links when they are followed; an empty body stands for a failed fetch."""
+    if not body:
+        return dict.fromkeys(crawl.fields), []
+    page = LexborHTMLParser(body)
+    found = {name: page.css_first(selector) for name, selector in crawl.fields.items()}
+    row = {name: node.text() if node else None for name, node in found.items()}
+    if not crawl.deep and not is_seed:
+        return row, []
+    return row, [urldefrag(urljoin(url, node.attributes["href"] or ""))[0] for node in page.css(crawl.links)]

@@ -1,0 +1,75 @@
+"""Static sites to crawl: a catalog whose first page links to all others, and a graph that has to be explored."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.nginx import nginx
+
+TEMPLATES = 64
+WORDS = "amber birch cedar delta ember frost grove heath inlet jade kelp larch moss north ochre pine"
+PAGE = """\
+<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Item {number}</title></head><body>
+<nav><ul><li><a href="/">Home</a></li></ul></nav>
+<h1>Item {number}</h1><p class="price">€ {number},50</p><table><tr><td class="brand">Brand {brand}</td></tr></table>
+<p class="summary">Summary of item {number}.</p><span class="stock">In stock</span><ul>{links}</ul>
+<div class="text">{text}</div></body></html>
+"""
+
+
+@contextmanager
+def catalog(pages: int, size: int) -> Generator[str]:
+    """A seed that links to `pages` addresses, each answered with one of 64 files of `size` bytes."""
+    with TemporaryDirectory() as folder:
+        root = _readable(folder)
+        for number in range(TEMPLATES):
+            (root / f"{number}.html").write_text(page(number, size))
+        links = "\n".join(
+            f'<li class="item"><a href="page/{n}/{n % TEMPLATES}.html">{n}</a></li>' for n in range(pages)
+        )
+        (root / "index.html").write_text(f"<!doctype html><h1>All</h1><ul>{links}</ul>")
+        with nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;") as site:
+            yield f"{site}/index.html"
+
+
+@contextmanager
+def graph(pages: int, size: int = 3_000, links: int = 10) -> Generator[str]:
+    """`pages` files with `links` links each: the children of a tree of six a page, and pages all over the site."""
+    with TemporaryDirectory() as folder:
+        root = _readable(folder)
+        for number in range(pages):
+            others = [
+                *range(6 * number + 1, 6 * number + 7),
+                *(number * 7919 + step * 104729 for step in range(1, links - 5)),
+            ]
+            (root / f"{number}.html").write_text(page(number, size, {other % pages for other in others}))
+        with nginx(root) as site:
+            yield f"{site}/0.html"
+
+
+def _readable(folder: str) -> Path:
+    """The folder, open to the user that nginx serves as."""
+    Path(folder).chmod(0o755)
+    return Path(folder)
+
+
+def page(number: int, size: int, linked: Iterable[int] = ()) -> str:
+    """A page of about `size` bytes in the usual mix of markup and text."""
+    links = "".join(f'<li class="item"><a href="{each}.html">Item {each}</a></li>' for each in sorted(linked))
+    bare = PAGE.format(number=number, brand=number % 7, links=links, text="")
+    return PAGE.format(number=number, brand=number % 7, links=links, text=filling(number, max(size - len(bare), 0)))
+
+
+def filling(number: int, size: int) -> str:
+    """Paragraphs, lists and links to nowhere in particular, `size` bytes of them."""
+    words, parts, length = WORDS.split(), list[str](), 0
+    while length < size:
+        turn = number + len(parts)
+        text = " ".join(words[(turn * 5 + step * 3) % len(words)] for step in range(30))
+        part = f'<p id="p{len(parts)}">{text} <a href="#p{turn % 9}">{turn}</a> <b class="mark">{text[:40]}</b></p>\n'
+        parts.append(part)
+        length += len(part)
+    return "".join(parts)[:size].rpartition("\n")[0]
