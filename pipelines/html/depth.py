@@ -6,6 +6,7 @@ import re
 
 _DEEPEST = 512  # as in Blink
 _SUSPICIOUS = 8192  # tags; fewer cost little however they nest
+_SHORTEST_TAG = 3  # bytes
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>?")
 _NAMES_THAT_DO_NOT_NEST = b"""
     area base br col embed hr img input link meta param source track wbr
@@ -16,7 +17,7 @@ _FLAT = frozenset(_NAMES_THAT_DO_NOT_NEST.split())
 
 def bounded(html: bytes) -> bytes:
     """`html` without the tags, though with the text, of what nests deeper than browsers let it."""
-    if html.count(b"<") < _SUSPICIOUS:
+    if len(html) < _SUSPICIOUS * _SHORTEST_TAG or html.count(b"<") < _SUSPICIOUS:
         return html
     depth = 0
 

@@ -73,22 +73,23 @@ def _parsed(page: Page) -> LexborNode | None:
 class Element:
     """An element of a page, or the page itself. Made by Document and by selecting."""
 
-    __slots__ = ("document", "is_page", "node")
+    __slots__ = ("_scope", "document", "is_page", "node")
 
     def __init__(self, document: Document, node: LexborNode | None, is_page: bool = False) -> None:
         self.document = document
         self.node = node
         self.is_page = is_page
+        self._scope: Scope | None = None
 
     def select(self, selector: Selector | str) -> list[Element]:
         """The elements inside this one that `selector` means, in document order; `:root …` means from the page."""
-        scope = self._scope()
+        scope = self._scope or self._made_scope()
         if scope is None:
             return []
         return [Element(self.document, node) for node in _compiled(selector).select(scope)]
 
     def first(self, selector: Selector | str) -> Element | None:
-        scope = self._scope()
+        scope = self._scope or self._made_scope()
         node = _compiled(selector).first(scope) if scope is not None else None
         return Element(self.document, node) if node is not None else None
 
@@ -122,8 +123,11 @@ class Element:
         value = self.attr(name)
         return canonical_url(value, self.document.base_url) if value is not None else None
 
-    def _scope(self) -> Scope | None:
-        return Scope(self.node, self.is_page, self.document.absolute) if self.node is not None else None
+    def _made_scope(self) -> Scope | None:
+        """Where selectors look; made once, for most elements are asked for several."""
+        if self.node is not None:
+            self._scope = Scope(self.node, self.is_page, self.document.absolute)
+        return self._scope
 
 
 def _compiled(selector: Selector | str) -> Selector:

@@ -177,7 +177,8 @@ class Query:
 
     def first(self, scope: Scope) -> LexborNode | None:
         if scope.is_page and self._first_css:
-            return next(iter(_find_first(self._first_css, scope.root)), None)
+            found = _find_first(self._first_css, scope.root)
+            return found[0] if found else None
         return next(iter(self.select(scope)), None)
 
 
