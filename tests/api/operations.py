@@ -1,4 +1,4 @@
-"""The operations of the OpenAPI file, with a request for each that is valid as far as its schema tells."""
+"""The operations of an OpenAPI file, with a request for each that is valid as far as its schema tells."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Operation:
     method: str
     path: str
     spec: Mapping[str, Any]
+    document: Mapping[str, Any]
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -28,30 +29,57 @@ class Operation:
 
     @property
     def path_parameters(self) -> list[str]:
-        return [one["name"] for one in self.spec.get("parameters", ()) if one["in"] == "path"]
+        return self._parameters("path")
+
+    @property
+    def query_parameters(self) -> list[str]:
+        return self._parameters("query")
 
     @property
     def addresses_records(self) -> bool:
-        return any(name.endswith(("Id", "Name")) for name in self.path_parameters)
+        return any(map(addresses_a_record, self.path_parameters))
+
+    @property
+    def streams(self) -> bool:
+        """Whether the answer goes on until one of the two has enough."""
+        return "text/event-stream" in self.spec["responses"].get("200", {}).get("content", {})
 
     @property
     def query(self) -> dict[str, str]:
         parameters = self.spec.get("parameters", ())
         return {one["name"]: SAMPLES[one["name"]] for one in parameters if one["in"] == "query" and one["required"]}
 
-    def body(self, values: Mapping[str, str]) -> Any:
-        """An object with a value for each required field; None where the operation takes no body."""
+    @property
+    def body_schema(self) -> Mapping[str, Any] | None:
+        """Of a JSON body, with its own reference resolved; None where the operation takes none."""
         content = self.spec.get("requestBody", {}).get("content", {}).get("application/json")
         if content is None:
             return None
         schema = content["schema"]
         reference = schema.get("$ref") or schema.get("anyOf", [{}])[0].get("$ref")
-        if reference is None:
-            return {}
-        required = OPENAPI["components"]["schemas"][reference.rsplit("/", 1)[1]].get("required", [])
-        return {name: values.get(name) or SAMPLES.get(name, "x") for name in required}
+        return self.document["components"]["schemas"][reference.rsplit("/", 1)[1]] if reference else schema
+
+    def body(self, values: Mapping[str, str]) -> Any:
+        """An object with a value for each required field; None where the operation takes no body."""
+        schema = self.body_schema
+        if schema is None:
+            return None
+        return {name: values.get(name) or SAMPLES.get(name, "x") for name in schema.get("required", [])}
+
+    def _parameters(self, place: str) -> list[str]:
+        return [one["name"] for one in self.spec.get("parameters", ()) if one["in"] == place]
 
 
-OPERATIONS = [
-    Operation(method.upper(), path, spec) for path, item in OPENAPI["paths"].items() for method, spec in item.items()
-]
+def addresses_a_record(parameter: str) -> bool:
+    return parameter.endswith(("Id", "Name"))
+
+
+def operations_of(document: Mapping[str, Any]) -> list[Operation]:
+    return [
+        Operation(method.upper(), path, spec, document)
+        for path, item in document["paths"].items()
+        for method, spec in item.items()
+    ]
+
+
+OPERATIONS = operations_of(OPENAPI)

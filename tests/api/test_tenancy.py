@@ -1,102 +1,139 @@
-"""Another organization's ids are answered exactly like ids that do not exist, by every operation there is."""
+"""Another organization's records are answered exactly like records that do not exist, by every operation there is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 import httpx
 import pytest
+from fastapi import APIRouter, FastAPI
+from sqlalchemy import select
 
-from tests.api.conftest import PIPELINE, ROWS, Api
-from tests.api.operations import OPERATIONS, Operation
+from api.app import create_app
+from api.kit.auth import KeyRoute, Reader, Writer
+from api.kit.errors import answers
+from api.kit.schemas import Body, ProjectId
+from api.kit.service import ServiceOf
+from core.errors import Forbidden, NotFound
+from core.tables import Agent, Project
+from tests.api.conftest import Server, running
+from tests.api.operations import OPERATIONS, Operation, operations_of
+from tests.api.tenancy import Tenants
+from tests.api.world import World, make_world
 
-UNKNOWN = "01990000-0000-7000-8000-000000000000"
-ADDRESSED = [operation for operation in OPERATIONS if operation.addresses_records]
+OWN, FOREIGN = "our own records", "the rivals records"
 
 
 @pytest.fixture(scope="module")
-def foreign(rival: Api) -> Mapping[str, str]:
-    """Ids and names of the rival's records, under the names that paths and bodies use."""
-    category = rival.post("/categories", {"name": "rival category"})["id"]
-    job = rival.job("rival project")
-    rival.put(f"/agents/none/{job.agent_id}", {"categoryId": category})
-    finished, execution = job.execute(), job.execute()
-    dataset = job.complete(finished, ROWS)
-    return {
-        "projectId": job.project_id,
-        "jobId": job.id,
-        "agentId": job.agent_id,
-        "categoryId": category,
-        "executionId": execution,
-        "datasetId": dataset,
-        "taskId": rival.get(job.path)["taskIds"][0],
-        "credentialId": rival.post("/cloud-credentials", {"provider": "OPENAI", "apiKey": "theirs"})["id"],
-        "keyId": rival.get("/auth/api-keys")[0]["id"],
-        "recordId": rival.post("/api/api/cms-tables/products", {"title": "theirs"})["id"],
-        "table": "products",
-        "projectName": "rival project",
-        "categoryName": "rival category",
-        "agentName": "rival project",
-    }
+def foreign(server: Server) -> World:
+    return make_world(server.caller("the rival", "admin"), FOREIGN)
 
 
-@pytest.mark.parametrize("operation", ADDRESSED, ids=str)
-def test_another_organizations_ids_are_unknown_ids(acme: Api, foreign: Mapping[str, str], operation: Operation):
-    unknown = {name: "999999999" if name == "taskId" else UNKNOWN for name in foreign}
-    theirs, nobodys = (_answer(acme, operation, ids) for ids in (foreign, unknown))
-    assert theirs == nobodys
-    assert theirs[0] == 404, theirs
+@pytest.fixture(scope="module")
+def tenants(server: Server, foreign: World) -> Tenants:
+    caller = server.caller("the caller", "admin")
+    return Tenants(caller, make_world(caller, OWN), foreign)
 
 
-@pytest.mark.parametrize("operation", ADDRESSED, ids=str)
-def test_another_organizations_job_in_ones_own_project_is_unknown(
-    acme: Api, foreign: Mapping[str, str], operation: Operation
-):
-    if "jobId" not in operation.path_parameters:
-        pytest.skip("the operation addresses no job")
-    own = acme.post("/projects", {"name": str(operation)})["id"]
-    assert _answer(acme, operation, foreign | {"projectId": own})[0] == 404
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+def test_another_organizations_records_are_unknown_records(tenants: Tenants, operation: Operation):
+    tenants.check(operation)
 
 
-def test_a_body_that_refers_to_another_organizations_records_is_refused_like_unknown_ones(
-    acme: Api, foreign: Mapping[str, str]
-):
-    project = acme.project("refers to others")
-    for field, foreign_id in (("agentId", foreign["agentId"]), ("inputDatasetId", foreign["datasetId"])):
-        bodies = [{"name": "x", field: each} for each in (foreign_id, UNKNOWN)]
-        answers = [_plain(acme.call("POST", f"/projects/id/{project}/jobs", json=body)) for body in bodies]
-        assert answers[0] == answers[1]
-        assert answers[0][0] == 400
-    agents = [
-        _plain(acme.call("POST", "/agents", json={"name": "x", "categoryId": each, "pipelineYaml": PIPELINE}))
-        for each in (foreign["categoryId"], UNKNOWN)
-    ]
-    assert agents[0] == agents[1]
-    assert agents[0][0] == 400
+def test_both_worlds_are_untouched(tenants: Tenants, foreign: World, server: Server):
+    api = server.caller("sees all", "super_admin")
+    assert {each["name"] for each in api.get("/auth/organizations")} >= {"the rival", "the caller"}
+    own = tenants.caller.get(f"/projects/id/{tenants.own['projectId']}/jobs/{tenants.own['jobId']}")
+    assert (own["name"], own["agentId"]) == (OWN, tenants.own["agentId"])
 
 
-def test_lists_and_tables_hold_nothing_of_another_organization(acme: Api, foreign: Mapping[str, str]):
-    for path in ("/projects", "/categories", "/agents", "/datasets", "/datasets/query/tables"):
-        text = acme.call("GET", path).text
-        assert not [name for name, value in foreign.items() if len(value) == 36 and value in text]
-        assert "rival" not in text
-    query = acme.call("POST", "/datasets/query", json={"sql": "SELECT * FROM rival_project.rival_project"})
+def test_sql_reaches_no_table_of_another_organization(tenants: Tenants):
+    query = tenants.caller.call("POST", "/datasets/query", json={"sql": f"SELECT * FROM {FOREIGN.replace(' ', '_')}.x"})
     assert query.status_code == 400
 
 
-def test_the_rivals_records_are_untouched(rival: Api, foreign: Mapping[str, str]):
-    job = rival.get(f"/projects/id/{foreign['projectId']}/jobs/{foreign['jobId']}")
-    assert job["name"] == "rival project"
-    status = rival.get(f"/projects/id/{job['projectId']}/jobs/{job['id']}/executions/{foreign['executionId']}/status")
-    assert status["status"] == "PENDING"
+def reads_any_project(router: APIRouter) -> None:
+    @router.get("/broken/{projectId}", responses=answers(404))
+    def read(project_id: ProjectId, _caller: Reader, service: ServiceOf) -> dict[str, str]:
+        with service.database.read() as session:
+            project = session.get(Project, project_id)
+            if project is None:
+                raise NotFound("There is no project with this id.")
+            return {"name": project.name}
 
 
-def _answer(api: Api, operation: Operation, ids: Mapping[str, str]) -> tuple[Any, ...]:
-    path = operation.path.format_map(ids)
-    return _plain(api.call(operation.method, path, json=operation.body(ids), params=operation.query))
+def tells_that_a_project_exists(router: APIRouter) -> None:
+    @router.delete("/broken/{projectId}", responses=answers(404))
+    def remove(project_id: ProjectId, caller: Writer, service: ServiceOf) -> dict[str, str]:
+        with service.database.read() as session:
+            project = session.get(Project, project_id)
+            if project is None:
+                raise NotFound("There is no project with this id.")
+            if project.organization_id != caller.organization_id:
+                raise Forbidden("This project is another organization's.")
+            return {}
 
 
-def _plain(response: httpx.Response) -> tuple[Any, ...]:
-    body = response.json()
-    return response.status_code, {name: value for name, value in body.items() if name != "timestamp"}
+def lists_all_projects(router: APIRouter) -> None:
+    @router.get("/broken")
+    def read(_caller: Reader, service: ServiceOf) -> list[str]:
+        with service.database.read() as session:
+            return list(session.scalars(select(Project.id)))
+
+
+def filters_by_any_project(router: APIRouter) -> None:
+    @router.get("/broken")
+    def read(_caller: Reader, service: ServiceOf, projectId: str = "") -> int:
+        with service.database.read() as session:
+            return len(session.scalars(select(Project.id).where(Project.id == projectId)).all())
+
+
+class _Reference(Body):
+    agent_id: str | None = None
+
+
+def refers_to_any_agent(router: APIRouter) -> None:
+    @router.post("/broken")
+    def make(body: _Reference, _caller: Writer, service: ServiceOf) -> dict[str, str]:
+        with service.database.read() as session:
+            if session.get(Agent, body.agent_id) is None:
+                raise NotFound("There is no agent with this id.")
+        return {}
+
+
+def addresses_a_new_noun(router: APIRouter) -> None:
+    @router.get("/broken/{gadgetId}", responses=answers(404))
+    def read(gadgetId: str, _caller: Reader) -> None:
+        raise NotFound(f"There is no gadget {gadgetId}.")
+
+
+BROKEN = {
+    reads_any_project: "tells another organization's projectId",
+    tells_that_a_project_exists: "tells another organization's projectId",
+    lists_all_projects: "shows another organization's .'projectId'",
+    filters_by_any_project: "tells another organization's projectId",
+    refers_to_any_agent: "tells another organization's agentId",
+    addresses_a_new_noun: "makes no record that {gadgetId}",
+}
+
+
+@pytest.mark.parametrize(("broken", "sentence"), BROKEN.items(), ids=[broken.__name__ for broken in BROKEN])
+def test_a_route_without_an_organization_filter_fails_this_test(
+    server: Server, tenants: Tenants, broken: Callable[[APIRouter], None], sentence: str
+):
+    with broken_app(server, broken) as (client, operation), pytest.raises(AssertionError, match=sentence):
+        replace(tenants, caller=replace(tenants.caller, client=client)).check(operation)
+
+
+@contextmanager
+def broken_app(server: Server, broken: Callable[[APIRouter], None]) -> Iterator[tuple[httpx.Client, Operation]]:
+    """The service with one route more, which is broken."""
+    app: FastAPI = create_app(server.settings)
+    router = APIRouter(prefix="/api/svc/api", route_class=KeyRoute)
+    broken(router)
+    app.include_router(router)
+    [operation] = [each for each in operations_of(app.openapi()) if "broken" in each.path]
+    with running(app) as url, httpx.Client(base_url=url, timeout=30) as client:
+        yield client, operation
