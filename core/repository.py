@@ -10,10 +10,21 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from core.errors import NotFound
-from core.tables import Agent, ApiKey, Category, CloudCredential, Dataset, Execution, Job, Organization, Project
+from core.tables import (
+    Agent,
+    ApiKey,
+    Category,
+    CloudCredential,
+    Dataset,
+    Execution,
+    Job,
+    Organization,
+    Project,
+    Webhook,
+)
 from core.values import check_name, check_storable, storable
 
-Row = TypeVar("Row", Agent, ApiKey, Category, CloudCredential, Dataset, Execution, Job, Project)
+Row = TypeVar("Row", Agent, ApiKey, Category, CloudCredential, Dataset, Execution, Job, Project, Webhook)
 
 
 class Repository(Generic[Row]):

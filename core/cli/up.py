@@ -100,6 +100,7 @@ def _children(settings: Settings, environment: dict[str, str], code_port: int) -
         "runs": ["orchestration.run_server"],
         "api": ["api"],
         "launcher": ["orchestration.launcher"],
+        "webhooks": ["core.webhooks"],
         "code": ["dagster", "api", "grpc", "--host", "127.0.0.1", *quiet, *code],
         "ui": [*behind, "dagster_webserver.cli", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
         "daemon": [*behind, "dagster._daemon.cli", "run", *workspace],

@@ -28,6 +28,7 @@ def make_world(api: Api, name: str) -> World:
         "datasetId": dataset,
         "taskId": api.get(job.path)["taskIds"][0],
         "credentialId": api.post("/cloud-credentials", {"provider": "OPENAI", "apiKey": "theirs"})["id"],
+        "webhookId": api.post(f"/projects/id/{job.project_id}/webhooks", {"url": "https://example.com/hook"})["id"],
         "keyId": api.post("/auth/api-keys", {"name": name})["id"],
         "recordId": api.post(f"/api/api/cms-tables/{table}", {"title": name})["id"],
         "table": table,

@@ -1,0 +1,115 @@
+"""Webhooks: a project's events are sent to the addresses that it names."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from api.kit.auth import KeyRoute, Reader, Writer
+from api.kit.encryption import KeyringOf
+from api.kit.errors import answers
+from api.kit.pages import PageOf
+from api.kit.schemas import Nothing, ProjectId
+from api.kit.service import ServiceOf
+from api.webhooks.schemas import (
+    DeliveryRecord,
+    WebhookCreate,
+    WebhookRecord,
+    WebhookUpdate,
+    WebhookWithSecret,
+    delivery_record,
+    with_secret,
+)
+from core.webhooks.deliver import try_out
+from core.webhooks.webhooks import Webhooks
+
+router = APIRouter(prefix="/webhooks", tags=["webhooks"], route_class=KeyRoute)
+WebhookId = Annotated[str, Path(alias="webhookId", description="Id of the webhook.")]
+
+
+@router.get("", summary="List the webhooks of a project", responses=answers(404))
+def list_webhooks(project_id: ProjectId, caller: Reader, service: ServiceOf, page: PageOf) -> list[WebhookRecord]:
+    with service.database.read() as session:
+        repository = Webhooks(session, caller.organization_id)
+        webhooks = page.linked(repository.list(project_id, limit=page.limit, after=page.after))
+        return [WebhookRecord.model_validate(webhook) for webhook in webhooks]
+
+
+@router.post(
+    "",
+    summary="Have the events of a project's executions sent to an address",
+    description="Each event is posted as `{type, timestamp, data}`, signed as Standard Webhooks has it (webhook-id, "
+    "webhook-timestamp, webhook-signature), and again with growing pauses for a day until it is answered with a 2xx. "
+    "It may come more than once, always under the same webhook-id. After a day without success, or a 410, the "
+    "webhook is disabled and says why.",
+    responses=answers(404, 409),
+)
+def create_webhook(
+    project_id: ProjectId, body: WebhookCreate, caller: Writer, service: ServiceOf, keyring: KeyringOf
+) -> WebhookWithSecret:
+    with service.database.write() as session:
+        repository = Webhooks(session, caller.organization_id)
+        return with_secret(*repository.create(service.settings, keyring, project_id, body.values()))
+
+
+@router.get("/{webhookId}", summary="Read a webhook", responses=answers(404))
+def read_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Reader, service: ServiceOf) -> WebhookRecord:
+    with service.database.read() as session:
+        return WebhookRecord.model_validate(Webhooks(session, caller.organization_id).get(project_id, webhook_id))
+
+
+@router.put("/{webhookId}", summary="Change a webhook; what the body leaves out stays", responses=answers(404))
+def update_webhook(
+    project_id: ProjectId, webhook_id: WebhookId, body: WebhookUpdate, caller: Writer, service: ServiceOf
+) -> WebhookRecord:
+    with service.database.write() as session:
+        repository = Webhooks(session, caller.organization_id)
+        changed = repository.update(service.settings, project_id, webhook_id, body.values())
+        return WebhookRecord.model_validate(changed)
+
+
+@router.delete("/{webhookId}", summary="Delete a webhook with its deliveries", responses=answers(404))
+def delete_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf) -> Nothing:
+    with service.database.write() as session:
+        Webhooks(session, caller.organization_id).delete(project_id, webhook_id)
+    return Nothing()
+
+
+@router.post(
+    "/{webhookId}/rotate",
+    summary="Give a webhook a new secret",
+    description="For 24 hours everything is signed with the old secret as well.",
+    responses=answers(404, 409),
+)
+def rotate_webhook_secret(
+    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf, keyring: KeyringOf
+) -> WebhookWithSecret:
+    with service.database.write() as session:
+        return with_secret(*Webhooks(session, caller.organization_id).rotate(keyring, project_id, webhook_id))
+
+
+@router.post(
+    "/{webhookId}/test",
+    summary="Send a test event to a webhook, once, and tell what came of it",
+    responses=answers(404, 409),
+)
+def test_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf) -> DeliveryRecord:
+    delivery_id = try_out(service.settings, service.database, caller.organization_id, project_id, webhook_id)
+    with service.database.read() as session:
+        repository = Webhooks(session, caller.organization_id)
+        return delivery_record(repository.delivery(project_id, webhook_id, delivery_id))
+
+
+@router.get(
+    "/{webhookId}/deliveries", summary="List what was sent to a webhook, newest first, a week long",
+    responses=answers(404),
+)  # fmt: skip
+def list_deliveries(
+    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, service: ServiceOf, page: PageOf
+) -> list[DeliveryRecord]:
+    with service.database.read() as session:
+        repository = Webhooks(session, caller.organization_id)
+        deliveries = repository.deliveries(project_id, webhook_id, limit=page.limit, before=page.after)
+        page.link([delivery.id for delivery in deliveries])
+        return [delivery_record(delivery) for delivery in deliveries]

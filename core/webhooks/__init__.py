@@ -1,0 +1,1 @@
+"""Webhooks: addresses that a project's events are sent to, signed as Standard Webhooks has it."""

@@ -1,0 +1,219 @@
+"""Delivering: each event is posted until its receiver takes it, for a day; a slow receiver keeps no other waiting."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from random import SystemRandom
+
+import structlog
+from sqlalchemy import Select, delete, select, update
+
+from core.database import Database, changed
+from core.errors import SpindleError, Unavailable
+from core.events.announce import payload
+from core.executions.tokens import sign
+from core.outgoing import Answer, send
+from core.sealing import Keyring
+from core.secrets import service_key
+from core.settings import Settings
+from core.tables import Delivery, ExecutionEvent, Webhook, now
+from core.webhooks.webhooks import Webhooks, place
+
+POLL_SECONDS = 0.5
+TIDY_SECONDS = 300.0
+TAKEN = timedelta(seconds=60)
+LIFETIME = timedelta(days=1)
+KEPT = timedelta(days=7)
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(hours=2)
+GROWTH = 3
+BATCH = 200
+AT_ONCE = 4  # of one webhook; of one that is failing a single one, among its like
+THREADS, THREADS_FOR_FAILING = 16, 8
+GONE = 410
+TEST = "webhook.test"
+
+log = structlog.get_logger()
+_random = SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A delivery with the webhook that it goes to."""
+
+    delivery: Delivery
+    webhook: Webhook
+
+    @property
+    def body(self) -> bytes:
+        return json.dumps(self.delivery.payload, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+class Deliverer:
+    """Posts what is due, on threads of its own. Several may run: what one has taken, another leaves."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        self._pools = {False: ThreadPoolExecutor(THREADS), True: ThreadPoolExecutor(THREADS_FOR_FAILING)}
+        self._under_way: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def run(self, stop: threading.Event) -> None:
+        """Until told to stop; while the database is away it waits."""
+        tidied = 0.0
+        while not stop.wait(POLL_SECONDS):
+            try:
+                self.deliver_due()
+                if time.monotonic() - tidied > TIDY_SECONDS:
+                    tidied = time.monotonic()
+                    tidy(self._database, now())
+            except Unavailable as error:
+                log.warning("waiting", reason=error.sentence)
+            except SpindleError as error:
+                log.error("deliveries failed", reason=error.sentence)
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def deliver_due(self) -> None:
+        """Takes what is due, as far as there is room for it, and has it sent; does not wait for it."""
+        for parcel in self._take(now()):
+            failing = parcel.webhook.failing_since is not None
+            self._pools[failing].submit(self._deliver, parcel)
+
+    def _take(self, at: datetime) -> Sequence[Parcel]:
+        with self._database.read() as session:
+            if session.execute(self._due(at).limit(1)).first() is None:
+                return ()
+        with self._database.write() as session:
+            in_order = self._due(at).order_by(Delivery.available_at, Delivery.id).limit(BATCH)
+            found = session.execute(in_order.with_for_update(of=Delivery, skip_locked=True)).tuples().all()
+            parcels = [Parcel(delivery, webhook) for delivery, webhook in found if self._room(webhook)]
+            for parcel in parcels:
+                parcel.delivery.available_at = at + TAKEN
+        return parcels
+
+    def _due(self, at: datetime) -> Select[tuple[Delivery, Webhook]]:
+        """What may be sent now: a webhook that is busy, or failing and slow, leaves its others waiting, and no more."""
+        with self._lock:
+            busy = dict(self._under_way)
+        full = [webhook_id for webhook_id, count in busy.items() if count >= AT_ONCE]
+        room = Webhook.id.not_in(full) & (Webhook.failing_since.is_(None) | Webhook.id.not_in(list(busy)))
+        query = select(Delivery, Webhook).join(Webhook, Webhook.id == Delivery.webhook_id)
+        return query.where(Delivery.state == "PENDING", Delivery.available_at <= at, Webhook.enabled, room)
+
+    def _room(self, webhook: Webhook) -> bool:
+        most = 1 if webhook.failing_since is not None else AT_ONCE
+        with self._lock:
+            if self._under_way[webhook.id] >= most:
+                return False
+            self._under_way[webhook.id] += 1
+            return True
+
+    def _deliver(self, parcel: Parcel) -> None:
+        try:
+            attempt(self._settings, self._database, parcel)
+        except SpindleError as error:  # it stays due, and is taken again
+            log.warning("not delivered", delivery=parcel.delivery.id, reason=error.sentence)
+        finally:
+            with self._lock:
+                self._under_way[parcel.webhook.id] -= 1
+                if not self._under_way[parcel.webhook.id]:
+                    del self._under_way[parcel.webhook.id]
+
+
+def try_out(settings: Settings, database: Database, organization_id: str, project_id: str, webhook_id: str) -> str:
+    """Sends a test event once, whether or not the webhook is enabled; the id of the delivery."""
+    with database.write() as session:
+        webhook = Webhooks(session, organization_id).get(project_id, webhook_id)
+        data = {"projectId": project_id, "webhookId": webhook_id}
+        delivery = Delivery(webhook_id=webhook.id, type=TEST, payload=payload(TEST, data, now()), state="FAILED")
+        session.add(delivery)
+    attempt(settings, database, Parcel(delivery, webhook), last=True)
+    return delivery.id
+
+
+def attempt(settings: Settings, database: Database, parcel: Parcel, *, last: bool = False) -> None:
+    """Sends the delivery once and notes what came of it; `last` leaves no other try."""
+    at = now()
+    headers = signed_headers(Keyring(service_key(settings)), parcel, at)
+    answer = send(settings, "POST", parcel.webhook.url, headers, parcel.body)
+    _note(database, parcel, answer, at, last=last)
+
+
+def signed_headers(keyring: Keyring, parcel: Parcel, at: datetime) -> dict[str, str]:
+    """The headers of Standard Webhooks; during a rotation with a signature by each secret."""
+    webhook, delivery, timestamp = parcel.webhook, parcel.delivery, int(at.timestamp())
+    secrets = [keyring.open(webhook.secret, place(webhook, "secret"))]
+    if webhook.previous_secret and webhook.previous_until and webhook.previous_until > at:
+        secrets.append(keyring.open(webhook.previous_secret, place(webhook, "previous_secret")))
+    signatures = [sign(secret, delivery.id, timestamp, parcel.body) for secret in secrets]
+    return {
+        "Content-Type": "application/json",
+        "webhook-id": delivery.id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(signatures),
+    }
+
+
+def pause(tries: int) -> timedelta:
+    """How long to wait after so many failed tries: 5 s, growing threefold to two hours, with some jitter."""
+    grown = min(FIRST_PAUSE * GROWTH ** min(tries - 1, 10), LONGEST_PAUSE)
+    return grown * _random.uniform(0.9, 1.1)
+
+
+def tidy(database: Database, at: datetime) -> None:
+    """Removes events and deliveries that are older than a week."""
+    with database.write() as session:
+        for table in (ExecutionEvent, Delivery):
+            changed(session, delete(table).where(table.created_at < at - KEPT))
+
+
+def _note(database: Database, parcel: Parcel, answer: Answer, at: datetime, *, last: bool) -> None:
+    """Notes the try; a webhook that has failed for a day, or whose receiver says that it is gone, is disabled."""
+    failure = _failure(answer)
+    told = {"at": at.isoformat(), "status": answer.status, "error": failure, "milliseconds": answer.milliseconds}
+    with database.write() as session:
+        webhook = session.get(Webhook, parcel.webhook.id, with_for_update=True)
+        delivery = session.get(Delivery, parcel.delivery.id, with_for_update=True)
+        if delivery is None or webhook is None:  # deleted meanwhile
+            return
+        delivery.tries = [*delivery.tries, told]
+        if failure is None:
+            delivery.state, delivery.delivered_at, webhook.failing_since = "DELIVERED", now(), None
+            return
+        following = now() + pause(len(delivery.tries))
+        delivery.available_at = following
+        over = last or following > delivery.created_at + LIFETIME
+        delivery.state = "FAILED" if over else "PENDING"
+        if not last:
+            _note_failure(webhook, answer, failure, at)
+        if not webhook.enabled:
+            stopped = update(Delivery).where(Delivery.webhook_id == webhook.id, Delivery.state == "PENDING")
+            changed(session, stopped.values(state="FAILED"))
+
+
+def _note_failure(webhook: Webhook, answer: Answer, failure: str, at: datetime) -> None:
+    webhook.failing_since = since = webhook.failing_since or at
+    if answer.status == GONE:
+        webhook.enabled, webhook.disabled_reason = False, "The receiver answered 410: it is gone."
+    elif at - since >= LIFETIME:
+        webhook.enabled = False
+        webhook.disabled_reason = f"Nothing could be delivered since {since.isoformat()}. Last: {failure}"
+
+
+def _failure(answer: Answer) -> str | None:
+    """Why the try has failed, as a sentence."""
+    if answer.ok:
+        return None
+    if answer.status is None:
+        return answer.error or "There was no answer."
+    if 300 <= answer.status < 400:
+        return f"It answered {answer.status}; redirects are not followed."
+    return f"It answered {answer.status}."

@@ -1,0 +1,283 @@
+"""What happens reaches the receivers: signed, at least once, and no receiver keeps another waiting."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from core import outgoing
+from core.database import Database
+from core.errors import BadInput, Conflict, Unauthorized
+from core.executions.complete import cancel, fail
+from core.executions.states import Event
+from core.executions.tokens import verify_signature
+from core.executions.transitions import move
+from core.sealing import Keyring
+from core.secrets import service_key
+from core.settings import Settings
+from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
+from core.webhooks import deliver
+from core.webhooks.deliver import Deliverer, pause, tidy, try_out
+from core.webhooks.webhooks import Webhooks
+from tests.core.shop import Shop, make_shop
+from tests.receiver import Receiver, receiver
+from tests.service import wait_until
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """The fetch guard is lifted for loopback."""
+    return settings.model_copy(update={"fetch_allow_networks": ("127.0.0.1/32",)})
+
+
+@pytest.fixture
+def told() -> Iterator[Receiver]:
+    with receiver() as told:
+        yield told
+
+
+@pytest.fixture
+def delivering(settings: Settings, database: Database) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=Deliverer(settings, database).run, args=(stop,))
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def keyring(shop: Shop) -> Keyring:
+    return Keyring(service_key(shop.settings))
+
+
+def hook(shop: Shop, url: str, **values: object) -> tuple[str, str]:
+    """The id and the secret of a new webhook."""
+    with shop.database.write() as session:
+        repository = Webhooks(session, shop.organization_id)
+        webhook, secret = repository.create(shop.settings, keyring(shop), shop.project_id, {"url": url, **values})
+        return webhook.id, secret
+
+
+def deliveries(shop: Shop, webhook_id: str) -> list[Delivery]:
+    with shop.database.read() as session:
+        return list(reversed(Webhooks(session, shop.organization_id).deliveries(shop.project_id, webhook_id)))
+
+
+def stored(shop: Shop, webhook_id: str) -> Webhook:
+    with shop.database.read() as session:
+        return Webhooks(session, shop.organization_id).get(shop.project_id, webhook_id)
+
+
+@pytest.mark.usefixtures("delivering")
+def test_everything_that_happens_is_told_signed_and_in_order(shop: Shop, told: Receiver) -> None:
+    webhook_id, secret = hook(shop, f"{told.url}/200/all")
+    execution = shop.submit()
+    shop.report(execution, "RUNNING")
+    shop.complete(execution)
+    wait_until(lambda: len(told.of("/200/all")) == 3, 20)
+    bodies = {}
+    for message in told.of("/200/all"):
+        verify_signature(secret, message.headers, message.body, now())
+        body = json.loads(message.body)
+        bodies[body["type"]] = body
+        with pytest.raises(Unauthorized):
+            verify_signature(secret, message.headers, message.body + b" ", now())
+    assert sorted(bodies) == ["execution.completed", "execution.pending", "execution.running"]
+    data = bodies["execution.completed"]["data"]
+    assert (data["executionId"], data["status"], data["attempt"]) == (execution.id, "COMPLETED", 1)
+    wait_until(lambda: all(one.state == "DELIVERED" for one in deliveries(shop, webhook_id)), 10)
+    assert {message.headers["webhook-id"] for message in told.received} == {d.id for d in deliveries(shop, webhook_id)}
+    assert [len(delivery.tries) for delivery in deliveries(shop, webhook_id)] == [1, 1, 1]
+
+
+@pytest.mark.usefixtures("delivering")
+def test_a_receiver_that_does_not_answer_keeps_no_other_waiting(
+    shop: Shop, told: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "TOTAL_SECONDS", 3.0)
+    paths = ("hang", "reset", "302", "500", "flood")
+    bad = {path: hook(shop, f"{told.url}/{path}/x")[0] for path in paths}
+    good, _ = hook(shop, f"{told.url}/200/x", events=["execution.pending"])
+    started = time.monotonic()
+    for _ in range(3):
+        fail(shop.database, shop.submit().id, "Over.")
+    wait_until(lambda: len(told.of("/200/x")) == 3, 15)
+    assert time.monotonic() - started < 15
+    wait_until(lambda: all(deliveries(shop, bad[path])[0].tries for path in paths), 30)
+    said = {path: deliveries(shop, bad[path])[0].tries[0]["error"] for path in paths}
+    assert said.pop("flood") is None  # it said 200, and more than anybody wants to read
+    assert "did not answer in time" in said["hang"]
+    assert "connection" in said["reset"]
+    assert "redirects are not followed" in said["302"]
+    assert said["500"] == "It answered 500."
+    assert told.of("/200/redirected") == []
+    assert stored(shop, bad["500"]).failing_since is not None
+    assert stored(shop, good).failing_since is None
+
+
+def once(shop: Shop) -> None:
+    """One round of deliveries, to its end."""
+    deliverer = Deliverer(shop.settings, shop.database)
+    deliverer.deliver_due()
+    for pool in deliverer._pools.values():
+        pool.shutdown(wait=True)
+
+
+def later(shop: Shop, by: timedelta) -> None:
+    """Sets the clock of all deliveries and webhooks back, so that it is later than they think."""
+    with shop.database.write() as session:
+        for delivery in session.query(Delivery):
+            delivery.available_at -= by
+            delivery.created_at -= by
+        for webhook in session.query(Webhook).filter(Webhook.failing_since.is_not(None)):
+            webhook.failing_since = webhook.failing_since and webhook.failing_since - by
+
+
+def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disabled(shop: Shop, told: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{told.url}/500/x", events=["execution.pending"])
+    shop.submit()
+    once(shop)
+    once(shop)
+    (delivery,) = deliveries(shop, webhook_id)
+    assert (delivery.state, len(delivery.tries), len(told.received)) == ("PENDING", 1, 1)
+    for _ in range(20):
+        later(shop, timedelta(hours=2, minutes=30))
+        once(shop)
+    (delivery,) = deliveries(shop, webhook_id)
+    assert delivery.state == "FAILED"
+    assert 9 <= len(delivery.tries) <= 12
+    assert {message.headers["webhook-id"] for message in told.received} == {delivery.id}
+    assert all(one["status"] == 500 for one in delivery.tries)
+    shop.submit()
+    later(shop, timedelta(hours=20))
+    once(shop)
+    webhook = stored(shop, webhook_id)
+    assert not webhook.enabled
+    assert (webhook.disabled_reason or "").endswith("Last: It answered 500.")
+    shop.submit()
+    assert len(deliveries(shop, webhook_id)) == 2
+    with shop.database.write() as session:
+        again = {"enabled": True}
+        Webhooks(session, shop.organization_id).update(shop.settings, shop.project_id, webhook_id, again)
+    assert (stored(shop, webhook_id).disabled_reason, stored(shop, webhook_id).failing_since) == (None, None)
+
+
+def test_a_receiver_that_is_gone_is_not_asked_again(shop: Shop, told: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{told.url}/410/x")
+    fail(shop.database, shop.submit().id, "Over.")
+    once(shop)
+    assert "gone" in (stored(shop, webhook_id).disabled_reason or "")
+    assert {delivery.state for delivery in deliveries(shop, webhook_id)} == {"FAILED"}
+
+
+def test_what_was_taken_by_one_that_died_is_sent_again(shop: Shop, told: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{told.url}/200/x", events=["execution.pending"])
+    shop.submit()
+    assert len(Deliverer(shop.settings, shop.database)._take(now())) == 1  # and dies
+    once(shop)
+    assert told.received == []
+    later(shop, deliver.TAKEN)
+    once(shop)
+    assert deliveries(shop, webhook_id)[0].state == "DELIVERED"
+
+
+def test_a_change_that_is_rolled_back_is_told_to_nobody(shop: Shop, told: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{told.url}/200/x")
+    execution = shop.submit()
+    with suppress(RuntimeError), shop.database.write() as session:
+        assert move(session, session.get_one(Execution, execution.id), Event.START)
+        raise RuntimeError("the end")
+    assert [delivery.type for delivery in deliveries(shop, webhook_id)] == ["execution.pending"]
+
+
+def test_only_the_events_that_are_asked_for_and_only_of_the_project(
+    shop: Shop, other_shop: Shop, told: Receiver
+) -> None:
+    webhook_id, _ = hook(shop, f"{told.url}/200/x", events=["execution.cancelled"])
+    theirs, _ = hook(other_shop, f"{told.url}/200/y")
+    cancel(shop.database, shop.organization_id, shop.submit().id, "Stopped.")
+    shop.submit()
+    assert [delivery.type for delivery in deliveries(shop, webhook_id)] == ["execution.cancelled"]
+    assert deliveries(other_shop, theirs) == []
+
+
+def test_during_a_rotation_both_secrets_sign(shop: Shop, told: Receiver) -> None:
+    webhook_id, old = hook(shop, f"{told.url}/200/x")
+    with shop.database.write() as session:
+        rotated = Webhooks(session, shop.organization_id).rotate(keyring(shop), shop.project_id, webhook_id)
+        new = rotated[1]
+    try_out(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
+    (message,) = told.received
+    for secret in (old, new):
+        verify_signature(secret, message.headers, message.body, now())
+    with shop.database.write() as session:
+        session.execute(update(Webhook).values(previous_until=now() - timedelta(seconds=1)))
+    try_out(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
+    with pytest.raises(Unauthorized):
+        verify_signature(old, told.received[1].headers, told.received[1].body, now())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://example.com/",
+        "not an address",
+        "http://10.0.0.1/",
+        "http://169.254.169.254/latest",
+        "http://[::ffff:10.0.0.1]/",
+        "http://0x0a000001/",
+        "https://example.com/" + "x" * 3000,
+    ],
+)
+def test_addresses_that_are_never_called_are_refused(shop: Shop, url: str) -> None:
+    with pytest.raises(BadInput, match="'url'"):
+        hook(shop, url)
+
+
+def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_called(
+    shop: Shop, database: Database, told: Receiver
+) -> None:
+    strict = make_shop(shop.settings.model_copy(update={"fetch_allow_networks": ()}), database, "strict")
+    webhook_id, _ = hook(strict, told.url.replace("127.0.0.1", "localhost") + "/200/x")
+    shop_, id_ = strict.organization_id, strict.project_id
+    try_out(strict.settings, database, shop_, id_, webhook_id)
+    assert "loopback address" in deliveries(strict, webhook_id)[0].tries[0]["error"]
+    assert told.received == []
+
+
+def test_the_service_may_always_call_itself(shop: Shop, database: Database, told: Receiver) -> None:
+    own = shop.settings.model_copy(update={"fetch_allow_networks": (), "public_url": told.url})
+    webhook_id, _ = hook(make_shop(own, database, "own"), f"{told.url}/200/x")
+    assert webhook_id
+
+
+def test_a_project_has_at_most_so_many(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.webhooks.webhooks.MAX_WEBHOOKS", 1)
+    hook(shop, "https://example.com/")
+    with pytest.raises(Conflict, match="the limit"):
+        hook(shop, "https://example.com/")
+
+
+def test_pauses_grow_to_two_hours() -> None:
+    seconds = [pause(tries).total_seconds() for tries in range(1, 12)]
+    assert 4 < seconds[0] < 6
+    assert 6000 < seconds[-1] < 8000
+
+
+def test_what_is_older_than_a_week_is_tidied_away(shop: Shop, told: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{told.url}/200/x")
+    shop.submit()
+    tidy(shop.database, now())
+    assert len(deliveries(shop, webhook_id)) == 1
+    tidy(shop.database, now() + timedelta(days=8))
+    assert deliveries(shop, webhook_id) == []
+    with shop.database.read() as session:
+        assert session.query(ExecutionEvent).count() == 0
+        assert session.query(Execution).count() == 1
