@@ -88,6 +88,9 @@ class Jobs(Repository[Job]):
         states = {job_id: State(state).shown for job_id, state in self.session.execute(query)}
         return {job.id: states.get(job.id, State.PENDING) for job in jobs}
 
+    def newest_execution(self, job: Job) -> Execution | None:
+        return self.session.get(Execution, job.latest_execution_id) if job.latest_execution_id else None
+
     def _in(self, project_id: str) -> Select[tuple[Job]]:
         return self._own().where(Job.project_id == project_id)
 

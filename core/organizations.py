@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict
+from core.errors import Conflict, NotFound
 from core.slugs import unique_slug
 from core.tables import Organization
-from core.values import check_name
+from core.values import check_name, storable
 
 
 def create_organization(session: Session, name: str) -> Organization:
@@ -31,6 +31,15 @@ def all_organizations(session: Session) -> Sequence[Organization]:
 
 def get_organization(session: Session, organization_id: str) -> Organization:
     return session.get_one(Organization, organization_id)
+
+
+def reachable_organization(session: Session, own_id: str, organization_id: str, *, others: bool) -> Organization:
+    """The caller's own organization, or another one for who may see `others`; NotFound otherwise."""
+    reachable = storable(organization_id) and (others or organization_id == own_id)
+    found = session.get(Organization, organization_id) if reachable else None
+    if found is None:
+        raise NotFound("There is no organization with this id.")
+    return found
 
 
 def find_organization(session: Session, name: str) -> Organization | None:

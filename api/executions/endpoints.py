@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BeforeValidator
 
 from api.executions.schemas import (
     ExecuteRequest,
     ExecutionRecord,
     ExecutionStatus,
+    Level,
     Logs,
+    PodType,
     Queue,
     Submission,
     execution_record,
@@ -34,18 +35,6 @@ from core.tables import Execution
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"], route_class=KeyRoute)
 CLUSTER = "local"
-
-
-def _upper(value: object) -> object:
-    return value.upper() if isinstance(value, str) else value
-
-
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
-
-
-Level = Annotated[Literal["DEBUG", "INFO", "WARN", "ERROR"], BeforeValidator(_upper)]
-PodType = Annotated[Literal["driver", "executor"], BeforeValidator(_lower)]
 
 
 def _submission(execution: Execution) -> Submission:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from api.kit.schemas import Body, Record
 from core.executions.queries import Status
@@ -16,6 +16,18 @@ from core.tables import Execution
 Queue = Annotated[
     bool, Query(description="Where the project has no slot free: wait for one in order, instead of a 429.")
 ]
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+Level = Annotated[Literal["DEBUG", "INFO", "WARN", "ERROR"], BeforeValidator(_upper)]
+PodType = Annotated[Literal["driver", "executor"], BeforeValidator(_lower)]
 
 
 class ExecuteRequest(Body):
