@@ -21,11 +21,15 @@ from api.executions import endpoints as executions
 from api.health import endpoints as health
 from api.html import endpoints as html
 from api.jobs import endpoints as jobs
+from api.jobs import logs as job_logs
 from api.kit import docs, errors
 from api.kit.errors import answers
 from api.kit.middleware import AccessLog, Limits, RateHeaders
 from api.kit.openapi import describe
 from api.kit.service import open_service
+from api.metrics import endpoints as metrics
+from api.metrics import in_project as metrics_in_project
+from api.metrics import of_execution as metrics_of_execution
 from api.projects import endpoints as projects
 from api.tasks import endpoints as tasks
 from api.tasks import zombies
@@ -77,9 +81,13 @@ def _service() -> APIRouter:
         router.include_router(part)
     for part in (datasets_of_task.router, datasets.router, html.router, auth.router, cloud_credentials.router):
         router.include_router(part)
+    router.include_router(metrics.router)
     for part in (jobs.router, tasks.router, executions.router, completion.router):
         _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")
-    _in_project(router, datasets_of_job.router, shown="/projects/{projectId}", also="/projects/id/{projectId}")
+    for part in (job_logs.router, metrics_in_project.router):
+        _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")
+    for part in (datasets_of_job.router, metrics_of_execution.router):
+        _in_project(router, part, shown="/projects/{projectId}", also="/projects/id/{projectId}")
     return router
 
 
