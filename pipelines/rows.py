@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class Link(NamedTuple):
     error: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen, nor is Row, though nothing changes them: that would cost each five times as much
 class Fetched:
     """What is known of the page that a row stands on; shared by all rows of that page, parsed once."""
 
@@ -50,7 +50,7 @@ class Fetched:
 NOTHING = Fetched()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Row:
     values: dict[str, object]
     ordinal: Ordinal
@@ -92,6 +92,14 @@ class Row:
     def with_values(self, added: Mapping[str, object]) -> Row:
         values = {**self.values, **added}
         return Row(values, self.ordinal, self.fetched, self.element, self.link_text, self.depth)
+
+    def replaced(self, values: Mapping[str, object]) -> Row:
+        return Row(dict(values), self.ordinal, self.fetched, self.element, self.link_text, self.depth)
+
+    def failed(self, error: str, values: Mapping[str, object]) -> Row:
+        """This row where a stage could not make its row: without a page, with the first thing that went wrong."""
+        fetched = replace(self.fetched, error=self.fetched.error or error, page=None)
+        return Row(dict(values), self.ordinal, fetched, None, self.link_text, self.depth)
 
     def following(self, link: Link, ordinal: Ordinal, depth: int | None = None) -> Row:
         """This row on its way to where `link` leads; it leaves its page behind."""
