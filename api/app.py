@@ -16,6 +16,7 @@ from api.cms_tables import endpoints as cms_tables
 from api.datasets import endpoints as datasets
 from api.datasets import of_job as datasets_of_job
 from api.datasets import of_task as datasets_of_task
+from api.events import endpoints as events
 from api.executions import completion
 from api.executions import endpoints as executions
 from api.health import endpoints as health
@@ -30,9 +31,12 @@ from api.kit.service import open_service
 from api.metrics import endpoints as metrics
 from api.metrics import in_project as metrics_in_project
 from api.metrics import of_execution as metrics_of_execution
+from api.packages import endpoints as packages
 from api.projects import endpoints as projects
 from api.tasks import endpoints as tasks
 from api.tasks import zombies
+from api.webhooks import endpoints as webhooks
+from core.packages.archive import MAX_PACKAGE
 from core.settings import Settings
 
 VERSION = "1.0.0"
@@ -65,11 +69,13 @@ def create_app(settings: Settings) -> FastAPI:
     docs.install(app, settings.root_path)
     app.include_router(health.probes)
     app.include_router(health.router, prefix=settings.root_path, responses=EVERYWHERE)
-    app.include_router(_service(), prefix=f"{settings.root_path}/{settings.service_segment}/api", responses=EVERYWHERE)
+    service = f"{settings.root_path}/{settings.service_segment}/api"
+    app.include_router(_service(), prefix=service, responses=EVERYWHERE)
+    app.include_router(packages.links, prefix=service)
     tables = f"{settings.root_path}/api/{settings.tables_segment}"
     app.include_router(cms_tables.router, prefix=tables, responses=EVERYWHERE)
     app.add_middleware(RateHeaders)
-    app.add_middleware(Limits)
+    app.add_middleware(Limits, larger={f"{service}{packages.LINKS}/": MAX_PACKAGE})
     app.add_middleware(AccessLog)
     describe(app)
     return app
@@ -81,8 +87,9 @@ def _service() -> APIRouter:
         router.include_router(part)
     for part in (datasets_of_task.router, datasets.router, html.router, auth.router, cloud_credentials.router):
         router.include_router(part)
+    router.include_router(packages.router)
     router.include_router(metrics.router)
-    for part in (jobs.router, tasks.router, executions.router, completion.router):
+    for part in (jobs.router, tasks.router, executions.router, completion.router, webhooks.router, events.router):
         _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")
     for part in (job_logs.router, metrics_in_project.router):
         _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import structlog
 from starlette.datastructures import MutableHeaders
@@ -18,20 +20,24 @@ log = structlog.get_logger()
 
 
 class Limits:
-    """Refuses paths and bodies beyond the limits, counting what really arrives."""
+    """Refuses paths and bodies beyond the limits, counting what really arrives; `larger` has paths with their own."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, larger: Mapping[str, int] = MappingProxyType({})) -> None:
         self._app = app
+        self._larger = larger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif len(scope["path"]) > MAX_PATH:
             await error_response(414, SENTENCES[414])(scope, receive, send)
-        elif _announced(scope) > MAX_BODY:
+        elif _announced(scope) > (limit := self._limit(scope["path"])):
             await error_response(413, SENTENCES[413])(scope, receive, send)
         else:
-            await self._app(scope, _counted(receive), send)
+            await self._app(scope, _counted(receive, limit), send)
+
+    def _limit(self, path: str) -> int:
+        return next((limit for prefix, limit in self._larger.items() if path.startswith(prefix)), MAX_BODY)
 
 
 class RateHeaders:
@@ -98,14 +104,14 @@ def _announced(scope: Scope) -> int:
     return int(length) if length.isdigit() else 0
 
 
-def _counted(receive: Receive) -> Receive:
+def _counted(receive: Receive, limit: int) -> Receive:
     size = 0
 
     async def counted() -> Message:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        if size > MAX_BODY:
+        if size > limit:
             raise HTTPException(413)
         return message
 

@@ -31,6 +31,8 @@ def make_world(api: Api, name: str) -> World:
         "webhookId": api.post(f"/projects/id/{job.project_id}/webhooks", {"url": "https://example.com/hook"})["id"],
         "keyId": api.post("/auth/api-keys", {"name": name})["id"],
         "recordId": api.post(f"/api/api/cms-tables/{table}", {"title": name})["id"],
+        "exportId": api.get("/package/export/all")["exportId"],
+        "uploadId": api.get("/package/upload")["uploadId"],
         "table": table,
         "projectName": name,
         "categoryName": name,

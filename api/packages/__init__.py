@@ -1,0 +1,1 @@
+"""Packages of projects, and the links that carry them."""

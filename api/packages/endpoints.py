@@ -1,0 +1,124 @@
+"""Packages: export, import, and signed links for their content, which need no key."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from api.kit.auth import Admin, KeyRoute
+from api.kit.errors import answers
+from api.kit.schemas import ProjectId
+from api.kit.service import Service, ServiceOf
+from api.packages.schemas import DownloadLink, Export, Import, Uploaded, UploadLink, import_record
+from core.errors import TooLarge
+from core.packages.archive import MAX_PACKAGE
+from core.packages.links import check_link, signed_query
+from core.packages.store import Packages, fetch, linked, receive
+from core.tables import now
+
+PREFIX = "/package"
+LINKS = "/package-links"
+router = APIRouter(prefix=PREFIX, tags=["packages"], route_class=KeyRoute)
+links = APIRouter(prefix=LINKS, include_in_schema=False)
+
+ExportId = Annotated[str | None, Query(alias="exportId", description="Of which export; the latest when left out.")]
+UploadId = Annotated[str | None, Query(alias="uploadId", description="Of which upload; the latest when left out.")]
+PackageId = Annotated[str, Path(alias="packageId")]
+
+
+def _packages(service: Service, organization_id: str) -> Packages:
+    return Packages(service.settings, service.database, organization_id)
+
+
+def _link(request: Request, service: Service, method: str, package_id: str) -> str:
+    settings = service.settings
+    public = settings.service_url if settings.public_url else f"{str(request.base_url).rstrip('/')}{_root(service)}"
+    return f"{public}{LINKS}/{package_id}?{signed_query(settings, method, package_id, now())}"
+
+
+def _root(service: Service) -> str:
+    return f"{service.settings.root_path}/{service.settings.service_segment}/api"
+
+
+@router.get(
+    "/download",
+    summary="A link to download a package",
+    description="The link needs no key and expires after an hour. Without an export, all projects are exported.",
+    responses=answers(404),
+)
+def link_download(request: Request, caller: Admin, service: ServiceOf, export_id: ExportId = None) -> DownloadLink:
+    packages = _packages(service, caller.organization_id)
+    package_id = packages.exported(export_id) if export_id else packages.newest_export()
+    return DownloadLink(url=_link(request, service, "GET", package_id), export_id=package_id)
+
+
+@router.get(
+    "/upload",
+    summary="A link to upload a package to",
+    description="Takes a PUT of the package's bytes, without a key, for an hour. An import then takes it in.",
+)
+def link_upload(request: Request, caller: Admin, service: ServiceOf) -> UploadLink:
+    package_id = _packages(service, caller.organization_id).expect_upload()
+    return UploadLink(url=_link(request, service, "PUT", package_id), upload_id=package_id)
+
+
+@router.get("/export/all", summary="Export all projects", responses=answers(413))
+def export_all(caller: Admin, service: ServiceOf) -> Export:
+    return Export(export_id=_packages(service, caller.organization_id).export())
+
+
+@router.get("/export/id/{projectId}", summary="Export a project", responses=answers(404, 413))
+def export_project(project_id: ProjectId, caller: Admin, service: ServiceOf) -> Export:
+    return Export(export_id=_packages(service, caller.organization_id).export(project_id))
+
+
+@router.get("/import/all", summary="Import an uploaded package, all or nothing", responses=answers(404, 409, 413))
+def import_all(caller: Admin, service: ServiceOf, upload_id: UploadId = None) -> Import:
+    packages = _packages(service, caller.organization_id)
+    return import_record(*packages.import_upload(upload_id, key_id=caller.key_id))
+
+
+@router.get(
+    "/import/id/{projectId}",
+    summary="Import what an uploaded package has of this project, by its name",
+    responses=answers(404, 409, 413),
+)
+def import_project(project_id: ProjectId, caller: Admin, service: ServiceOf, upload_id: UploadId = None) -> Import:
+    packages = _packages(service, caller.organization_id)
+    return import_record(*packages.import_upload(upload_id, project_id, key_id=caller.key_id))
+
+
+@links.get("/{packageId}")
+def download(package_id: PackageId, service: ServiceOf, expires: str = "", signature: str = "") -> Response:
+    check_link(service.settings, "GET", package_id, expires, signature, now())
+    package = linked(service.database, package_id)
+    name = f"spindle-{(package.digest or package.id)[:12]}.zip"
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return Response(fetch(service.settings, package), media_type="application/zip", headers=headers)
+
+
+@links.put("/{packageId}")
+async def upload(
+    package_id: PackageId, request: Request, service: ServiceOf, expires: str = "", signature: str = ""
+) -> Uploaded:
+    """The link is checked before anything of the body is read."""
+    check_link(service.settings, "PUT", package_id, expires, signature, now())
+    package = await run_in_threadpool(linked, service.database, package_id)
+    content = await _body(request)
+    stored = await run_in_threadpool(receive, service.settings, service.database, package, content)
+    return Uploaded(upload_id=stored.id, sha256=stored.digest or "", size_bytes=len(content))
+
+
+async def _body(request: Request) -> bytes:
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > MAX_PACKAGE:
+            raise TooLarge(f"A package has at most {MAX_PACKAGE} bytes.")
+    return bytes(content)

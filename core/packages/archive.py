@@ -1,0 +1,165 @@
+"""A package as bytes: a zip with a manifest that names the format and the SHA-256 of every other file.
+
+The same contents give the same bytes. A reader trusts nothing: the names that a package may have are a closed list,
+sizes are bounded while they are read, and what the zip says of itself is held against what is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from core.errors import BadInput, Detail, TooLarge
+from core.packages.contents import Contents
+
+FORMAT = "spindle-package"
+VERSION = 1
+MANIFEST = "manifest.json"
+PARTS = tuple(Contents.model_fields)
+FILES = {f"{part}.json": part for part in PARTS}
+MAX_PACKAGE = 64 * 2**20
+MAX_CONTENT = 256 * 2**20
+MAX_DEPTH = 64
+EPOCH = (1980, 1, 1, 0, 0, 0)
+UNIX = 3
+ENCRYPTED = 0x1
+END = struct.Struct("<4s4H2LH")
+ENTRY_SIGNATURE, END_SIGNATURE, ZIP64_LOCATOR = b"PK\1\2", b"PK\5\6", b"PK\6\7"
+ZIP64_LOCATOR_BYTES = 20
+MAX_DIRECTORY = 64 * 2**10
+
+
+def write(contents: Contents) -> bytes:
+    """The package; raises TooLarge when it would not be taken in again."""
+    plain = contents.model_dump(mode="json", by_alias=True)
+    files = {name: _text(plain[part]) for name, part in FILES.items()}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    manifest = _text({"format": FORMAT, "formatVersion": VERSION, "sha256": digests})
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in {MANIFEST: manifest, **files}.items():
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.create_system, entry.external_attr = UNIX, (stat.S_IFREG | 0o644) << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
+    package = buffer.getvalue()
+    if len(package) > MAX_PACKAGE or sum(map(len, files.values())) > MAX_CONTENT:
+        raise TooLarge("The projects are too large for one package. Export them one by one.")
+    return package
+
+
+def read(package: bytes) -> Contents:
+    """The contents; raises BadInput with the reason for whatever is not a whole and honest package."""
+    if len(package) > MAX_PACKAGE:
+        raise TooLarge(f"A package has at most {MAX_PACKAGE} bytes.")
+    _check_end(package)
+    try:
+        with zipfile.ZipFile(io.BytesIO(package)) as archive:
+            entries = _entries(archive, len(package))
+            manifest = _json(MANIFEST, _content(archive, entries, MANIFEST))
+            _check_format(manifest)
+            files = {name: _content(archive, entries, name) for name in FILES}
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, ValueError, OSError) as error:
+        raise bad("It is not a zip file, or a damaged one.") from error
+    _check_digests(manifest, files)
+    return _contents({part: _json(name, files[name]) for name, part in FILES.items()})
+
+
+def bad(reason: str, path: str = "package") -> BadInput:
+    return BadInput(f"The package cannot be imported. {reason}", [Detail(path, reason)])
+
+
+def _text(value: Any) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _check_end(package: bytes) -> None:
+    """The central directory must fill the room before the end record, be small, and do without ZIP64."""
+    if len(package) < END.size or not package.startswith(b"PK\3\4"):
+        raise bad("It is not a zip file, or a damaged one.")
+    signature, *disks, count, directory_bytes, directory_at, comment_bytes = END.unpack(package[-END.size :])
+    if signature != END_SIGNATURE or comment_bytes:
+        raise bad("It is not a zip file, or something follows its end.")
+    directory_end = len(package) - END.size
+    if package[max(0, directory_end - ZIP64_LOCATOR_BYTES) : directory_end].startswith(ZIP64_LOCATOR):
+        raise bad("It is a ZIP64 file, which packages are not.")
+    if directory_bytes > MAX_DIRECTORY or directory_at + directory_bytes != directory_end:
+        raise bad("Its list of files is too long, or not where the zip file says.")
+    if disks != [0, 0, count] or count != package.count(ENTRY_SIGNATURE, directory_at):
+        raise bad("It has not as many files as the zip file says.")
+
+
+def _entries(archive: zipfile.ZipFile, package_bytes: int) -> Mapping[str, zipfile.ZipInfo]:
+    expected = {MANIFEST, *FILES}
+    found = archive.infolist()
+    for entry in found:
+        if entry.orig_filename not in expected:
+            raise bad(f"It holds a file that does not belong there: {entry.orig_filename[:100]!r}.")
+        if entry.flag_bits & ENCRYPTED:
+            raise bad(f"'{entry.filename}' is encrypted.")
+        if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise bad(f"'{entry.filename}' is not a regular file.")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise bad(f"'{entry.filename}' is compressed in a way that packages are not.")
+    by_name = {entry.filename: entry for entry in found}
+    if len(by_name) != len(found):
+        raise bad("It holds a file twice.")
+    if missing := sorted(expected - by_name.keys()):
+        raise bad(f"It lacks {', '.join(missing)}.")
+    if sum(entry.compress_size for entry in found) > package_bytes:
+        raise bad("Its files are larger than the package.")
+    if sum(entry.file_size for entry in found) > MAX_CONTENT:
+        raise TooLarge(f"The package unpacks to more than {MAX_CONTENT} bytes.")
+    return by_name
+
+
+def _content(archive: zipfile.ZipFile, entries: Mapping[str, zipfile.ZipInfo], name: str) -> bytes:
+    """Never more than the entry says, whose sum is bounded."""
+    entry = entries[name]
+    with archive.open(entry) as file:
+        content = file.read(entry.file_size + 1)
+    if len(content) != entry.file_size:
+        raise bad(f"'{name}' has not the size that the zip file says.")
+    return content
+
+
+def _json(name: str, content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise bad(f"'{name}' is not JSON.", name) from error
+
+
+def _check_format(manifest: Any) -> None:
+    fields = cast(dict[str, Any], manifest) if isinstance(manifest, dict) else {}
+    version = fields.get("formatVersion")
+    if fields.get("format") != FORMAT or not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise bad(f"Its manifest is not that of a {FORMAT}.", MANIFEST)
+    if version > VERSION:
+        sentence = f"Its format version is {version}, and this Spindle reads up to {VERSION}: update it first."
+        raise bad(sentence, MANIFEST)
+
+
+def _check_digests(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    if manifest.get("sha256") != digests:
+        told = manifest.get("sha256")
+        differing = [name for name in digests if not isinstance(told, dict) or told.get(name) != digests[name]]
+        raise bad(f"The checksums of its manifest do not fit: {', '.join(differing) or MANIFEST}.", MANIFEST)
+
+
+def _contents(parts: Mapping[str, Any]) -> Contents:
+    try:
+        return TypeAdapter(Contents).validate_python(parts)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(map(str, first["loc"]))
+        raise bad(f"{path}: {first['msg']}.", path) from error

@@ -1,0 +1,78 @@
+"""What a package holds: configuration alone, by name. No ids, no data, and nothing secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True, extra="forbid", strict=True
+    )
+
+
+class CategoryPart(Part):
+    name: str
+    description: str | None = None
+    icon: str | None = None
+    visibility: str
+    enabled: bool
+
+
+class AgentPart(Part):
+    """`category` is a category's name. Agents of one category and name are told apart by their order."""
+
+    category: str | None = None
+    name: str
+    description: str | None = None
+    pipeline_yaml: str | None = None
+    code: str | None = None
+    code_type_id: str | None = None
+    enabled: bool
+
+
+class AgentName(Part):
+    """Which agent a job has: the `number`th of this category and name."""
+
+    category: str | None = None
+    name: str
+    number: int = Field(default=1, ge=1)
+
+
+class CredentialName(Part):
+    provider: str
+    name: str
+
+
+class JobPart(Part):
+    """`input_dataset` is a table as SQL names it; credentials are named and never held."""
+
+    name: str
+    description: str | None = None
+    agent: AgentName | None = None
+    input_dataset: str | None = None
+    cloud_credentials: tuple[CredentialName, ...] = Field(default=(), strict=False)
+    parameters: dict[str, Any]
+    scheduled_time: AwareDatetime | None = Field(default=None, strict=False)
+    enabled: bool
+
+
+class ProjectPart(Part):
+    name: str
+    description: str | None = None
+    cron_schedule: str | None = None
+    parameters: dict[str, Any]
+    enabled: bool
+    jobs: tuple[JobPart, ...] = Field(strict=False)
+
+
+class Contents(Part):
+    """`plugins` are the distributions whose stages the agents use."""
+
+    categories: tuple[CategoryPart, ...] = Field(strict=False)
+    agents: tuple[AgentPart, ...] = Field(strict=False)
+    projects: tuple[ProjectPart, ...] = Field(strict=False)
+    plugins: tuple[str, ...] = Field(strict=False)

@@ -1,0 +1,198 @@
+"""Takes the contents of a package into an organization, matched by name: what is there is changed, the rest is made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.agents import Agents
+from core.categories import Categories
+from core.credentials import named
+from core.datasets import Datasets
+from core.errors import BadInput
+from core.jobs import Jobs
+from core.packages.archive import bad
+from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, JobPart, ProjectPart
+from core.projects import Projects
+from core.repository import lock_organization
+from core.tables import Agent, Category, CloudCredential, Job, Project
+
+CREDENTIALS = "cloud_credential_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """One thing that an import made or changed: `job`, `Shop/Books`."""
+
+    kind: str
+    name: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What an import did, and what of the package has no counterpart here."""
+
+    created: list[Touched] = field(default_factory=list[Touched])
+    changed: list[Touched] = field(default_factory=list[Touched])
+    unchanged: int = 0
+    warnings: list[str] = field(default_factory=list[str])
+
+
+def apply(session: Session, organization_id: str, contents: Contents, *, key_id: str | None = None) -> Report:
+    """All or nothing, in the caller's transaction: raises BadInput that names what cannot be taken in.
+
+    `key_id` becomes the owner of private categories. Nothing is deleted.
+    """
+    lock_organization(session, organization_id)
+    return _Import(session, organization_id, key_id).run(contents)
+
+
+def of_project(contents: Contents, name: str) -> Contents:
+    """The project of this name with the agents and categories that it uses; BadInput when there is none."""
+    projects = tuple(project for project in contents.projects if project.name == name)
+    if not projects:
+        raise bad(f"It has no project '{name}'.", "projects")
+    used = {(job.agent.category, job.agent.name) for job in projects[0].jobs if job.agent}
+    agents = tuple(agent for agent in contents.agents if (agent.category, agent.name) in used)
+    held = {agent.category for agent in agents}
+    categories = tuple(category for category in contents.categories if category.name in held)
+    return contents.model_copy(update={"projects": projects, "agents": agents, "categories": categories})
+
+
+class _Import:
+    def __init__(self, session: Session, organization_id: str, key_id: str | None) -> None:
+        self._session = session
+        self._organization_id = organization_id
+        self._key_id = key_id
+        self._report = Report()
+        self._categories = Categories(session, organization_id)
+        self._agents = Agents(session, organization_id)
+        self._projects = Projects(session, organization_id)
+        self._jobs = Jobs(session, organization_id)
+
+    def run(self, contents: Contents) -> Report:
+        categories = {row.name: row for row in self._categories.list()}
+        for part in contents.categories:
+            categories[part.name] = self._category(part, categories.get(part.name))
+        agents = self._all_agents(contents.agents, categories)
+        projects = {row.name: row for row in self._projects.list()}
+        for part in contents.projects:
+            self._project(part, projects.get(part.name), agents)
+        return self._report
+
+    def _category(self, part: CategoryPart, row: Category | None) -> Category:
+        def create(values: Mapping[str, Any]) -> Category:
+            return self._categories.create(values, created_by_key_id=self._key_id)
+
+        return self._put("category", part.name, row, part.model_dump(), create, self._categories.update)
+
+    def _all_agents(self, parts: Sequence[AgentPart], categories: Mapping[str, Category]) -> Mapping[AgentName, Agent]:
+        """The agents under the names that jobs use: the nth of a name is the nth that is here."""
+        names = {row.id: row.name for row in categories.values()}
+        here: dict[tuple[str | None, str], list[Agent]] = {}
+        for row in self._agents.list():
+            here.setdefault((names.get(row.category_id or ""), row.name), []).append(row)
+        agents: dict[AgentName, Agent] = {}
+        seen: Counter[tuple[str | None, str]] = Counter()
+        for part in parts:
+            place = (part.category, part.name)
+            seen[place] += 1
+            known = here.get(place, [])
+            name = AgentName(category=part.category, name=part.name, number=seen[place])
+            agents[name] = self._agent(part, known.pop(0) if known else None, categories)
+        return agents
+
+    def _agent(self, part: AgentPart, row: Agent | None, categories: Mapping[str, Category]) -> Agent:
+        shown = f"{part.category}/{part.name}" if part.category else part.name
+        if part.category is not None and part.category not in categories:
+            raise bad(f"The category of agent '{shown}' is not in it.", "agents")
+        category = categories[part.category].id if part.category else None
+        values = {**part.model_dump(exclude={"category"}), "category_id": category}
+        return self._put("agent", shown, row, values, self._agents.create, self._agents.update)
+
+    def _project(self, part: ProjectPart, row: Project | None, agents: Mapping[AgentName, Agent]) -> None:
+        values = part.model_dump(exclude={"jobs"})
+        project = self._put("project", part.name, row, values, self._projects.create, self._projects.update)
+        here: dict[str, list[Job]] = {}
+        for job in self._jobs.list(project.id):
+            here.setdefault(job.name, []).append(job)
+        for job_part in part.jobs:
+            known = here.get(job_part.name, [])
+            self._job(project, job_part, known.pop(0) if known else None, agents)
+
+    def _job(self, project: Project, part: JobPart, row: Job | None, agents: Mapping[AgentName, Agent]) -> None:
+        shown = f"{project.name}/{part.name}"
+        if part.agent is not None and part.agent not in agents:
+            raise bad(f"The agent of job '{shown}' is not in it.", "projects")
+        values = {
+            **part.model_dump(exclude={"agent", "input_dataset", "cloud_credentials"}),
+            "agent_id": agents[part.agent].id if part.agent else None,
+            **self._dataset(part, shown),
+            **self._credentials(part, shown),
+        }
+        self._put(
+            "job",
+            shown,
+            row,
+            values,
+            lambda known: self._jobs.create(project.id, known),
+            lambda job_id, known: self._jobs.update(project.id, job_id, known),
+        )
+
+    def _dataset(self, part: JobPart, job: str) -> Mapping[str, Any]:
+        schema, _, table = (part.input_dataset or "").partition(".")
+        dataset = Datasets(self._session, self._organization_id).by_table(schema, table) if table else None
+        if part.input_dataset and dataset is None:
+            self._report.warnings.append(f"job '{job}': its input, the table {part.input_dataset}, is not here.")
+            return {}
+        return {"input_dataset_id": dataset.id if dataset else None}
+
+    def _credentials(self, part: JobPart, job: str) -> Mapping[str, Any]:
+        own = select(CloudCredential.id).where(CloudCredential.organization_id == self._organization_id)
+        ids: list[str] = []
+        for name in part.cloud_credentials:
+            same = (CloudCredential.provider == name.provider, CloudCredential.name == name.name)
+            found = self._session.scalars(own.where(*same)).all()
+            if len(found) != 1:
+                how_many = "no" if not found else "more than one"
+                wanted = f"{name.provider} credential '{name.name}'"
+                self._report.warnings.append(f"job '{job}': there is {how_many} {wanted} here.")
+                return {}
+            ids.append(found[0])
+        return {CREDENTIALS: ids}
+
+    def _put(
+        self,
+        kind: str,
+        name: str,
+        row: Any,
+        values: Mapping[str, Any],
+        create: Callable[[Mapping[str, Any]], Any],
+        update: Callable[[str, Mapping[str, Any]], Any],
+    ) -> Any:
+        """Makes the row, or changes what differs of it; an update leaves out what is null, so that is set here."""
+        try:
+            if row is None:
+                self._report.created.append(Touched(kind, name))
+                return create(values)
+            differing = {field: value for field, value in values.items() if value != _value(row, field)}
+            if not differing:
+                self._report.unchanged += 1
+                return row
+            self._report.changed.append(Touched(kind, name))
+            changed = update(row.id, differing)
+        except BadInput as error:
+            raise bad(f"{kind} '{name}': {error.sentence}", kind) from error
+        for field_name in (name for name, value in differing.items() if value is None):
+            setattr(changed, field_name, None)
+        self._session.flush()
+        return changed
+
+
+def _value(row: Any, field_name: str) -> Any:
+    return list(named(row)) if field_name == CREDENTIALS else getattr(row, field_name)

@@ -1,0 +1,174 @@
+"""Packages over HTTP: out of one organization, through links without a key, into another."""
+
+from __future__ import annotations
+
+import io
+import time
+import zipfile
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+
+from core.packages.links import LIFETIME, signed_query
+from core.tables import now
+from tests.api.conftest import PIPELINE, Api, Server
+
+
+@pytest.fixture(scope="module")
+def source(server: Server) -> Api:
+    """An organization with two projects."""
+    api = server.caller("source", "admin")
+    api.job("Shop")
+    category = api.post("/categories", {"name": "Crawlers", "visibility": "PRIVATE"})["id"]
+    agent = api.post("/agents", {"name": "Books", "categoryId": category, "pipelineYaml": PIPELINE})["id"]
+    library = api.post("/projects", {"name": "Library", "parameters": {"CITY": "Bern"}})["id"]
+    api.post(f"/projects/id/{library}/jobs", {"name": "books", "agentId": agent, "enabled": False})
+    return api
+
+
+def package_of(api: Api, **params: str) -> bytes:
+    return httpx.get(api.get("/package/download", **params)["url"]).raise_for_status().content
+
+
+def bring(api: Api, content: bytes, **headers: str) -> httpx.Response:
+    return httpx.put(api.get("/package/upload")["url"], content=content, headers=headers)
+
+
+def test_an_export_comes_through_its_link_and_round_trips(server: Server, source: Api):
+    exported = source.get("/package/export/all")["exportId"]
+    link = source.get("/package/download", exportId=exported)
+    assert link["exportId"] == exported
+    response = httpx.get(link["url"])
+    assert response.status_code == 200
+    disposition = response.headers["Content-Disposition"]
+    assert disposition.startswith('attachment; filename="spindle-')
+    assert disposition.endswith('.zip"')
+    target = server.caller("target", "admin")
+    assert bring(target, response.content).status_code == 200
+    report = target.get("/package/import/all")
+    assert {(each["kind"], each["name"]) for each in report["created"]} == {
+        ("category", "Crawlers"),
+        ("agent", "Shop"),
+        ("agent", "Crawlers/Books"),
+        ("project", "Shop"),
+        ("project", "Library"),
+        ("job", "Shop/Shop"),
+        ("job", "Library/books"),
+    }
+    assert (report["changed"], report["unchanged"], report["warnings"]) == ([], 0, [])
+    library = target.get("/projects/Library")
+    assert library["parameters"] == {"CITY": "Bern"}
+    assert target.get(f"/projects/id/{library['id']}/jobs")[0]["enabled"] is False
+    target.get("/package/export/all")
+    assert package_of(target) == response.content
+    again = target.get("/package/import/all")
+    assert again["importId"] == report["importId"]
+    assert (again["created"], again["changed"], again["unchanged"]) == ([], [], 7)
+
+
+def test_an_export_is_the_same_until_something_changes(source: Api):
+    first = source.get("/package/export/all")["exportId"]
+    content = package_of(source, exportId=first)
+    assert source.get("/package/export/all")["exportId"] == first
+    project = source.project("Later")
+    second = source.get("/package/export/all")["exportId"]
+    assert second != first
+    assert package_of(source) == package_of(source, exportId=second) != content
+    source.call("DELETE", f"/projects/id/{project}")
+    assert source.get("/package/export/all")["exportId"] == first
+
+
+def test_one_project_comes_with_what_it_uses_alone(source: Api):
+    project = source.get("/projects/Library")["id"]
+    exported = source.get(f"/package/export/id/{project}")["exportId"]
+    with zipfile.ZipFile(io.BytesIO(package_of(source, exportId=exported))) as package:
+        assert "Crawlers" in package.read("categories.json").decode()
+        assert "Books" in package.read("agents.json").decode()
+        assert b"Shop" not in b"".join(package.read(name) for name in package.namelist())
+
+
+def test_one_project_of_a_package_is_restored_by_its_name(server: Server, source: Api):
+    content = package_of(source, exportId=source.get("/package/export/all")["exportId"])
+    target = server.caller("restored", "admin")
+    project = target.project("Library")
+    assert bring(target, content).status_code == 200
+    report = target.get(f"/package/import/id/{project}")
+    assert [each["name"] for each in report["changed"]] == ["Library"]
+    assert {each["name"] for each in report["created"]} == {"Crawlers", "Crawlers/Books", "Library/books"}
+    assert [each["name"] for each in target.get("/projects")] == ["Library"]
+    other = target.project("Not in it")
+    refused = target.call("GET", f"/package/import/id/{other}")
+    assert (refused.status_code, "no project 'Not in it'" in refused.json()["error"]) == (400, True)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "application/json"}, {"Content-Type": "x/y"}], ids=str)
+def test_an_upload_needs_no_key_and_no_type(source: Api, headers: dict[str, str]):
+    content = package_of(source)
+    link = source.get("/package/upload")
+    response = httpx.put(link["url"], content=content, headers=headers)
+    assert response.json()["uploadId"] == link["uploadId"]
+    assert response.json()["sizeBytes"] == len(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "status"), [(b"", 400), (b"PK\3\4 but nothing more", 400), (b"x" * 100_000, 400)], ids=["", "pk", "x"]
+)
+def test_what_is_no_package_is_not_kept(server: Server, content: bytes, status: int):
+    api = server.caller(f"refused {len(content)}", "admin")
+    assert bring(api, content).status_code == status
+    assert api.call("GET", "/package/import/all").status_code == 409
+
+
+def test_an_upload_ends_at_the_cap(source: Api):
+    def too_much() -> Iterator[bytes]:
+        for _ in range(65):
+            yield bytes(2**20)
+
+    url = source.get("/package/upload")["url"]
+    assert httpx.put(url, content=too_much()).status_code == 413
+    assert httpx.put(url, content=bytes(64 * 2**20 + 1)).status_code == 413
+
+
+def test_a_link_opens_one_package_to_one_method_until_it_expires(server: Server, source: Api):
+    url = source.get("/package/download")["url"]
+    upload = source.get("/package/upload")["url"]
+    query = parse_qs(urlsplit(url).query)
+    assert 3500 < int(query["expires"][0]) - time.time() <= 3600
+    package = urlsplit(url).path.rpartition("/")[2]
+    base = url.partition("?")[0]
+    other = server.caller("other exporter", "admin")
+    theirs = other.get("/package/download")["exportId"]
+    expired = signed_query(server.settings, "GET", package, now() - LIFETIME - LIFETIME)
+    refused = [
+        httpx.get(base),
+        httpx.get(url.replace("signature=", "signature=0")),
+        httpx.get(url[:-1]),
+        httpx.get(url.replace("expires=", "expires=1")),
+        httpx.get(url.replace(package, theirs)),
+        httpx.get(f"{base}?{expired}"),
+        httpx.get(upload),
+        httpx.put(url, content=b""),
+    ]
+    assert {response.status_code for response in refused} == {401}
+    assert httpx.get(url).status_code == 200
+
+
+def test_links_tell_nothing_of_organizations(server: Server, source: Api):
+    for kind in ("download", "upload"):
+        url = source.get(f"/package/{kind}")["url"]
+        assert url.startswith("http://")
+        assert "source" not in url
+        assert source.organization_id not in url
+
+
+def test_anothers_exports_and_uploads_are_unknown(source: Api, rival: Api):
+    export, upload = rival.get("/package/download")["exportId"], rival.get("/package/upload")["uploadId"]
+    assert source.call("GET", "/package/download", params={"exportId": export}).status_code == 404
+    assert source.call("GET", "/package/import/all", params={"uploadId": upload}).status_code == 404
+
+
+def test_packages_are_for_admins(server: Server, source: Api):
+    plain = server.caller(source.organization_id)
+    assert plain.call("GET", "/package/export/all").status_code == 403

@@ -1,0 +1,338 @@
+"""Packages: what they hold, that equal configurations are equal bytes, and that nothing hostile gets in."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import stat
+import struct
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from core.agents import Agents
+from core.categories import Categories
+from core.credentials import Credentials
+from core.errors import BadInput, SpindleError, TooLarge
+from core.jobs import Jobs
+from core.packages import archive
+from core.packages.archive import EPOCH, FILES, MANIFEST, read, write
+from core.packages.collecting import collect
+from core.packages.contents import Contents
+from core.packages.importing import apply
+from core.packages.store import Packages, linked, receive
+from core.projects import Projects
+from core.sealing import Keyring
+from core.secrets import service_key
+from core.tables import Agent, Category, Job, Project, now
+from tests.core.shop import PIPELINE, Shop
+
+CANARY = "canary-4711"
+
+
+def exported(shop: Shop) -> bytes:
+    with shop.database.read() as session:
+        return write(collect(session, shop.organization_id))
+
+
+def imported(shop: Shop, package: bytes) -> Any:
+    with shop.database.write() as session:
+        return apply(session, shop.organization_id, read(package))
+
+
+def furnish(shop: Shop) -> None:
+    """Everything that a package can hold, with names that repeat and what must stay behind."""
+    with shop.database.write() as session:
+        categories, agents = Categories(session, shop.organization_id), Agents(session, shop.organization_id)
+        tools = categories.create({"name": "Tools", "icon": "wrench", "visibility": "PRIVATE", "description": "\u00e9"})
+        for text in (PIPELINE, PIPELINE.replace("h1", "h2"), "print('python')"):
+            agents.create({"name": "Twin", "code": text})
+        filed = agents.create({"name": "Filed", "category_id": tools.id, "pipeline_yaml": PIPELINE, "enabled": False})
+        twins = [agent for agent in agents.list() if agent.name == "Twin"]
+        keyring = Keyring(service_key(shop.settings))
+        secret = Credentials(session, shop.organization_id).create(
+            {"provider": "OPENAI", "name": "models", "api_key": CANARY}, keyring
+        )
+        project = Projects(session, shop.organization_id).create({"name": "Big", "parameters": {"A": [1, None, "x"]}})
+        jobs = Jobs(session, shop.organization_id)
+        for agent in (*twins, filed):
+            jobs.create(project.id, {"name": "Same", "agent_id": agent.id, "scheduled_time": now()})
+        jobs.create(project.id, {"name": "Keyed", "cloud_credential_ids": [secret.id], "description": "d"})
+
+
+def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None:
+    """Also where the credential is another of the same name: it is named, never held."""
+    furnish(shop)
+    package = exported(shop)
+    assert exported(shop) == package
+    with other_shop.database.write() as session:
+        keyring = Keyring(service_key(shop.settings))
+        values = {"provider": "OPENAI", "name": "models", "api_key": "theirs"}
+        Credentials(session, other_shop.organization_id).create(values, keyring)
+    report = imported(other_shop, package)
+    assert (report.warnings, report.changed) == ([], [])
+    assert exported(other_shop) == package
+    again = imported(other_shop, package)
+    assert (again.created, again.changed, again.warnings) == ([], [], [])
+    for secret in (CANARY, shop.organization_id, shop.project_id, shop.agent_id, "acme"):
+        unpacked = zipfile.ZipFile(io.BytesIO(package))
+        assert secret.encode() not in b"".join(unpacked.read(name) for name in unpacked.namelist())
+
+
+def test_an_import_sets_what_differs_also_to_nothing(shop: Shop) -> None:
+    package = exported(shop)
+    with shop.database.write() as session:
+        Projects(session, shop.organization_id).update(shop.project_id, {"description": "changed"})
+        Agents(session, shop.organization_id).update(shop.agent_id, {"pipeline_yaml": PIPELINE.replace("h1", "h3")})
+        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
+    report = imported(shop, package)
+    assert {(each.kind, each.name) for each in report.changed} == {
+        ("project", "Shop"),
+        ("agent", "Crawler"),
+        ("job", "Shop/Books"),
+    }
+    assert exported(shop) == package
+    with shop.database.read() as session:
+        assert session.get_one(Agent, shop.agent_id).revision == 3
+
+
+def test_what_has_no_counterpart_is_told(shop: Shop, other_shop: Shop) -> None:
+    furnish(shop)
+    dataset = shop.submit()
+    shop.complete(dataset)
+    with shop.database.write() as session:
+        output = session.get_one(Job, shop.job_id).output_dataset_id
+        Jobs(session, shop.organization_id).create(shop.project_id, {"name": "Next", "input_dataset_id": output})
+    report = imported(other_shop, exported(shop))
+    assert report.warnings == [
+        "job 'Big/Keyed': there is no OPENAI credential 'models' here.",
+        "job 'Shop/Next': its input, the table shop.books, is not here.",
+    ]
+
+
+def counts(shop: Shop) -> list[int]:
+    with shop.database.read() as session:
+        return [session.query(table).count() for table in (Category, Agent, Project, Job)]
+
+
+def test_an_import_that_fails_leaves_nothing(shop: Shop, other_shop: Shop) -> None:
+    """The last of the package's jobs is the one that cannot be."""
+    furnish(shop)
+    with shop.database.read() as session:
+        contents = collect(session, shop.organization_id)
+    broken = contents.model_dump(mode="json")
+    broken["projects"][-1]["jobs"][-1]["name"] = "x" * 300
+    before = counts(other_shop)
+    with pytest.raises(BadInput, match=r"job 'Shop/x+': 'name' is longer"):
+        imported(other_shop, write(Contents.model_validate(broken)))
+    broken["projects"][-1]["jobs"] = []
+    broken["agents"][0]["pipeline_yaml"] = "pipeline: [{stage: nothing}]"
+    with pytest.raises(BadInput, match="unknown stage 'nothing'"):
+        imported(other_shop, write(Contents.model_validate(broken)))
+    assert counts(other_shop) == before
+
+
+def test_packages_older_than_a_week_are_forgotten(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = Packages(shop.settings, shop.database, shop.organization_id)
+    first = packages.export()
+    monkeypatch.setattr("core.packages.store.RETENTION", now() - now())
+    assert packages.export() != first
+    folder = shop.settings.data / "storage" / shop.organization_id / "packages"
+    assert len(list(folder.iterdir())) == 1
+
+
+# what is no honest package
+
+
+def zipped(files: Mapping[str, bytes], change: Callable[[zipfile.ZipInfo], None] = lambda _: None) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as package, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that are there twice
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name.removesuffix("#"), EPOCH)
+            change(entry)
+            package.writestr(entry, content, entry.compress_type)
+    return buffer.getvalue()
+
+
+def files(**changed: Any) -> dict[str, bytes]:
+    """The files of an empty package with some of its parts changed, and a manifest that fits them."""
+    parts = {name: json.dumps(changed.get(part, [])).encode() for name, part in FILES.items()}
+    return {MANIFEST: manifest(parts), **parts}
+
+
+def manifest(parts: Mapping[str, bytes], **fields: Any) -> bytes:
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
+    return json.dumps({"format": "spindle-package", "formatVersion": 1, "sha256": sums, **fields}).encode()
+
+
+GOOD = zipped(files())
+PROJECT = {"name": "p", "description": None, "cronSchedule": None, "parameters": {}, "enabled": True, "jobs": []}
+AGENT = {"name": "a", "enabled": True}
+
+
+def deflated(entry: zipfile.ZipInfo) -> None:
+    entry.compress_type = zipfile.ZIP_DEFLATED
+
+
+def mode(bits: int) -> Callable[[zipfile.ZipInfo], None]:
+    def change(entry: zipfile.ZipInfo) -> None:
+        entry.create_system, entry.external_attr = 3, bits << 16
+
+    return change
+
+
+def patched(at: int, value: bytes, signature: bytes, content: bytes = GOOD) -> bytes:
+    """`value` at this offset of the first record with the signature."""
+    start = content.index(signature) + at
+    return content[:start] + value + content[start + len(value) :]
+
+
+def lying(field_at: int, value: int) -> bytes:
+    """The first entry's size in the central directory is not that of its content."""
+    return patched(field_at, struct.pack("<L", value), b"PK\1\2")
+
+
+NAMES = [
+    "../manifest.json",
+    "../../../etc/passwd",
+    "/etc/passwd",
+    "C:\\windows\\x",
+    "..\\..\\x",
+    "projects/../../x",
+    "projects.json/",
+    "./projects.json",
+    "Projects.json",
+    "projects.json\0.exe",
+    "projects.json ",
+    "\u202enosj.stcejorp",
+    "a" * 5000,
+    "__MACOSX/x",
+    ".git/config",
+    "con",
+    "//host/share",
+    "file:///etc/passwd",
+    "pro\njects.json",
+    "projects.json:stream",
+]
+MODES = [stat.S_IFLNK, stat.S_IFDIR, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFLNK | 0o777]
+VERSIONS: list[Any] = [0, -1, "1", None, True, 1.5, [], {}]
+PARTS: list[tuple[str, Any]] = [
+    ("projects", {}),
+    ("projects", None),
+    ("projects", [1]),
+    ("projects", [{}]),
+    ("projects", [{**PROJECT, "id": "x"}]),
+    ("projects", [{**PROJECT, "enabled": "yes"}]),
+    ("projects", [{**PROJECT, "name": 7}]),
+    ("projects", [{**PROJECT, "parameters": []}]),
+    ("projects", [{**PROJECT, "jobs": [{"name": "j"}]}]),
+    ("projects", [{**PROJECT, "organizationId": "01990000-0000-7000-8000-000000000000"}]),
+    ("agents", "x" * 100),
+    ("agents", [{**AGENT, "pipelineYaml": 1}]),
+    ("agents", [{**AGENT, "apiKey": "x"}]),
+    ("categories", [[]]),
+    ("plugins", [1]),
+    ("plugins", "abc"),
+]
+BAD: dict[str, bytes] = {
+    **{f"name {name[:20]!r}": zipped({**files(), name: b"x"}) for name in NAMES},
+    **{f"mode {bits:o}": zipped(files(), mode(bits)) for bits in MODES},
+    **{
+        f"version {version!r}": zipped({**files(), MANIFEST: manifest({}, formatVersion=version)})
+        for version in VERSIONS
+    },
+    **{f"{part} {value!r:.40}": zipped(files(**{part: value})) for part, value in PARTS},
+    **{f"without {name}": zipped({k: v for k, v in files().items() if k != name}) for name in (MANIFEST, *FILES)},
+    **{f"twice {name}": zipped({**files(), f"{name}#": b"[]"}) for name in (MANIFEST, "projects.json")},
+    "empty": b"",
+    "no zip": b"x" * 1000,
+    "only an end": GOOD[GOOD.index(b"PK\5\6") :],
+    "cut": GOOD[:-1],
+    "cut in the middle": GOOD[: len(GOOD) // 2],
+    "more behind": GOOD + b"x",
+    "more before": b"#!/bin/sh\n" + GOOD,
+    "a package in front": GOOD + GOOD,
+    "a comment": zipped(files())[:-2] + b"\1\0x",
+    "encrypted": patched(8, b"\1\0", b"PK\1\2"),
+    "another compression": patched(10, b"\x63\0", b"PK\1\2"),
+    "larger than told": lying(24, 1),
+    "smaller than told": lying(24, 100_000),
+    "compressed to more than there is": lying(20, 2**31),
+    "a giant by its own word": lying(24, 2**32 - 2),
+    "zip64 by its sizes": lying(24, 2**32 - 1),
+    "zip64 by its place": lying(42, 2**32 - 1),
+    "a wrong place": lying(42, 7),
+    "a wrong crc": patched(16, b"\1\2\3\4", b"PK\1\2"),
+    "a wrong name in the file": patched(30, b"Manifest", b"PK\3\4"),
+    "zip64 end": GOOD[:-22] + struct.pack("<4sLQL", b"PK\6\7", 0, 0, 1) + GOOD[-22:],
+    "zip64 end within the list": patched(12, struct.pack("<L", 99_999), b"PK\5\6"),
+    "more files than there are": patched(8, b"\xff\xff\xff\xff", b"PK\5\6"),
+    "another disk": patched(4, b"\1\0\1\0", b"PK\5\6"),
+    "a wrong checksum": zipped({**files(), "projects.json": b"[ ]"}),
+    "no checksums": zipped({**files(), MANIFEST: b'{"format": "spindle-package", "formatVersion": 1}'}),
+    "checksums of no shape": zipped({**files(), MANIFEST: manifest({}, sha256=[])}),
+    "another format": zipped({**files(), MANIFEST: manifest({}, format="other")}),
+    "a manifest that is a list": zipped({**files(), MANIFEST: b"[]"}),
+    "a manifest that is no JSON": zipped({**files(), MANIFEST: b"{"}),
+    "a manifest of nothing": zipped({**files(), MANIFEST: b""}),
+    "a manifest that is no text": zipped({**files(), MANIFEST: b"\xff\xfe"}),
+    "deep JSON": zipped({**files(), MANIFEST: b"[" * 100_000}),
+    "an agent of nobody": zipped(files(projects=[{**PROJECT, "jobs": [{"name": "j", "agent": {"name": 1}}]}])),
+}
+
+
+def test_there_are_at_least_eighty_bad_packages() -> None:
+    assert len(BAD) >= 80
+    assert read(GOOD) == Contents(categories=(), agents=(), projects=(), plugins=())
+
+
+@pytest.mark.parametrize("package", BAD.values(), ids=list(BAD))
+def test_a_bad_package_is_refused(package: bytes) -> None:
+    with pytest.raises(SpindleError) as refused:
+        read(package)
+    assert refused.value.status in (400, 413), refused.value
+    assert refused.value.sentence.startswith("The package ")
+
+
+def test_a_bad_upload_is_not_kept(shop: Shop) -> None:
+    packages = Packages(shop.settings, shop.database, shop.organization_id)
+    upload = linked(shop.database, packages.expect_upload())
+    with pytest.raises(BadInput):
+        receive(shop.settings, shop.database, upload, BAD["a wrong checksum"])
+    assert not (shop.settings.data / "storage" / shop.organization_id / "packages").exists()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_bomb_is_refused_before_it_unpacks(told: bool) -> None:
+    bomb = zipped({**files(), "projects.json": bytes(archive.MAX_CONTENT + 1)}, deflated)
+    assert len(bomb) < 2**20
+    if not told:
+        at = bomb.rindex(b"projects.json") - 46 + 24
+        bomb = bomb[:at] + struct.pack("<L", 100) + bomb[at + 4 :]
+    with pytest.raises(SpindleError) as refused:
+        read(bomb)
+    assert refused.value.status == (413 if told else 400)
+
+
+def test_thousands_of_files_are_refused_unread() -> None:
+    with pytest.raises(BadInput, match="list of files is too long"):
+        read(zipped({f"f{n}": b"" for n in range(2_000)}))
+    with pytest.raises(TooLarge):
+        read(bytes(archive.MAX_PACKAGE + 1))
+
+
+def test_a_newer_format_is_refused_with_a_sentence() -> None:
+    newer = zipped({**files(), MANIFEST: manifest({}, formatVersion=2, anything="else")})
+    with pytest.raises(BadInput, match=r"format version is 2, and this Spindle reads up to 1: update it first\."):
+        read(newer)
+
+
+def test_a_package_that_other_tools_have_packed_again_is_read(shop: Shop) -> None:
+    unpacked = zipfile.ZipFile(io.BytesIO(exported(shop)))
+    again = zipped({name: unpacked.read(name) for name in reversed(unpacked.namelist())}, deflated)
+    assert read(again) == read(exported(shop))
