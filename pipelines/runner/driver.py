@@ -18,6 +18,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.plan import Plan
 from pipelines.runner import logs
 from pipelines.runner.failures import sentence
+from pipelines.runner.meter import Meter
 from pipelines.runner.progress import Progress
 from pipelines.runner.report import Report
 from pipelines.runner.secrets import Secrets
@@ -46,10 +47,10 @@ def main(arguments: Sequence[str]) -> int:
     spec = read_spec(Path(arguments[0]))
     secrets = Secrets(spec)
     logs.configure(secrets.hidden)
-    with Report(spec) as report:
+    with Meter() as meter, Report(spec, meter) as report:
         try:
             signal.signal(signal.SIGTERM, _cancel)
-            return _reported(spec, secrets, report)
+            return _reported(spec, secrets, report, meter)
         except Cancelled:
             _stop_spark_at_once()
             with suppress(WebhookFailed):  # whoever cancels has marked the execution already
@@ -60,28 +61,32 @@ def main(arguments: Sequence[str]) -> int:
             return 1
 
 
-def _reported(spec: ExecutionSpec, secrets: Secrets, report: Report) -> int:
+def _reported(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter) -> int:
     """Runs and reports the end, whatever it is; raises WebhookFailed and Cancelled."""
     try:
-        fields = _execute(spec, secrets, report)
+        fields = _execute(spec, secrets, report, meter)
+        meter.finish()
     except Exception as error:
         # the last line of defence: any failure must end in a report, and its trace belongs in the log
         _log.exception("the execution failed")
+        meter.finish()
         report.failed(secrets.hidden(sentence(error)))
         return 1
     report.completed(fields)
     return 0
 
 
-def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report) -> dict[str, Any]:
+def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter) -> dict[str, Any]:
     """Runs the pipeline and writes its output; the fields of the COMPLETED report."""
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
     plan = pipeline.plan(spec.parameters)  # the one that is shown
     running = pipeline.plan(secrets.revealed(spec.parameters))
     with Coordinator() as coordinator:
+        meter.count(coordinator)
         progress = Progress(plan, coordinator)
         report.planned(plan, progress)
         spark = session(spec.spark.master, spec.job_name, spec.spark.conf)
+        meter.watch(spark.sparkContext)
         report.started(plan, spark.sparkContext.uiWebUrl)
         engine = Engine(spark, running, _context(spec, running), coordinator.endpoint)
         rows = engine.rows().persist()
@@ -112,7 +117,6 @@ def _completed(spec: ExecutionSpec, plan: Plan, written: Written, coordinator: C
         "recordsOutput": written.rows,
         "outputFileSizeBytes": written.bytes,
         "partitionsCount": written.files,
-        "errorCount": sum(each.errors for each in counts),
         "warningCount": len(plan.warnings),
         "additionalMetrics": {"mode": plan.output.mode, "outputName": plan.output.path},
     }
