@@ -15,6 +15,7 @@ from typing import Any, Self
 from dagster_pipes import PipesContext, open_dagster_pipes
 
 from pipelines.plan import Plan
+from pipelines.runner.meter import Meter
 from pipelines.runner.progress import Progress
 from pipelines.runner.spec import ExecutionSpec
 from pipelines.runner.webhook import WebhookClient, WebhookFailed
@@ -27,8 +28,9 @@ PATIENCE_SECONDS = 600.0
 class Report:
     """Speaks for one attempt; a thread of its own sends progress and heartbeats while it is open."""
 
-    def __init__(self, spec: ExecutionSpec) -> None:
+    def __init__(self, spec: ExecutionSpec, meter: Meter) -> None:
         self._spec = spec
+        self._meter = meter
         self._started_at = datetime.now(UTC)
         self._clock = time.monotonic()
         self._progress: Progress | None = None
@@ -102,6 +104,7 @@ class Report:
             "status": status,
             "startedAt": self._started_at.isoformat(),
             "sparkUiUrl": self._spark_ui,
+            **self._meter.fields(),
             **fields,
             "additionalMetrics": additional,
         }

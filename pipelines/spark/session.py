@@ -41,5 +41,7 @@ def _defaults() -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.sql.parquet.compression.codec": "zstd",
+        # Hadoop does not count what its vectored reads take from local files
+        "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }

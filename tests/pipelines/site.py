@@ -10,17 +10,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Site:
-    """Pages by path; a number instead of a text is answered as that status."""
+    """Pages by path; a number instead of a text is answered as that status. `sent` are the bytes of all bodies."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.pages: dict[str, str | int] = {}
         self.requests: Counter[str] = Counter()
+        self.sent = 0
 
     def serve(self, pages: Mapping[str, str | int]) -> str:
         """Replaces the pages, forgets the counts, and returns the site's address without a slash at its end."""
         self.pages = dict(pages)
         self.requests.clear()
+        self.sent = 0
         return self.url
 
 
@@ -36,6 +38,8 @@ def serving() -> Generator[Site]:
                 site.requests[self.path] += 1
             page = site.pages.get(self.path, 404)
             body = page.encode() if isinstance(page, str) else b"<h1>no</h1>"
+            with lock:
+                site.sent += len(body)
             self.send_response(200 if isinstance(page, str) else page)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))

@@ -126,6 +126,24 @@ def test_an_execution_from_spec_to_parquet(tmp_path: Path, site: Site, receiver:
     assert (done["partitionsCount"], done["outputFileSizeBytes"]) == (len(files), sum(f.stat().st_size for f in files))
     assert {file.stat().st_mode & 0o777 for file in files} == {0o444}
     assert [line["event"] for line in log] == ["planned", "started", "completed"]
+    check_measured(done, read=0, written=sum(file.stat().st_size for file in files))
+    assert done["metrics"]["pages"] == 4
+    assert done["metrics"]["networkBytes"] == site.sent
+
+
+def check_measured(report: dict[str, Any], read: int, written: int) -> None:
+    """Figures that can be true of a run that lasted some seconds, read and wrote this much."""
+    metrics, seconds = report["metrics"], report["durationSeconds"]
+    cpu = metrics["driverCpuSeconds"], metrics["executorCpuSeconds"]
+    assert all(0 < each < (os.cpu_count() or 1) * (seconds + 1) for each in cpu), metrics
+    assert report["totalCpuTimeSeconds"] == round(sum(cpu))
+    driver, executors = report["driverMemoryUsedBytes"], report["executorMemoryUsedBytes"]
+    assert 50 * 2**20 < driver < 4 * 2**30
+    assert 20 * 2**20 < executors < 2 * 2**30
+    assert 0 < metrics["memoryByteSeconds"] < (driver + executors) * (seconds + 1)
+    assert (metrics["bytesRead"], metrics["bytesWritten"]) == (read, written)
+    assert metrics["tasksCompleted"] > 0
+    assert (report["executorCount"], metrics["executorSeconds"]) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +186,9 @@ def test_a_terminated_driver_reports_and_leaves_no_process(tmp_path: Path, recei
             finish(process, 143)
     failed = receiver.take()[-1].payload
     assert (failed["status"], failed["errorMessage"]) == ("FAILED", "cancelled")
+    assert failed["totalCpuTimeSeconds"] > 0
+    assert failed["driverMemoryUsedBytes"] > 50 * 2**20
+    assert failed["metrics"]["memoryByteSeconds"] > 0
     _await_end(children)
 
 
@@ -181,7 +202,10 @@ def test_a_killed_driver_leaves_no_process(tmp_path: Path, receiver: Receiver) -
             process.wait()
             site.open()
             _await_end(children)
-    receiver.take()
+    last = receiver.take()[-1].payload
+    assert last["status"] == "RUNNING"
+    assert last["totalCpuTimeSeconds"] > 0, "heartbeats tell what it has used so far"
+    assert last["driverMemoryUsedBytes"] > 50 * 2**20
 
 
 def _descendants(pid: int) -> set[int]:
