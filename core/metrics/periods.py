@@ -55,8 +55,8 @@ class Period:
         """
         until = now if end is None else _time("endDate", end, whole_day=DAY)
         since = until - USUAL if start is None else _time("startDate", start, whole_day=timedelta(0))
-        if since > until:
-            raise _bad("startDate", "'startDate' is later than 'endDate'.")
+        if since >= until:
+            raise _bad("startDate", "'startDate' is not earlier than 'endDate'.")
         return cls(since, until)
 
     def parts(self) -> Parts:
