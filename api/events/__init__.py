@@ -1,0 +1,1 @@
+"""Live updates as Server-Sent Events."""

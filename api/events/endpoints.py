@@ -1,0 +1,92 @@
+"""Live updates: what an execution, or all executions of a project, go through, as Server-Sent Events."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request, Response
+
+from api.events.stream import EventStream
+from api.kit.auth import KeyRoute, Reader, presented_key
+from api.kit.errors import answers
+from api.kit.schemas import ExecutionId, JobId, ProjectId
+from api.kit.service import Service, ServiceOf
+from core.api_keys import Identity, authenticate
+from core.errors import BadInput, Detail
+from core.events.feed import Batch, newest, of_execution, of_project
+
+router = APIRouter(tags=["events"], route_class=KeyRoute)
+MAX_DIGITS = 18
+HOW = (
+    "Server-Sent Events. `event: state` and `event: progress` carry an execution as JSON; a comment comes every 15 s "
+    "of silence. After a reconnect with `Last-Event-ID` follows what has happened since, for a week. The key goes "
+    "into its header as everywhere, never into the address: in a browser read the stream with `fetch`, since "
+    "`EventSource` sends no headers. Connecting counts as one request. A key may have 20 streams open at each worker "
+    "of the API; one that is not read for 15 s is closed, and so is one whose key was revoked."
+)
+STREAM = {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+
+
+@router.get(
+    "/jobs/{jobId}/executions/{executionId}/events",
+    summary="Follow an execution",
+    description=f"Begins with all that has happened and ends with the execution. {HOW} When the execution has ended "
+    "and there is nothing after `Last-Event-ID`, the answer is 204.",
+    response_class=EventStream,
+    responses={200: STREAM, 204: {"description": "The execution has ended and nothing follows."}, **answers(404)},
+)
+def follow_execution(
+    project_id: ProjectId,
+    job_id: JobId,
+    execution_id: ExecutionId,
+    caller: Reader,
+    service: ServiceOf,
+    request: Request,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+) -> Response:
+    def read(after: int | None) -> Batch:
+        with service.database.read() as session:
+            return of_execution(session, caller.organization_id, project_id, job_id, execution_id, after)
+
+    after = _number(last_event_id)
+    first = read(after)
+    if first.ended and not first.events:
+        return Response(status_code=204)
+    return EventStream(caller.key_id, read, _check(service, request), after)
+
+
+@router.get(
+    "/events",
+    summary="Follow all executions of a project",
+    description=f"Begins with what happens next. {HOW}",
+    response_class=EventStream,
+    responses={200: STREAM, **answers(404)},
+)
+def follow_project(
+    project_id: ProjectId,
+    caller: Reader,
+    service: ServiceOf,
+    request: Request,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+) -> Response:
+    def read(after: int | None) -> Batch:
+        with service.database.read() as session:
+            return of_project(session, caller.organization_id, project_id, after)
+
+    after = _number(last_event_id)
+    with service.database.read() as session:
+        last = newest(session, caller.organization_id, project_id)
+    return EventStream(caller.key_id, read, _check(service, request), last if after is None else after)
+
+
+def _check(service: Service, request: Request) -> partial[Identity]:
+    return partial(authenticate, service.database, presented_key(request.headers) or "")
+
+
+def _number(last_event_id: str | None) -> int | None:
+    if last_event_id is None:
+        return None
+    if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) <= MAX_DIGITS):
+        raise BadInput("'Last-Event-ID' is not an id of this stream.", [Detail("Last-Event-ID", "is not a number")])
+    return int(last_event_id)

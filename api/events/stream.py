@@ -1,0 +1,127 @@
+"""A stream of Server-Sent Events: read from the database as they come, and ended when nobody takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import structlog
+from fastapi import Response
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Message, Receive, Scope, Send
+
+from core.errors import NotFound, TooMany, Unauthorized, Unavailable
+from core.events.feed import Batch, Happening
+
+POLL_SECONDS = 0.5
+HEARTBEAT_SECONDS = 15.0
+SLOWEST_SECONDS = 15.0
+RECONNECT_MS = 2000
+MAX_OF_KEY = 20
+MAX_IN_ALL = 200
+RETRY_AFTER_SECONDS = 10
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+log = structlog.get_logger()
+
+
+class Seats:
+    """How many streams this process serves, in all and to each key."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def seat(self, key_id: str) -> Generator[None]:
+        """Raises TooMany when the key, or everybody together, has as many as there may be."""
+        with self._lock:
+            if self._taken[key_id] >= MAX_OF_KEY or self._taken.total() >= MAX_IN_ALL:
+                raise TooMany("Too many streams are open. Close one, or try again in a moment.", RETRY_AFTER_SECONDS)
+            self._taken[key_id] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken[key_id] -= 1
+                if not self._taken[key_id]:
+                    del self._taken[key_id]
+
+
+SEATS = Seats()
+
+
+class EventStream(Response):
+    """Sends what `read` finds after the last event, until it says that nothing will follow.
+
+    `check` raises Unauthorized once the caller's key is no longer valid.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, key_id: str, read: Callable[[int | None], Batch], check: Callable[[], object], after: int | None
+    ) -> None:
+        super().__init__(headers=HEADERS)
+        del self.headers["content-length"]
+        self._key_id = key_id
+        self._read = read
+        self._check = check
+        self._after = after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with SEATS.seat(self._key_id):
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            gone = asyncio.create_task(_disconnected(receive))
+            try:
+                await self._follow(send, gone)
+                await send({"type": "http.response.body", "body": b""})
+            except TimeoutError:
+                log.warning("a stream was not read", key=self._key_id)
+            finally:
+                gone.cancel()
+
+    async def _follow(self, send: Send, gone: asyncio.Task[None]) -> None:
+        await _push(send, f"retry: {RECONNECT_MS}\n\n")
+        said = time.monotonic()
+        while not gone.done():
+            try:
+                batch = await run_in_threadpool(self._read, self._after)
+                for event in batch.events:
+                    await _push(send, _text(event))
+                    self._after, said = event.id, time.monotonic()
+                if batch.ended:
+                    return
+                if time.monotonic() - said >= HEARTBEAT_SECONDS:
+                    await run_in_threadpool(self._check)
+                    await _push(send, ": heartbeat\n\n")
+                    said = time.monotonic()
+            except (NotFound, Unauthorized):  # it was deleted, or the key was revoked
+                return
+            except Unavailable as error:
+                log.warning("waiting", reason=error.sentence)
+            else:
+                if batch.more:
+                    continue
+            await asyncio.wait([gone], timeout=POLL_SECONDS)
+
+
+async def _push(send: Send, text: str) -> None:
+    """Raises TimeoutError when the other side has not taken what was sent before."""
+    message: Message = {"type": "http.response.body", "body": text.encode(), "more_body": True}
+    await asyncio.wait_for(send(message), SLOWEST_SECONDS)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _text(event: Happening) -> str:
+    data = json.dumps(event.data, separators=(",", ":"))
+    return f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"
