@@ -20,6 +20,7 @@ def make_world(api: Api, name: str) -> World:
     dataset = job.complete(finished, ROWS)
     table = name.replace(" ", "-")
     return {
+        "orgId": api.organization_id,
         "projectId": job.project_id,
         "jobId": job.id,
         "agentId": job.agent_id,
