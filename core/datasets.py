@@ -60,6 +60,22 @@ class Datasets(Repository[Dataset]):
         self.session.flush()
         return dataset
 
+    def saved(self, project: Project, logical_path: str, format_: str) -> Dataset:
+        """A new dataset for what pipelines save at this path."""
+        name = logical_path.rpartition("/")[2]
+        dataset = Dataset(
+            organization_id=self.organization_id,
+            project_id=project.id,
+            name=name,
+            schema_slug=project.slug,
+            slug=self._free_slug(project.slug, name),
+            logical_path=logical_path,
+            format=format_,
+        )
+        self.session.add(dataset)
+        self.session.flush()
+        return dataset
+
     def _published(self) -> Select[tuple[Dataset, DatasetVersion]]:
         query = select(Dataset, DatasetVersion).join(DatasetVersion, DatasetVersion.dataset_id == Dataset.id)
         return query.where(Dataset.organization_id == self.organization_id)

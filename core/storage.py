@@ -2,6 +2,7 @@
 
 DATA/storage/<organization>/executions/<execution>/<attempt>/spec.json
 DATA/storage/<organization>/executions/<execution>/<attempt>/output
+DATA/storage/<organization>/executions/<execution>/<attempt>/saves/<number>
 DATA/storage/<organization>/executions/<execution>/<attempt>/driver.log
 """
 
@@ -23,6 +24,11 @@ def execution_key(organization_id: str, execution_id: str, attempt: int) -> str:
 def output_key(organization_id: str, execution_id: str, attempt: int) -> str:
     """Storage key of the folder that one attempt alone writes to."""
     return f"{execution_key(organization_id, execution_id, attempt)}/output"
+
+
+def saves_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    """Storage key of the folder below which the stages of one attempt save rows, each in a folder of its own."""
+    return f"{execution_key(organization_id, execution_id, attempt)}/saves"
 
 
 def physical(settings: Settings, key: str) -> str:

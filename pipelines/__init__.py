@@ -5,5 +5,6 @@ from __future__ import annotations
 from pipelines.errors import PipelineError, Problem, RunError
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.plan import Kind, Plan, Step
+from pipelines.registry import Sink
 
-__all__ = ["Kind", "Pipeline", "PipelineError", "Plan", "Problem", "RunError", "Step", "check_yaml"]
+__all__ = ["Kind", "Pipeline", "PipelineError", "Plan", "Problem", "RunError", "Sink", "Step", "check_yaml"]

@@ -97,6 +97,11 @@ def _stand_in(node: Node) -> Plain:
     return {str(key.value): _stand_in(child) for key, child in node.entries}
 
 
+def sentences(model: type[Arguments], error: ValidationError) -> list[str]:
+    """What is wrong with the arguments of a model, each fault in a sentence."""
+    return [_sentence(model, fault) for fault in error.errors(include_url=False, include_context=False)]
+
+
 def _problems(model: type[Arguments], node: Mapping, error: ValidationError) -> Iterable[Problem]:
     faults = error.errors(include_url=False, include_context=False)
     within = {fault["loc"][:depth] for fault in faults for depth in range(len(fault["loc"]))}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -12,14 +11,9 @@ from pipelines.arguments import Arguments
 from pipelines.columns import ENGINE_COLUMNS
 from pipelines.document import Node
 from pipelines.names import choice
-from pipelines.registry import Stage
+from pipelines.registry import Mode, Stage
 
 EngineColumn = Annotated[str, choice("engine column", ENGINE_COLUMNS)]
-
-
-class Mode(StrEnum):
-    OVERWRITE = "overwrite"
-    APPEND = "append"
 
 
 class Output(Arguments):

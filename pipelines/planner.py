@@ -13,7 +13,7 @@ from pipelines.model import PipelineModel, StageCall
 from pipelines.names import unknown
 from pipelines.parameters import column_reference
 from pipelines.plan import Kind, Plan, Step, step_key
-from pipelines.registry import LinkStage, Reset, RowStage, Source, Stage, TableStage
+from pipelines.registry import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
 
 _BEGIN = "begin with a fetch, a wget with an address, or a load"
 
@@ -35,7 +35,7 @@ def _needed(calls: tuple[StageCall, ...]) -> tuple[StageCall, ...]:
     needed: list[StageCall] = []
     for call in calls:
         if isinstance(call.stage, Source | Reset):
-            while needed and not _stores(needed[-1].stage):
+            while needed and not _lasts(needed[-1].stage):
                 needed.pop()
         elif _is_seed(call) and len(needed) == 1 and _is_seed(needed[0]):
             needed.pop()
@@ -43,8 +43,11 @@ def _needed(calls: tuple[StageCall, ...]) -> tuple[StageCall, ...]:
     return tuple(needed)
 
 
-def _stores(stage: Stage) -> bool:
-    return isinstance(stage, Reset) or (isinstance(stage, TableStage) and stage.stores() is not None)
+def _lasts(stage: Stage) -> bool:
+    """Whether what the stage does outlives the rows that it leaves."""
+    if isinstance(stage, TableStage) and (stage.shows or stage.stores() is not None):
+        return True
+    return isinstance(stage, Reset | Sink)
 
 
 def _is_seed(call: StageCall) -> bool:
@@ -81,6 +84,7 @@ class _Walk:
     columns: Columns = field(default_factory=Columns)
     rows: bool = False
     stored: dict[str, Columns] = field(default_factory=dict[str, Columns])
+    saved: set[str] = field(default_factory=set[str])
     page: bool = False
     lost: Step | None = None
 
@@ -98,6 +102,8 @@ class _Walk:
         self.rows = not isinstance(stage, Reset)
         if isinstance(stage, TableStage) and (label := stage.stores()):
             self.stored[label] = self.columns
+        if isinstance(stage, Sink):
+            self.saved.add(stage.path)
         if kind in (Kind.TABLE, Kind.SOURCE):
             self.lost = step if self.page else self.lost
             self.page = False
@@ -111,6 +117,8 @@ class _Walk:
         for label in stage.labels() if isinstance(stage, TableStage) else ():
             if label not in self.stored:
                 yield problem(_mention(call.node, label), unknown("label", label, self.stored))
+        if isinstance(stage, Sink) and stage.path in self.saved:
+            yield problem(_mention(call.node, stage.path), f"'{stage.path}' is saved already by an earlier stage")
         if stage.uses_page() and not self.page:
             yield problem(call.node, self._no_page(call.name))
         for name in stage.reads():

@@ -51,6 +51,7 @@ class Stage(Arguments):
     takes_name: ClassVar[bool] = False
     needs_page: ClassVar[bool] = False
     gives_page: ClassVar[bool] = False
+    holds: ClassVar[bool] = False  # whether Spark keeps the rows here, so that nothing later makes them again
 
     def title(self) -> str:
         """What the stage does here, in a few words after its name."""
@@ -136,6 +137,7 @@ class Sink(Stage):
     """Writes the rows to files, which nobody sees before the run is complete; the rows pass on unchanged."""
 
     positional = ("path", "mode")
+    holds = True
     format: ClassVar[str]
     path: str = Field(min_length=1)
     mode: Annotated[Mode, choice("mode", Mode)] = Mode.OVERWRITE

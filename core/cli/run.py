@@ -61,11 +61,14 @@ def run(file: Path, output: Path | None, parameter: list[str], guard: bool, limi
 def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     with _console.status("starting Spark"):
         spark = session()
-    with Coordinator() as coordinator, _shown(RunProgress(plan, coordinator)):
+    progress = RunProgress(plan, coordinator := Coordinator())
+    with coordinator, _shown(progress):
         engine = Engine(spark, plan, context, coordinator.endpoint)
+        progress.counting(engine.counts)
         rows = engine.rows().persist()
         count = rows.count()
         check_failures(plan, coordinator)
+        engine.saves.commit()
     if output is None:
         _print(records(engine.output(first_rows(rows, _SHOWN_ROWS)), cut=_CUT), engine.output(rows).columns, count)
     else:

@@ -46,6 +46,20 @@ class Column(BaseModel):
     type: str
 
 
+class SavedRows(BaseModel):
+    """Rows that a stage saved at a path of the pipeline; `folder` lies in the attempt's folder for saves."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    mode: Literal["overwrite", "append"]
+    format: Literal["csv", "parquet"]
+    folder: Annotated[str, Field(pattern=r"^[0-9]{1,6}$")]
+    columns: list[Column]
+    rows: Int64
+    bytes: Int64
+
+
 class CompletionPayload(BaseModel):
     """A report of RUNNING (at start, then as heartbeat), COMPLETED or FAILED. Unknown fields are ignored.
 
@@ -111,16 +125,25 @@ class CompletionPayload(BaseModel):
             raise BadInput(sentence, [Detail("outputDatasetSchema", sentence)]) from error
         return [column.model_dump() for column in columns]
 
+    def saves(self) -> list[SavedRows]:
+        """What the attempt's stages saved; raises BadInput for what is no list of them."""
+        try:
+            return _SAVES.validate_python((self.additional_metrics or {}).get("saves") or [])
+        except ValidationError as error:
+            sentence = "'additionalMetrics.saves' is not a list of what was saved."
+            raise BadInput(sentence, [Detail("additionalMetrics.saves", sentence)]) from error
+
     def measured(self) -> dict[str, Any]:
         """What is kept as metrics: every count that was reported, and the free-form parts beside them."""
         counts = {name: getattr(self, name) for name in _COUNTS}
         additional = self.additional_metrics or {}
-        free = {key: value for key, value in additional.items() if key not in ("attempt", "progress")}
+        free = {key: value for key, value in additional.items() if key not in ("attempt", "progress", "saves")}
         parts = {"output_dataset_path": self.output_dataset_path, "additional": free or None, "metrics": self.metrics}
         return {name: value for name, value in (counts | parts).items() if value is not None}
 
 
 _COLUMNS = TypeAdapter(list[Column])
+_SAVES = TypeAdapter(list[SavedRows])
 _COUNTS = (
     "duration_seconds",
     "records_processed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -11,60 +11,65 @@ from sqlalchemy.orm import Session
 from core.datasets import SCHEME, Datasets
 from core.errors import BadInput, Detail
 from core.tables import Project
-from pipelines import Kind, Plan, Step
+from pipelines import Plan, Sink, Step
 
 LONGEST_PATH = 1000
 
 
-def output_name(session: Session, project: Project, path: str | None) -> str | None:
-    """The spindle:// path of an output block; a bare path lies in the project's storage. BadInput for other places."""
+def output_name(session: Session, project: Project, path: str | None, place: str = "output.path") -> str | None:
+    """The spindle:// path that rows are written to; a bare one lies in the project's storage. BadInput for others."""
     if path is None:
         return None
     name = path if "://" in path else f"{SCHEME}{project.slug}/{path}"
     parts = name.removeprefix(SCHEME).rstrip("/").split("/")
     if not name.startswith(SCHEME) or path.startswith(("/", "~")) or len(name) > LONGEST_PATH:
-        raise _outside(project, path)
+        raise _outside(project, path, place)
     if len(parts) < 2 or any(part.strip() in ("", ".", "..") for part in parts):
-        raise _outside(project, path)
+        raise _outside(project, path, place)
     owned = select(Project.id).where(Project.organization_id == project.organization_id, Project.slug == parts[0])
     if session.scalar(owned) is None:
-        raise _outside(project, path)
+        raise _outside(project, path, place)
     return SCHEME + "/".join(parts)
 
 
-def inputs(session: Session, organization_id: str, plan: Plan) -> dict[str, Any]:
-    """The storage keys behind each spindle:// path that the plan loads, as they are now; BadInput for an empty one."""
-    datasets, found = Datasets(session, organization_id), dict[str, Any]()
-    for step, path in _loaded(plan):
-        at = datasets.at(path.rstrip("/"))
-        if at is None:
-            message = f"There is no dataset at '{path}' yet."
-            raise BadInput(message, [Detail(f"line {step.line}", message)])
-        dataset, version = at
-        found[path] = {"paths": version.paths, "format": dataset.format}
+def inputs(session: Session, project: Project, plan: Plan) -> dict[str, Any]:
+    """The storage keys behind each path that the plan reads from the organization's storage, as they are now.
+
+    What an earlier stage of the plan saves need not be there yet. Raises BadInput for any other place without a
+    dataset, and for a save that points out of the organization's storage.
+    """
+    datasets, found = Datasets(session, project.organization_id), dict[str, Any]()
+    saved: set[str] = set()
+    for step in plan.steps:
+        if isinstance(step.stage, Sink) and not _is_local(step.stage.path):
+            saved.add(step.stage.path)
+            output_name(session, project, step.stage.path, f"line {step.line}")
+        for path in _read(step):
+            at = datasets.at((path if "://" in path else f"{SCHEME}{project.slug}/{path}").rstrip("/"))
+            if at is not None:
+                dataset, version = at
+                found[path] = {"paths": version.paths, "format": dataset.format}
+            elif path not in saved:
+                message = f"There is no dataset at '{path}' yet."
+                raise BadInput(message, [Detail(f"line {step.line}", message)])
     return found
 
 
-def _loaded(plan: Plan) -> Iterator[tuple[Step, str]]:
-    for step in plan.steps:
-        if step.kind is Kind.SOURCE and step.stage is not None:
-            yield from ((step, text) for text in _texts(step.stage.model_dump()) if text.startswith(SCHEME))
+def _read(step: Step) -> Iterator[str]:
+    """Paths in the organization's storage that a step loads, or appends to."""
+    stage = step.stage
+    paths = stage.loads() if stage else ()
+    yield from (path for path in paths if path.startswith(SCHEME) or not _is_local(path))
 
 
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in cast(dict[str, object], value).values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in cast(list[object], value):
-            yield from _texts(item)
+def _is_local(path: str) -> bool:
+    """Whether a path is one of the machine's folders, or of another storage: what the driver looks after."""
+    return ("://" in path and not path.startswith(SCHEME)) or path.startswith(("/", "~"))
 
 
-def _outside(project: Project, path: str) -> BadInput:
+def _outside(project: Project, path: str, place: str) -> BadInput:
     message = (
-        f"The output path '{path[:200]}' lies outside of the organization's storage. "
+        f"The path '{path[:200]}' lies outside of the organization's storage. "
         f"Write to spindle://{project.slug}/<name>, or leave the path out."
     )
-    return BadInput(message, [Detail("output.path", message)])
+    return BadInput(message, [Detail(place, message)])

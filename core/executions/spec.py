@@ -13,7 +13,7 @@ from core.executions.tokens import execution_token
 from core.sealing import Keyring
 from core.secrets import service_key, write_private
 from core.settings import Settings
-from core.storage import output_path, physical, spec_path
+from core.storage import output_path, physical, saves_key, spec_path
 from core.tables import Execution
 
 
@@ -22,9 +22,10 @@ class Part(BaseModel):
 
 
 class Output(Part):
-    """A folder that this attempt alone writes to."""
+    """Folders that this attempt alone writes to: its output, and what its stages save."""
 
     path: str
+    saves: str
 
 
 class Input(Part):
@@ -83,7 +84,7 @@ def execution_spec(settings: Settings, execution: Execution) -> ExecutionSpec:
         parameters=execution.parameters,
         credentials=execution.credentials,
         limit=execution.row_limit,
-        output=Output(path=output_path(settings, *place)),
+        output=Output(path=output_path(settings, *place), saves=physical(settings, saves_key(*place))),
         inputs={path: _input(settings, found) for path, found in execution.inputs.items()},
         local_folders=list(settings.local_folders),
         webhook=Webhook(url=completion_url(settings, execution)),

@@ -143,7 +143,7 @@ def _planned(
         raise bad_pipeline(error) from error
     return {
         "parameters": values,
-        "inputs": inputs(session, project.organization_id, plan),
+        "inputs": inputs(session, project, plan),
         "output_name": output_name(session, project, plan.output.path),
         "output_mode": plan.output.mode.value,
     }

@@ -62,7 +62,8 @@ class Catalog:
     def _published(self) -> Select[Any]:
         version = DatasetVersion.id == Dataset.current_version_id
         query = select(Dataset, DatasetVersion).join(DatasetVersion, version)
-        return query.where(Dataset.organization_id == self._organization_id)
+        # what was saved as CSV is for pipelines to load: queries read Parquet alone
+        return query.where(Dataset.organization_id == self._organization_id, Dataset.format == "parquet")
 
     def _all(self, query: Select[Any]) -> list[Table]:
         return [_table(row) for row in self._session.execute(query)]

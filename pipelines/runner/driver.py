@@ -28,6 +28,7 @@ from pipelines.spark.context import Files, RunContext, fetch_options
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.output import Written, first_rows, records, write
+from pipelines.spark.saves import Saved
 from pipelines.spark.session import session
 
 _log = logging.getLogger(__name__)
@@ -89,13 +90,14 @@ def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter
         meter.watch(spark.sparkContext)
         report.started(plan, spark.sparkContext.uiWebUrl)
         engine = Engine(spark, running, _context(spec, running), coordinator.endpoint)
+        progress.counting(engine.counts)
         rows = engine.rows().persist()
         progress.writing()
         written = write(engine.output(rows), spec.output.path)
         check_failures(running, coordinator)
         shown = records(engine.output(first_rows(rows, spec.preview_rows)), cut=200)
         progress.wrote(written.rows, written.columns, secrets.hidden(shown))
-        return _completed(spec, plan, written, coordinator)
+        return _completed(spec, plan, written, engine.saves.commit(), coordinator)
 
 
 def _context(spec: ExecutionSpec, plan: Plan) -> RunContext:
@@ -104,22 +106,45 @@ def _context(spec: ExecutionSpec, plan: Plan) -> RunContext:
         inputs={path: Files(each.paths, each.format) for path, each in spec.inputs.items()},
         local_folders=spec.local_folders,
         limit=spec.limit,
+        saves_folder=spec.output.saves,
     )
 
 
-def _completed(spec: ExecutionSpec, plan: Plan, written: Written, coordinator: Coordinator) -> dict[str, Any]:
+def _completed(
+    spec: ExecutionSpec, plan: Plan, written: Written, saves: Sequence[Saved], coordinator: Coordinator
+) -> dict[str, Any]:
     counts = coordinator.counts().values()
     return {
         "outputDatasetPath": spec.output.path,
         "outputDatasetFormat": plan.output.format,
-        "outputDatasetSchema": json.dumps([{"name": name, "type": type_} for name, type_ in written.columns]),
+        "outputDatasetSchema": json.dumps(_columns(written)),
         "recordsProcessed": max((each.rows for each in counts), default=written.rows),
         "recordsOutput": written.rows,
         "outputFileSizeBytes": written.bytes,
         "partitionsCount": written.files,
         "warningCount": len(plan.warnings),
-        "additionalMetrics": {"mode": plan.output.mode, "outputName": plan.output.path},
+        "additionalMetrics": {
+            "mode": plan.output.mode,
+            "outputName": plan.output.path,
+            "saves": [_saved(each) for each in saves],
+        },
     }
+
+
+def _saved(saved: Saved) -> dict[str, Any]:
+    return {
+        "path": saved.path,
+        "mode": saved.mode,
+        "format": saved.format,
+        "folder": saved.folder,
+        "columns": _columns(saved.written),
+        "rows": saved.written.rows,
+        "bytes": saved.written.bytes,
+    }
+
+
+def _columns(written: Written) -> list[dict[str, str]]:
+    return [{"name": name, "type": type_} for name, type_ in written.columns]
 
 
 def _stop_spark_at_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipelines.plan import Plan
@@ -21,11 +22,16 @@ class Progress:
         self._seconds = 0.0
         self._output = Counts()
         self._preview: list[dict[str, Any]] = []
+        self._counts: Callable[[], Mapping[str, int]] = dict
         self._columns = {step.key: step.columns.types for step in plan.steps}
 
     def writing(self) -> None:
         """The output begins: what no earlier step has done is done with it."""
         self._writing_since = time.monotonic()
+
+    def counting(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Where the rows of the steps are counted that Spark itself runs."""
+        self._counts = counts
 
     def wrote(self, rows: int, columns: tuple[tuple[str, str], ...], preview: list[dict[str, Any]]) -> None:
         self._output = Counts(rows=rows, seconds=time.monotonic() - self._writing_since)
@@ -37,7 +43,7 @@ class Progress:
 
     def stages(self) -> list[dict[str, Any]]:
         """Each step with its state and counts; columns and preview where it is done."""
-        counts = self._coordinator.counts()
+        counts = {key: Counts(rows=rows) for key, rows in self._counts().items()} | self._coordinator.counts()
         last = self._plan.steps[-1].key
         if self._output.rows or self._end == "COMPLETED":
             counts[last] = self._output

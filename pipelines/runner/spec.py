@@ -16,9 +16,10 @@ class _Part(BaseModel):
 
 
 class OutputPlace(_Part):
-    """A folder that this attempt alone writes."""
+    """A folder that this attempt alone writes; below `saves` what its stages save, each in a folder of its own."""
 
     path: str
+    saves: str | None = None
 
 
 class Input(_Part):

@@ -30,7 +30,8 @@ class RunContext:
     """`inputs` are the service's own datasets by the path that the pipeline names them with.
 
     `local_folders` None lets every local path be read: a person's own machine, a notebook. `stored` are the rows that
-    the run remembers by label.
+    the run remembers by label, `saved` the files that it has written by the path that the pipeline names them with.
+    `saves_folder` is where rows are written that go to the project's storage; without it all paths are local ones.
     """
 
     fetch: FetchOptions = field(default_factory=FetchOptions)
@@ -38,9 +39,13 @@ class RunContext:
     local_folders: tuple[str, ...] | None = None
     limit: int | None = None
     stored: dict[str, DataFrame] = field(default_factory=dict[str, "DataFrame"])
+    saves_folder: str | None = None
+    saved: dict[str, Files] = field(default_factory=dict[str, "Files"])
 
     def files(self, path: str) -> Files:
         """The files behind `path`; raises RunError where there are none, or none that may be read."""
+        if path in self.saved:
+            return self.saved[path]
         if path in self.inputs:
             return self.inputs[path]
         scheme, separator, rest = path.partition("://")
@@ -57,11 +62,29 @@ class RunContext:
         for name in sorted(names):
             # links are followed first: a link in an allowed folder must not lead out of it
             resolved = Path(name).resolve()
-            folders = self.local_folders
-            if folders is not None and not any(resolved.is_relative_to(Path(each).resolve()) for each in folders):
+            if not self._is_open(resolved):
                 raise RunError(f"'{path}' cannot be read: it is in none of the folders that this service may read")
             if resolved.exists():
                 yield str(resolved)
+
+    def _is_open(self, path: Path) -> bool:
+        folders = self.local_folders
+        return folders is None or any(path.is_relative_to(Path(each).resolve()) for each in folders)
+
+    def local_target(self, path: str) -> Path | None:
+        """The local place that rows are saved at; None for one in the project's storage. Raises RunError."""
+        scheme, separator, rest = path.partition("://")
+        is_local = scheme == "file" if separator else path.startswith("/") or self.saves_folder is None
+        if not is_local and (self.saves_folder is None or (separator and scheme != "spindle")):
+            raise RunError(f"'{path}' cannot be written: it is no local path")
+        if not is_local:
+            return None
+        target = Path(rest if separator else path).resolve()
+        if not self._is_open(target):
+            raise RunError(f"'{path}' cannot be written: it is in none of the folders that this service may use")
+        if not target.parent.is_dir():
+            raise RunError(f"'{path}' cannot be written: there is no folder '{target.parent}'")
+        return target
 
 
 def fetch_options(options: Options, allow_networks: tuple[str, ...]) -> FetchOptions:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from typing import Any
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.columns import ENGINE_COLUMNS, Columns
@@ -15,12 +18,13 @@ from pipelines.errors import RunError, first_line
 from pipelines.fetch import canonical_url
 from pipelines.plan import Plan, Step
 from pipelines.planner import check_references
-from pipelines.registry import LinkStage, Reset, RowStage, Source, TableStage
+from pipelines.registry import LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
 from pipelines.spark.context import RunContext
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.explore import Explorer
 from pipelines.spark.progress import Endpoint
+from pipelines.spark.saves import Saves
 from pipelines.spark.schema import LINK, columns_of, explore_schema, links_schema, pass_schema, rows_schema
 from pipelines.spark.worker import Exploration, Pass
 
@@ -32,6 +36,7 @@ def run(plan: Plan, spark: SparkSession, context: RunContext | None = None) -> D
         rows = engine.output(engine.rows()).persist()
         rows.count()
         check_failures(plan, coordinator)
+        engine.saves.commit()
     return rows
 
 
@@ -72,7 +77,9 @@ class Engine:
     def __init__(self, spark: SparkSession, plan: Plan, context: RunContext, endpoint: Endpoint | None) -> None:
         self._spark = spark
         self._plan = plan
-        self._context = replace(context, stored={})
+        self._context = replace(context, stored={}, saved={})
+        self.saves = Saves(self._context)
+        self._observed: dict[str, Observation] = {}
         self._endpoint = endpoint
         self._numbers = count(1)
         self._columns = plan.columns
@@ -91,9 +98,12 @@ class Engine:
 
     def output(self, rows: DataFrame) -> DataFrame:
         """The output's columns of `rows`."""
-        present = set(rows.columns)
-        absent = (F.lit(None).cast(type_).alias(name) for name, type_ in self._columns.types if name not in present)
-        return rows.select(*(_column(name) for name in self._columns if name in present), *absent)
+        return _only(rows, self._columns)
+
+    def counts(self) -> dict[str, int]:
+        """Rows of the steps that Spark itself runs, by step key, of those that are done."""
+        done = (each for each in self._observed.items() if _jvm(each[1]).future().isCompleted())
+        return {key: observation.get["rows"] for key, observation in done}
 
     def _kept(self, columns: Columns) -> tuple[tuple[str, str], ...]:
         kept = self._plan.options.keep_columns
@@ -107,7 +117,7 @@ class Engine:
             return self._follow(segment, step, stage)
         if isinstance(stage, Reset):
             return None
-        if isinstance(stage, TableStage):
+        if isinstance(stage, TableStage | Sink):
             return self._table(segment or self._nothing(step), step, stage)
         if segment is None:
             raise RunError(f"{step.title} has no rows to work on")
@@ -116,20 +126,30 @@ class Engine:
         return segment
 
     def _load(self, step: Step, stage: Source) -> _Segment:
-        rows = stage.load(self._spark, self._context)
+        with _located(step):
+            rows = stage.load(self._spark, self._context)
         columns = columns_of(rows.schema)
         check_references(self._plan.steps[self._plan.steps.index(step) + 1 :], columns)
-        return _Segment(rows, step.key, columns)
+        return _Segment(self._counted(step, rows), step.key, columns)
 
-    def _table(self, segment: _Segment, step: Step, stage: TableStage) -> _Segment:
+    def _table(self, segment: _Segment, step: Step, stage: TableStage | Sink) -> _Segment:
         columns = stage.columns(segment.after)
-        try:
-            rows = stage.table(self._finish(segment, None), self._context)
-        except AnalysisException as error:
-            raise RunError(f"line {step.line}: {step.title}: {first_line(error)}") from error
+        rows = self._finish(segment, None)
+        if stage.holds:
+            rows = self._counted(step, rows).persist()
+        with _located(step):
+            if isinstance(stage, Sink):
+                self.saves.write(stage, _only(rows, segment.after.with_columns(self._kept(segment.after))))
+            else:
+                rows = stage.table(rows, self._context)
         if "_ordinal" not in rows.columns:
             rows = rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
+        rows = rows if stage.holds else self._counted(step, rows)
         return _Segment(rows, step.key, columns_of(rows.schema, columns) if columns.open else columns)
+
+    def _counted(self, step: Step, rows: DataFrame) -> DataFrame:
+        observation = self._observed[step.key] = Observation()
+        return rows.observe(observation, F.count(F.lit(1)).alias("rows"))
 
     def _nothing(self, step: Step) -> _Segment:
         rows = self._spark.range(0).select(F.array(F.col("id")).alias("_ordinal"))
@@ -183,6 +203,29 @@ class Engine:
         schema = pass_schema(task.schema, {key: each.schema for key, each in task.explorations().items()})
         named = replace(task, name=f"{next(self._numbers)}.{task.enters}")
         return rows.mapInArrow(partial(worker.run, named), schema)
+
+
+@contextmanager
+def _located(step: Step) -> Generator[None]:
+    """Says of a failure which step it is of."""
+    try:
+        yield
+    except RunError as error:
+        raise RunError(f"line {step.line}: {step.title}: {error}") from error
+    except (AnalysisException, ParseException) as error:
+        raise RunError(f"line {step.line}: {step.title}: {first_line(error)}") from error
+
+
+def _only(rows: DataFrame, columns: Columns) -> DataFrame:
+    """These columns of the rows, null where a row has none of the name."""
+    present = set(rows.columns)
+    absent = (F.lit(None).cast(type_).alias(name) for name, type_ in columns.types if name not in present)
+    return rows.select(*(_column(name) for name in columns if name in present), *absent)
+
+
+def _jvm(observation: Observation) -> Any:
+    """The JVM's side, which can tell whether there is something to get; Python's side waits for it."""
+    return observation._jo  # pyright: ignore[reportPrivateUsage]
 
 
 def _column(name: str) -> Column:

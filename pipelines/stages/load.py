@@ -3,23 +3,81 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from pipelines.columns import Columns
 from pipelines.errors import RunError
-from pipelines.registry import Source, stage
+from pipelines.names import choice
+from pipelines.registry import STAGES, Source, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.spark.context import RunContext
 
+ReadMode = Annotated[str, choice("mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))]
+
+STAGES.absent(
+    "its format needs Java libraries that this version does not bring; use load_parquet, load_csv or load_json",
+    "load_delta",
+    "load_iceberg",
+    "load_avro",
+)
+STAGES.absent(
+    "it needs a database's Java driver, which this version does not bring; use load_parquet, load_csv or load_json",
+    "load_jdbc",
+)
+
+
+class Files(Source):
+    """Files of one format; every argument but the path is an option of Spark's reader."""
+
+    positional = ("path",)
+    format: ClassVar[str]
+    path: str = Field(min_length=1)
+    schema_: str | None = Field(None, alias="schema", min_length=1)
+    path_glob_filter: str | None = Field(None, alias="pathGlobFilter")
+    recursive_file_lookup: bool | None = Field(None, alias="recursiveFileLookup")
+
+    def title(self) -> str:
+        return self.path
+
+    def loads(self) -> tuple[str, ...]:
+        return (self.path,)
+
+    def columns(self, before: Columns) -> Columns:
+        return Columns(open=True)
+
+    def options(self) -> dict[str, Any]:
+        """The options that are set, as Spark's reader calls them."""
+        return self.model_dump(by_alias=True, exclude={"path", "schema_"}, exclude_none=True)
+
+    def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
+        """The rows, each with its place; a dataset is read in the format that it was written in."""
+        files = context.files(self.path)
+        reader = self if files.format in (None, self.format) else _reader(files.format, self.path)
+        options = reader.options()
+        read = spark.read.options(**options).format(reader.format)
+        rows = (read.schema(reader.schema_) if reader.schema_ else read).load(list(files.paths))
+        if not rows.columns:
+            raise RunError(reader.empty())
+        return _placed(rows)
+
+    def empty(self) -> str:
+        """What is said of files without any column."""
+        return f"the file '{self.path}' has no columns"
+
 
 @stage("load_csv")
-class LoadCsv(Source):
-    """Replaces the rows by those of CSV files; without a header the columns are called _c0, _c1 and so on."""
+class LoadCsv(Files):
+    """Replaces the rows by those of CSV files; without a header the columns are called _c0, _c1 and so on.
+
+    All columns are text unless `inferSchema`, which reads the files twice, or `schema` ("name STRING, price DOUBLE")
+    gives them types. `delimiter` is another name of `sep`. A row within quotes that spans lines needs `multiLine`.
+    """
 
     example = """
 pipeline:
@@ -27,32 +85,45 @@ pipeline:
 """
 
     positional = ("path", "header")
-    path: str = Field(min_length=1)
+    format = "csv"
     header: bool = True
     infer_schema: bool = Field(False, alias="inferSchema")
     sep: str = Field(",", min_length=1)
+    delimiter: str | None = Field(None, min_length=1)
     quote: str = Field('"', max_length=1)
     escape: str = Field("\\", max_length=1)
+    char_to_escape_quote_escaping: str | None = Field(None, alias="charToEscapeQuoteEscaping", max_length=1)
+    comment: str | None = Field(None, max_length=1)
     encoding: str = "UTF-8"
     null_value: str = Field("", alias="nullValue")
+    empty_value: str | None = Field(None, alias="emptyValue")
+    nan_value: str | None = Field(None, alias="nanValue")
+    positive_inf: str | None = Field(None, alias="positiveInf")
+    negative_inf: str | None = Field(None, alias="negativeInf")
     multi_line: bool = Field(False, alias="multiLine")
+    line_sep: str | None = Field(None, alias="lineSep", min_length=1)
+    mode: ReadMode | None = None
+    column_name_of_corrupt_record: str | None = Field(None, alias="columnNameOfCorruptRecord", min_length=1)
+    enforce_schema: bool | None = Field(None, alias="enforceSchema")
+    sampling_ratio: float | None = Field(None, alias="samplingRatio", gt=0, le=1)
+    ignore_leading_white_space: bool | None = Field(None, alias="ignoreLeadingWhiteSpace")
+    ignore_trailing_white_space: bool | None = Field(None, alias="ignoreTrailingWhiteSpace")
+    date_format: str | None = Field(None, alias="dateFormat")
+    timestamp_format: str | None = Field(None, alias="timestampFormat")
+    locale: str | None = None
+    max_columns: PositiveInt | None = Field(None, alias="maxColumns")
+    max_chars_per_column: int | None = Field(None, alias="maxCharsPerColumn")
 
-    def title(self) -> str:
-        return self.path
+    def options(self) -> dict[str, Any]:
+        options = super().options()
+        return {**options, "sep": options.pop("delimiter", self.sep)}
 
-    def columns(self, before: Columns) -> Columns:
-        return Columns(open=True)
-
-    def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
-        options = self.model_dump(by_alias=True, exclude={"path"})
-        rows = read_files(spark, context, self.path, "csv", options)
-        if not rows.columns:
-            raise RunError(f"the file '{self.path}' is empty: it has neither a header nor rows")
-        return rows
+    def empty(self) -> str:
+        return f"the file '{self.path}' is empty: it has neither a header nor rows"
 
 
 @stage("load_json")
-class LoadJson(Source):
+class LoadJson(Files):
     """Replaces the rows by those of JSON files: an object a line, or with multiLine an array or object a file."""
 
     example = """
@@ -60,26 +131,31 @@ pipeline:
   - {stage: load_json, args: ["${FOLDER}/products.json"]}
 """
 
-    positional = ("path",)
-    path: str = Field(min_length=1)
+    format = "json"
     multi_line: bool = Field(False, alias="multiLine")
     encoding: str = "UTF-8"
+    line_sep: str | None = Field(None, alias="lineSep", min_length=1)
+    mode: ReadMode | None = None
+    column_name_of_corrupt_record: str | None = Field(None, alias="columnNameOfCorruptRecord", min_length=1)
+    sampling_ratio: float | None = Field(None, alias="samplingRatio", gt=0, le=1)
+    primitives_as_string: bool | None = Field(None, alias="primitivesAsString")
+    prefers_decimal: bool | None = Field(None, alias="prefersDecimal")
+    drop_field_if_all_null: bool | None = Field(None, alias="dropFieldIfAllNull")
+    allow_comments: bool | None = Field(None, alias="allowComments")
+    allow_single_quotes: bool | None = Field(None, alias="allowSingleQuotes")
+    allow_unquoted_field_names: bool | None = Field(None, alias="allowUnquotedFieldNames")
+    allow_numeric_leading_zeros: bool | None = Field(None, alias="allowNumericLeadingZeros")
+    allow_non_numeric_numbers: bool | None = Field(None, alias="allowNonNumericNumbers")
+    date_format: str | None = Field(None, alias="dateFormat")
+    timestamp_format: str | None = Field(None, alias="timestampFormat")
+    locale: str | None = None
 
-    def title(self) -> str:
-        return self.path
-
-    def columns(self, before: Columns) -> Columns:
-        return Columns(open=True)
-
-    def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
-        rows = read_files(spark, context, self.path, "json", self.model_dump(by_alias=True, exclude={"path"}))
-        if not rows.columns:
-            raise RunError(f"the file '{self.path}' holds no JSON objects")
-        return rows
+    def empty(self) -> str:
+        return f"the file '{self.path}' holds no JSON objects"
 
 
 @stage("load_parquet")
-class LoadParquet(Source):
+class LoadParquet(Files):
     """Replaces the rows by those of Parquet files; with mergeSchema, files with different columns."""
 
     example = """
@@ -87,36 +163,30 @@ pipeline:
   - {stage: load_parquet, args: ["${FOLDER}/products.parquet"]}
 """
 
-    positional = ("path",)
-    path: str = Field(min_length=1)
+    format = "parquet"
     merge_schema: bool = Field(False, alias="mergeSchema")
 
-    def title(self) -> str:
-        return self.path
 
-    def columns(self, before: Columns) -> Columns:
-        return Columns(open=True)
-
-    def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
-        return read_files(spark, context, self.path, "parquet", {"mergeSchema": self.merge_schema})
+READERS: Mapping[str, type[Files]] = {each.format: each for each in (LoadCsv, LoadJson, LoadParquet)}
 
 
-def read_files(
-    spark: SparkSession, context: RunContext, path: str, format_: str, options: dict[str, str | bool]
-) -> DataFrame:
-    """Rows of the files behind `path`, in order of file name and place in the file; raises RunError."""
+def _reader(format_: str, path: str) -> Files:
+    if format_ not in READERS:
+        raise RunError(f"the dataset '{path}' is {format_}, which this version does not read")
+    return READERS[format_].model_validate({"path": path})
+
+
+def _placed(rows: DataFrame) -> DataFrame:
+    """Rows with their place in document order: file by name, part of the file, row.
+
+    Spark reads large files first, so the name counts and not the partition.
+    """
     from pyspark.sql import functions as F
 
-    files = context.files(path)
-    rows = spark.read.options(**options).format(files.format or format_).load(list(files.paths))
-    if not rows.columns:
-        return rows
-    # Spark reads large files first; both sides spell a path as URL, with one slash or three
-    paths = sorted(re.sub("^file:/+", "/", each) for each in rows.inputFiles())
-    own_path = F.regexp_replace(F.col("_metadata.file_path"), "^file:/+", "/")
-    place = (
-        F.array_position(F.array(*map(F.lit, paths)), own_path),
-        F.col("_metadata.file_block_start"),
-        F.monotonically_increasing_id(),
+    # the metadata spells a local path with one slash after the scheme, inputFiles with three
+    files = sorted(re.sub("^file:/+", "file:/", each) for each in rows.inputFiles())
+    several = F.array_position(F.array(*map(F.lit, files)), F.col("_metadata.file_path"))
+    file = several if len(files) > 1 else F.lit(1).cast("bigint")
+    return rows.withColumn(
+        "_ordinal", F.array(file, F.col("_metadata.file_block_start"), F.monotonically_increasing_id())
     )
-    return rows.withColumn("_ordinal", F.array(*place))

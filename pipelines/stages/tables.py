@@ -1,4 +1,4 @@
-"""Stages that work on whole tables: limit, dedup, filter, store, reset, cache, union_with."""
+"""Stages that work on whole tables: limit, dedup, filter, store, reset, cache."""
 
 from __future__ import annotations
 
@@ -124,6 +124,7 @@ pipeline:
 """
 
     positional = ("label",)
+    holds = True
     label: str = Field(min_length=1)
 
     def title(self) -> str:
@@ -133,8 +134,8 @@ pipeline:
         return self.label
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        context.stored[self.label] = rows.persist()
-        return context.stored[self.label]
+        context.stored[self.label] = rows
+        return rows
 
 
 @stage("cache")
@@ -147,45 +148,7 @@ pipeline:
   - {stage: cache}
 """
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        return rows.persist()
-
-
-@stage("union_with")
-class UnionWith(TableStage):
-    """Appends the rows stored under the labels, by column name; columns that one side lacks are null there."""
-
-    example = """
-pipeline:
-  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
-  - {stage: store, args: [old]}
-  - {stage: reset}
-  - {stage: wget, args: ["${SHOP}/"]}
-  - {stage: flatSelect, args: [li.product, {selector: a, as: name}]}
-  - {stage: union_with, args: [old]}
-"""
-
-    begins = True
-    rest = "labels"
-    stored: tuple[str, ...] = Field(alias="labels", min_length=1)
-
-    def title(self) -> str:
-        return ", ".join(self.stored)
-
-    def labels(self) -> tuple[str, ...]:
-        return self.stored
-
-    def columns(self, before: Columns) -> Columns:
-        return Columns(before.types, open=True)
+    holds = True
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        def placed(table: DataFrame, position: int) -> DataFrame:
-            place = F.array(F.lit(position).cast("bigint"))
-            return table.withColumn("_ordinal", F.concat(place, "_ordinal"))
-
-        union = placed(rows, 0)
-        for position, label in enumerate(self.stored, start=1):
-            union = union.unionByName(placed(context.stored[label], position), allowMissingColumns=True)
-        return union
+        return rows

@@ -51,6 +51,7 @@ def run(spark: SparkSession) -> Run:
             rows = engine.rows().persist()
             found = records(engine.output(rows.orderBy("_ordinal")))
             check_failures(plan, coordinator)
+            engine.saves.commit()
         spark.catalog.clearCache()
         return found
 

@@ -21,6 +21,11 @@ SHOP = {
     "/cup": "<h1>Cup</h1>",
 }
 
+REVIEWS = """product,country,text,date,price,ean,found_ean,found_product
+Lamp,Germany,I love this lamp,2026-01-05,"€ 12,50",4006381333931,4006381333931,Lamp
+Lamp,US,The worst lamp ever,2026-02-11,$9,4006381333931,,lamp green
+"""
+
 
 def test_the_page_is_up_to_date() -> None:
     page = Path(__file__).parents[2] / "docs" / "stages.md"
@@ -33,6 +38,7 @@ def test_every_example_gives_rows(entry: Named[type[Stage]], run: Run, site: Sit
     csv = f"name,page\nLamp,{shop}/lamp\nCup,{shop}/cup\nLamp,{shop}/lamp\n"
     (tmp_path / "products.csv").write_text(csv)
     (tmp_path / "more.csv").write_text(csv)
+    (tmp_path / "reviews.csv").write_text(REVIEWS)
     (tmp_path / "products.json").write_text('{"name": "Lamp"}')
     pq.write_table(pa.table({"name": ["Lamp"]}), tmp_path / "products.parquet")
     assert entry.doc

@@ -4,7 +4,7 @@ import json
 
 from core.executions.spec import driver_environment, write_spec
 from core.settings import Settings
-from core.storage import output_path
+from core.storage import output_path, physical, saves_key
 from tests.core.shop import Shop
 
 
@@ -36,7 +36,7 @@ def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
         "parameters": {},
         "credentials": {},
         "limit": 5,
-        "output": {"path": output_path(settings, *place)},
+        "output": {"path": output_path(settings, *place), "saves": physical(settings, saves_key(*place))},
         "inputs": {
             "spindle://shop/books": {
                 "paths": [output_path(settings, shop.organization_id, first.id, 1)],

@@ -1,0 +1,102 @@
+"""filter_country: rows of some countries, however the country is spelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pycountry
+from pydantic import AfterValidator, Field
+
+from pipelines.names import unknown
+from pipelines.parameters import column_reference
+from pipelines.registry import TableStage, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pipelines.spark.context import RunContext
+
+# what people write and ISO 3166 does not say
+_COLLOQUIAL = {
+    "uk": "GB",
+    "great britain": "GB",
+    "britain": "GB",
+    "england": "GB",
+    "scotland": "GB",
+    "wales": "GB",
+    "u.k.": "GB",
+    "u.s.": "US",
+    "u.s.a.": "US",
+    "america": "US",
+    "united states of america": "US",
+    "holland": "NL",
+    "the netherlands": "NL",
+    "russia": "RU",
+    "turkey": "TR",
+    "czech republic": "CZ",
+    "ivory coast": "CI",
+    "cape verde": "CV",
+    "swaziland": "SZ",
+    "macedonia": "MK",
+    "burma": "MM",
+    "brunei": "BN",
+    "uae": "AE",
+    "palestine": "PS",
+}
+
+
+_NAMES = ("alpha_2", "alpha_3", "name", "official_name", "common_name")
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    """ISO 3166 codes of two letters by every spelling that is known, in lower case."""
+    found = dict(_COLLOQUIAL)
+    countries: Iterable[Any] = pycountry.countries
+    for country in countries:
+        names = (getattr(country, field, None) for field in _NAMES)
+        found.update({name.casefold(): country.alpha_2 for name in names if name})
+    return found
+
+
+def _country(text: str) -> str:
+    if "${" not in text and text.strip().casefold() not in _spellings():
+        raise ValueError(unknown("country", text, (name.title() for name in _spellings() if len(name) > 3)))
+    return text
+
+
+@stage("filter_country")
+class FilterCountry(TableStage):
+    """Keeps the rows whose column names one of the countries.
+
+    Countries are given, and found in the column, by their English names of ISO 3166, their codes of two or three
+    letters, or what they are commonly called (UK, USA, Holland), in any case. Rows with another text or none are
+    dropped.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/reviews.csv"]}
+  - {stage: filter_country, args: [country, Germany, gbr, us]}
+"""
+
+    positional = ("column",)
+    rest = "countries"
+    column: str = Field(min_length=1)
+    countries: tuple[Annotated[str, AfterValidator(_country)], ...] = Field(min_length=1)
+
+    def title(self) -> str:
+        return f"{self.reads()[0]} {', '.join(self.countries)}"
+
+    def reads(self) -> tuple[str, ...]:
+        return (column_reference(self.column) or self.column,)
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        wanted = {_spellings()[country.strip().casefold()] for country in self.countries}
+        spelled = sorted(name for name, code in _spellings().items() if code in wanted)
+        name = self.reads()[0].replace("`", "``")
+        return rows.where(F.lower(F.trim(F.col(f"`{name}`").cast("string"))).isin(spelled))

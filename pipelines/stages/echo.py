@@ -1,0 +1,51 @@
+"""echo: a look at the rows while a pipeline is written."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from pipelines.columns import ENGINE_COLUMNS
+from pipelines.registry import TableStage, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pipelines.spark.context import RunContext
+
+_log = logging.getLogger(__name__)
+_CUT = 200
+
+
+@stage("echo")
+class Echo(TableStage):
+    """Writes the first rows, in document order, to the execution's log; all rows pass on unchanged.
+
+    The rows are made here and held, as by cache: leave it out once the pipeline is right. Texts are cut after 200
+    characters. `label` tells several of them apart.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: echo, args: [5, loaded]}
+"""
+
+    positional = ("rows", "label")
+    shows = True
+    holds = True
+    rows: int = Field(10, ge=1, le=1000)
+    label: str | None = None
+
+    def title(self) -> str:
+        return " ".join(str(each) for each in (self.rows, self.label) if each is not None)
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        from pipelines.spark.output import first_rows, records
+
+        shown = first_rows(rows, self.rows)
+        for number, row in enumerate(records(shown.drop(*ENGINE_COLUMNS), cut=_CUT), start=1):
+            _log.info("echo", extra={"fields": {"label": self.label, "number": number, "row": row}})
+        return rows

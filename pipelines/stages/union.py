@@ -1,0 +1,172 @@
+"""load_union, unionByName and union_with: rows of several sources under one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from pipelines.arguments import Arguments, sentences
+from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.errors import RunError
+from pipelines.names import choice
+from pipelines.registry import Source, TableStage, stage
+from pipelines.stages.load import READERS, Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipelines.spark.context import RunContext
+
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+
+
+class UnionSource(Arguments):
+    """One source of a union; `options` are the further arguments of the format's load stage."""
+
+    format: Annotated[str, choice("format", READERS)] = "csv"
+    path: str = Field(min_length=1)
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        try:
+            self.reader()
+        except ValidationError as error:
+            raise ValueError(", ".join(sentences(READERS[self.format], error))) from None
+        return self
+
+    def reader(self) -> Files:
+        return READERS[self.format].model_validate({**self.options, "path": self.path})
+
+
+def _paths(sources: tuple[UnionSource, ...]) -> tuple[str, ...]:
+    return tuple(source.path for source in sources)
+
+
+@stage("load_union")
+class LoadUnion(Source):
+    """Replaces the rows by those of several sources, one after the other, by column name.
+
+    Each source has `format` (csv, json or parquet), `path` and `options`, which are the further arguments of that
+    format's load stage. A column that a source lacks is null in its rows. A column must have the same type in all of
+    them, or numbers in all of them.
+    """
+
+    example = """
+pipeline:
+  - stage: load_union
+    args:
+      - {format: csv, path: "${FOLDER}/products.csv", options: {header: true}}
+      - {format: json, path: "${FOLDER}/products.json"}
+"""
+
+    rest = "sources"
+    sources: tuple[UnionSource, ...] = Field(min_length=1)
+
+    def title(self) -> str:
+        return ", ".join(_paths(self.sources))
+
+    def loads(self) -> tuple[str, ...]:
+        return _paths(self.sources)
+
+    def columns(self, before: Columns) -> Columns:
+        return Columns(open=True)
+
+    def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
+        return union([(source.path, source.reader().load(spark, context)) for source in self.sources])
+
+
+@stage("unionByName")
+class UnionByName(TableStage):
+    """Appends the rows of several sources to the current ones, by column name; the sources are those of load_union."""
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: unionByName, args: [{format: parquet, path: "${FOLDER}/products.parquet"}]}
+"""
+
+    begins = True
+    rest = "sources"
+    sources: tuple[UnionSource, ...] = Field(min_length=1)
+
+    def title(self) -> str:
+        return ", ".join(_paths(self.sources))
+
+    def loads(self) -> tuple[str, ...]:
+        return _paths(self.sources)
+
+    def columns(self, before: Columns) -> Columns:
+        return Columns(before.types, open=True)
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        more = [(source.path, source.reader().load(rows.sparkSession, context)) for source in self.sources]
+        return union([("the rows so far", rows), *more])
+
+
+@stage("union_with")
+class UnionWith(TableStage):
+    """Appends the rows stored under the labels, by column name; columns that one side lacks are null there.
+
+    A column must have the same type on all sides, or be a number on all of them.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: store, args: [old]}
+  - {stage: reset}
+  - {stage: wget, args: ["${SHOP}/"]}
+  - {stage: flatSelect, args: [li.product, {selector: a, as: name}]}
+  - {stage: union_with, args: [old]}
+"""
+
+    begins = True
+    rest = "labels"
+    stored: tuple[str, ...] = Field(alias="labels", min_length=1)
+
+    def title(self) -> str:
+        return ", ".join(self.stored)
+
+    def labels(self) -> tuple[str, ...]:
+        return self.stored
+
+    def columns(self, before: Columns) -> Columns:
+        return Columns(before.types, open=True)
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        return union([("the rows so far", rows), *((label, context.stored[label]) for label in self.stored)])
+
+
+def union(tables: Iterable[tuple[str, DataFrame]]) -> DataFrame:
+    """The rows of the named tables, in this order; raises RunError where a column's types do not go together."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    named = list(tables)
+    _check_types(named)
+    placed = (
+        table.withColumn("_ordinal", F.concat(F.array(F.lit(position).cast("bigint")), "_ordinal"))
+        for position, (_, table) in enumerate(named)
+    )
+    return reduce(lambda one, other: DataFrame.unionByName(one, other, allowMissingColumns=True), placed)
+
+
+def _check_types(tables: Iterable[tuple[str, DataFrame]]) -> None:
+    seen: dict[str, tuple[str, str]] = {}
+    for source, table in tables:
+        for name, type_ in table.dtypes:
+            where, other = seen.setdefault(name.casefold(), (source, type_))
+            if name not in ENGINE_COLUMNS and not _alike(other, type_):
+                raise RunError(
+                    f"the column '{name}' is {other} in {where} and {type_} in {source}; give it one type, "
+                    "with inferSchema or schema where it is loaded or a CAST in sql_query"
+                )
+
+
+def _alike(one: str, other: str) -> bool:
+    numbers = all(type_.partition("(")[0] in _NUMBERS for type_ in (one, other))
+    return one == other or numbers or "void" in (one, other)
