@@ -33,7 +33,7 @@ STREAM = {"description": "The stream.", "content": {"text/event-stream": {"schem
     summary="Follow an execution",
     description=f"Begins with all that has happened and ends with the execution. {HOW} When the execution has ended "
     "and there is nothing after `Last-Event-ID`, the answer is 204.",
-    response_class=EventStream,
+    response_class=Response,
     responses={200: STREAM, 204: {"description": "The execution has ended and nothing follows."}, **answers(404)},
 )
 def follow_execution(
@@ -60,7 +60,7 @@ def follow_execution(
     "/events",
     summary="Follow all executions of a project",
     description=f"Begins with what happens next. {HOW}",
-    response_class=EventStream,
+    response_class=Response,
     responses={200: STREAM, **answers(404)},
 )
 def follow_project(
