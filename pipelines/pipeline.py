@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipelines import document, reader
-from pipelines.document import Node
-from pipelines.errors import Problem
+from pipelines.catalog import Unknown
+from pipelines.document import Node, problem
+from pipelines.errors import PipelineError, Problem
+from pipelines.model import PipelineModel, StageCall
 from pipelines.parameters import Value, names, substitute
 from pipelines.plan import Plan
 from pipelines.planner import plan as plan_model
+from pipelines.transforms import RowFunction
+from pipelines.transforms.transform import Transforms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.spark.context import RunContext
+
+
+NO_TRANSFORMS = Transforms()
 
 
 class Pipeline:
@@ -36,23 +44,32 @@ class Pipeline:
         """Names of the `${NAME}`s in the text."""
         return names(self._root)
 
-    def plan(self, parameters: Mapping[str, Value] | None = None) -> Plan:
-        """The plan with these parameters; lists every `${NAME}` that has no value."""
-        return plan_model(reader.read(substitute(self._root, parameters or {})))
+    def plan(self, parameters: Mapping[str, Value] | None = None, transforms: Transforms = NO_TRANSFORMS) -> Plan:
+        """The plan with these parameters; lists every `${NAME}` without a value, and row transforms without a function.
 
-    def plan_open(self) -> Plan:
-        """The plan as far as it is known while parameters have no values."""
-        return plan_model(reader.read(self._root))
+        Row transforms are looked for among `transforms`, then among those of plugins.
+        """
+        model, unknown = _resolved(reader.read(substitute(self._root, parameters or {})), transforms)
+        if unknown:
+            raise PipelineError(unknown)
+        return plan_model(model)
 
-    def check(self) -> tuple[Problem, ...]:
+    def plan_open(self, transforms: Transforms = NO_TRANSFORMS) -> Plan:
+        """The plan as far as it is known while parameters have no values and row transforms may be registered later."""
+        model, unknown = _resolved(reader.read(self._root), transforms)
+        plan = plan_model(model)
+        return replace(plan, warnings=(*plan.warnings, *unknown))
+
+    def check(self, transforms: Transforms = NO_TRANSFORMS) -> tuple[Problem, ...]:
         """Plans with the parameters left open and returns warnings; raises PipelineError as `plan` does."""
-        return self.plan_open().warnings
+        return self.plan_open(transforms).warnings
 
     def run(
         self,
         spark: SparkSession,
         parameters: Mapping[str, Value] | None = None,
         context: RunContext | None = None,
+        transforms: Mapping[str, str | RowFunction] | None = None,
     ) -> DataFrame:
         """Runs the pipeline and returns its output rows, in no order; raises PipelineError and RunError.
 
@@ -61,7 +78,27 @@ class Pipeline:
         """
         from pipelines.spark.engine import run  # Spark is loaded by those who run, not by those who check
 
-        return run(self.plan(parameters), spark, context)
+        return run(self.plan(parameters, Transforms(transforms or {})), spark, context)
+
+
+def _resolved(model: PipelineModel, transforms: Transforms) -> tuple[PipelineModel, list[Problem]]:
+    """The model with what its stages name, and the names that nothing has; raises PipelineError for a wrong call."""
+    calls: list[StageCall] = []
+    unknown: list[Problem] = []
+    wrong: list[Problem] = []
+    for call in model.stages:
+        name = call.name.partition(":")[2]
+        try:
+            calls.append(call if "${" in name else replace(call, stage=call.stage.resolved(name, transforms)))
+            continue
+        except Unknown as error:
+            unknown.append(problem(call.node, str(error)))
+        except PipelineError as error:
+            wrong.extend(problem(call.node, str(each)) for each in error.problems)
+        calls.append(call)
+    if wrong:
+        raise PipelineError(wrong)
+    return replace(model, stages=tuple(calls)), unknown
 
 
 def check_yaml(text: str) -> Pipeline:

@@ -49,8 +49,8 @@ def load() -> tuple[Failure, ...]:
     global _failures
     with _lock:
         if _failures is None:
-            _failures = []
             _load_own()
+            _failures = []
             _failures.extend(_load(_found()))
         return tuple(_failures)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pipelines.rows import Link, Row
     from pipelines.spark.context import RunContext
+    from pipelines.transforms.transform import Transforms
 
 
 class Mode(StrEnum):
@@ -61,6 +62,10 @@ class Stage(Arguments):
         """Names of the columns that the stage refers to."""
         return ()
 
+    def resolved(self, name: str, transforms: Transforms) -> Stage:
+        """The stage with what its own `name` stands for; raises catalog.Unknown and PipelineError."""
+        return self
+
     def uses_page(self) -> bool:
         """Whether these arguments read the row's page."""
         return self.needs_page
@@ -83,6 +88,10 @@ class Source(Stage):
 
 class RowStage(Stage):
     """Works row by row inside a pass, in a Python worker, where the row's page is at hand."""
+
+    def fails(self) -> bool:
+        """Whether a row that cannot be made ends the run; otherwise it has `_error`."""
+        return False
 
     def worker(self) -> Callable[[Row], Iterable[Row]]:
         """The function that turns one row into its rows; called once per partition, so that selectors compile once."""

@@ -13,7 +13,9 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, PipelineError | RunError):
         return str(error)
     if isinstance(error, PythonException):
-        return f"a worker failed: {_last_line(str(error))}"
+        line = _last_line(str(error))
+        own = line.removeprefix(f"{RunError.__module__}.{RunError.__qualname__}: ")
+        return own if own != line else f"a worker failed: {line}"
     if isinstance(error, PySparkException):
         return f"Spark refused: {first_line(error)}"
     if isinstance(error, Py4JError | ConnectionError):

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.rows import Row
 from pipelines.spark.schema import ROW
+from pipelines.transforms import values
 
 _MAX_ROWS = 1024
 _MAX_CHARACTERS = 8 * 1024 * 1024
@@ -21,11 +22,14 @@ class Table:
         self.schema = schema
         self.names = tuple(columns)
         self.engine = [name for name in ENGINE_COLUMNS if name not in self.names]
+        self.known = {*self.names} if columns.open else None
         self.rows: list[tuple[object, ...]] = []
 
     def add(self, row: Row, *more: object) -> int:
         """Adds a row and returns how many characters it holds."""
         engine = row.engine_values()
+        if self.known is not None:
+            more = (_others(row, self.known), *more)
         cells = (*[row.values.get(name) for name in self.names], *[engine[name] for name in self.engine], *more)
         self.rows.append(cells)
         return sum(len(cell) for cell in cells if type(cell) is str)
@@ -35,6 +39,11 @@ class Table:
         arrays = [pa.array(column, field.type) for column, field in zip(cells, self.schema, strict=True)]
         self.rows = []
         return arrays
+
+
+def _others(row: Row, known: set[str]) -> str:
+    """The values that have no column yet, as JSON."""
+    return values.dumps({name: value for name, value in row.values.items() if name not in known})
 
 
 class Output:

@@ -23,6 +23,7 @@ from pipelines.spark import worker
 from pipelines.spark.context import RunContext
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.explore import Explorer
+from pipelines.spark.open import close
 from pipelines.spark.progress import Endpoint
 from pipelines.spark.saves import Saves
 from pipelines.spark.schema import LINK, columns_of, explore_schema, links_schema, pass_schema, rows_schema
@@ -178,6 +179,19 @@ class Engine:
         return spread_out.sortWithinPartitions(spread, LINK, "_ordinal")
 
     def _finish(self, segment: _Segment, links: LinkStage | None) -> DataFrame:
+        """What `_made` gives, its columns known: where a transform did not declare them, from its rows."""
+        rows = self._made(segment, links)
+        if not segment.after.open:
+            return rows
+        key, stage = next(each for each in reversed(segment.stages) if _is_open(each[1]))
+        steps = {step.key: step for step in self._plan.steps}
+        fails = isinstance(stage, RowStage) and stage.fails()
+        closed = close(rows, segment.after, key, steps[key].title, fails, self._endpoint)
+        segment.after = closed.columns
+        check_references(self._plan.steps[self._plan.steps.index(steps[segment.stages[-1][0]]) + 1 :], closed.columns)
+        return closed.rows
+
+    def _made(self, segment: _Segment, links: LinkStage | None) -> DataFrame:
         """The rows after a segment's pass; or, for a stage that follows links, rows that carry them."""
         if not segment.stages and not segment.fetches and links is None:
             return segment.rows
@@ -221,6 +235,11 @@ def _only(rows: DataFrame, columns: Columns) -> DataFrame:
     present = set(rows.columns)
     absent = (F.lit(None).cast(type_).alias(name) for name, type_ in columns.types if name not in present)
     return rows.select(*(_column(name) for name in columns if name in present), *absent)
+
+
+def _is_open(stage: RowStage | Exploration) -> bool:
+    """Whether the stage gives columns that only its rows tell."""
+    return isinstance(stage, RowStage) and stage.columns(Columns()).open
 
 
 def _jvm(observation: Observation) -> Any:

@@ -54,6 +54,10 @@ class Reporter:
                 self._failures.append((url, fetched.error))
         self.tick()
 
+    def error(self, key: str) -> None:
+        """A row that a stage could not make."""
+        self._errors[key] = self._errors.get(key, 0) + 1
+
     def tick(self) -> None:
         """Sends what was counted, at most twice a second."""
         if time.monotonic() - self._sent >= _EVERY_SECONDS:

@@ -13,6 +13,7 @@ from pipelines.columns import ENGINE_COLUMNS, Columns
 
 LINK = "__link"
 LEVEL = "__level"
+OPEN = "__open"  # of a row whose columns are not known while it is made: all its other values
 ROW = "__row"
 
 
@@ -26,7 +27,8 @@ def rows_schema(columns: Columns) -> pa.Schema:
     """Columns, then the engine's where no stage wrote one of that name."""
     engine = tuple((name, type_) for name, type_ in ENGINE_COLUMNS.items() if name not in tuple(columns))
     types = [f"`{name.replace('`', '``')}` {type_}" for name, type_ in (*columns.types, *engine)]
-    return to_arrow_schema(cast(StructType, StructType.fromDDL(", ".join(types))))
+    schema = to_arrow_schema(cast(StructType, StructType.fromDDL(", ".join(types))))
+    return schema.append(pa.field(OPEN, pa.string())) if columns.open else schema
 
 
 def links_schema(columns: Columns) -> pa.Schema:

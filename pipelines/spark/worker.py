@@ -17,7 +17,8 @@ from pipelines.registry import LinkStage, RowStage
 from pipelines.rows import NOTHING, Fetched, Ordinal, Row
 from pipelines.spark.batches import Output, Table
 from pipelines.spark.progress import Endpoint, Reporter
-from pipelines.spark.schema import LINK
+from pipelines.spark.schema import LINK, OPEN
+from pipelines.transforms.values import loads
 
 Emit = Callable[[Row], None]
 
@@ -110,6 +111,8 @@ def _entering(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[t
         for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             values = dict(zip(names, cells, strict=True))
             link = values.pop(LINK, None)
+            if others := values.pop(OPEN, None):
+                values.update(loads(others))
             engine = {name: values.pop(name, None) for name in own}
             yield link, Row.of(values, engine) if engine["_ordinal"] is not None else None
 
@@ -147,6 +150,8 @@ def _row_stage(key: str, stage: RowStage, emit: Emit, reporter: Reporter) -> Emi
     def each(row: Row) -> None:
         for made in work(row):
             reporter.row(key)
+            if made.fetched.error and not row.fetched.error:
+                reporter.error(key)
             emit(made)
 
     return each

@@ -1,11 +1,15 @@
-"""Row transforms: Python functions that take a row and give one, from plugins or written by users."""
+"""Row transforms: Python functions that take a row and give one, from plugins or written by users.
+
+A plugin's function is the operator's and runs in the worker as it is. A user's is text: it is never run but in a
+process of its own (`sandbox`), which under `Limits.isolated` can reach nothing of the service.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from pipelines.catalog import Catalog
 
-Function = Callable[..., Mapping[str, Any] | None]
-ROW_TRANSFORMS: Catalog[Function] = Catalog("row transform")
+RowFunction = Callable[..., Any]
+ROW_TRANSFORMS: Catalog[RowFunction] = Catalog("row transform")

@@ -1,0 +1,125 @@
+"""python_row_transform:<name>: a Python function from a row to a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, cast
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.errors import PipelineError, Problem, RunError
+from pipelines.names import choice, fold, unknown
+from pipelines.registry import RowStage, stage
+from pipelines.rows import Row
+from pipelines.transforms.sandbox import RowFailed
+from pipelines.transforms.schema import Mismatch, fitting, held
+from pipelines.transforms.transform import RowOf, Transform, Transforms
+
+
+class OnError(StrEnum):
+    """What a row for which the function raises becomes: a row with `_error`, or the end of the run."""
+
+    ROW = "row"
+    FAIL = "fail"
+
+
+@stage("python_row_transform")
+class PythonRowTransform(RowStage):
+    """Replaces each row by what a Python function returns for it; None drops the row.
+
+    `python_row_transform:clean` calls the function that is registered as `clean`, by a plugin or with the agent, with
+    the row as a dict (its columns and the engine's) and the arguments as keywords. It runs in a process of its own with
+    10 s a row and 512 MiB; a row for which it raises keeps its place with `_error` set, or with `onError: fail` ends
+    the run. Declare the columns as its return type, a TypedDict or a dataclass; otherwise they are taken from the
+    first 100 rows, and later rows are held to them. Users' functions have Python's standard library at hand.
+    """
+
+    example = """
+fetch: {url: "${SHOP}/"}
+pipeline:
+  - {stage: flatSelect, args: [li.product, {selector: a, as: name}]}
+  - {stage: "python_row_transform:shout", args: {times: 2, onError: fail}}
+"""
+
+    takes_name = True
+    rest = "keywords"
+    keywords: Mapping[str, Any] = Field(default_factory=dict)
+    on_error: Annotated[OnError, choice("choice", OnError)] = Field(OnError.ROW, alias="onError")
+    _transform: Transform | None = PrivateAttr(None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, data: Any) -> Any:
+        """All but onError are the function's; a list of maps names them too."""
+        given: dict[str, Any] = {}
+        for name, value in cast(dict[str, Any], data).items():
+            for each in cast(list[Any], value) if name == "keywords" and isinstance(value, list) else [{name: value}]:
+                if not isinstance(each, dict):
+                    raise ValueError("a row transform takes its arguments by name: a map")
+                given.update(cast(dict[str, Any], each))
+        own = {name: value for name, value in given.items() if fold(name) == fold("onError")}
+        return {**own, "keywords": {name: value for name, value in given.items() if name not in own}}
+
+    def resolved(self, name: str, transforms: Transforms) -> PythonRowTransform:
+        """Raises Unknown for a name that is not registered, PipelineError for arguments that the function lacks."""
+        try:
+            transform = transforms.find(name)
+        except PipelineError as error:
+            raise PipelineError(Problem(f"in the function '{name}', {each}") for each in error.problems) from error
+        wrong = list(self._wrong(transform))
+        if wrong:
+            raise PipelineError(Problem(message) for message in wrong)
+        resolved = self.model_copy()
+        resolved._transform = transform
+        return resolved
+
+    def _wrong(self, transform: Transform) -> Iterable[str]:
+        takes = transform.function.keywords
+        for name in self.keywords:
+            if name not in takes.names and not takes.others:
+                yield f"{transform.name}: {unknown('argument', name, takes.names)}"
+        for name in takes.required:
+            if name not in self.keywords:
+                yield f"{transform.name}: the argument '{name}' is missing"
+
+    def columns(self, before: Columns) -> Columns:
+        declared = self._transform.function.columns if self._transform else None
+        return Columns(declared) if declared is not None else Columns(open=True)
+
+    def fails(self) -> bool:
+        return self.on_error is OnError.FAIL
+
+    def worker(self) -> Callable[[Row], Iterable[Row]]:
+        if self._transform is None:
+            raise RunError("a row transform without a function cannot run")
+        make, columns = self._transform.rows(self.keywords), self._transform.function.columns
+
+        def each(row: Row) -> Iterable[Row]:
+            try:
+                made = _made(make, row)
+                return () if made is None else (row.replaced(made if columns is None else held(made, columns)),)
+            except (RowFailed, Mismatch) as error:
+                sentence = f"{name}: {error}"
+                if self.fails():
+                    raise RunError(f"python_row_transform:{sentence}") from None
+                return (row.failed(sentence, row.values if columns is None else fitting(row.values, columns)),)
+
+        name = self._transform.name
+        return each
+
+
+def _made(make: RowOf, row: Row) -> dict[str, Any] | None:
+    """The function's row, without the engine's columns that it passes on as they were given to it."""
+    engine = {name: value for name, value in row.engine_values().items() if name not in row.values}
+    given = {name: _given(value) for name, value in {**row.values, **engine}.items()}
+    made = make(given)
+    return None if made is None else {name: value for name, value in made.items() if name not in ENGINE_COLUMNS}
+
+
+def _given(value: object) -> object:
+    """A map, which Arrow gives as pairs, as a dict; an ordinal as a list."""
+    if isinstance(value, list) and value and all(isinstance(each, tuple) for each in cast(list[object], value)):
+        return dict(cast(list[tuple[object, object]], value))
+    return list(cast(tuple[object], value)) if isinstance(value, tuple) else value

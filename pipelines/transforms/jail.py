@@ -1,0 +1,222 @@
+"""The process that runs a user's row transform: `python -I -S jail.py`, told on stdin what to do, answering on stdout.
+
+Started with an empty environment. When it is to be isolated it first leaves the service behind (Linux namespaces,
+namespaces(7)): a file system of its own with nothing but the standard library, no network, no other processes, and
+either a user id of its own or a user namespace of its own. Only then does it read any of the user's text.
+Imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import re
+import resource
+import signal
+import sys
+import sysconfig
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, cast
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import values  # pyright: ignore[reportMissingImports] - beside this file: the package is not at hand here
+
+del sys.path[0]
+
+USER_FILE = "<row transform>"
+# a user's processes are counted by their id: a range that nobody else gives out, and one for each process
+FIRST_UID, UIDS = 60578, 600
+CPU_SECONDS, RENEW_AFTER_CPU_SECONDS = 3600, 1800
+OPEN_FILES = 64
+
+NEW_MOUNTS, NEW_NAMES, NEW_IPC, NEW_USER, NEW_PIDS, NEW_NETWORK = 1 << 17, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC, MS_PRIVATE, MS_RELATIME = (
+    1 << 10,
+    1 << 11,
+    1 << 12,
+    1 << 14,
+    1 << 18,
+    1 << 21,
+)
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+CAPABILITIES_VERSION_3 = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    texts = (each.encode() if each is not None else None for each in (source, target, kind))
+    _checked(_libc.mount(*texts, ctypes.c_ulong(flags), data.encode() if data else None))
+
+
+def _prctl(option: int, value: int) -> None:
+    _checked(_libc.prctl(option, value, 0, 0, 0))
+
+
+def isolate() -> None:
+    """Returns in a process that can reach nothing; the one that was called waits for it and never returns."""
+    privileged = os.geteuid() == 0
+    uid, gid, own_uid = os.geteuid(), os.getegid(), FIRST_UID + os.getpid() % UIDS
+    namespaces = NEW_MOUNTS | NEW_NAMES | NEW_IPC | NEW_PIDS | NEW_NETWORK
+    _checked(_libc.unshare(namespaces if privileged else namespaces | NEW_USER))
+    if not privileged:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    _leave_to_child()
+    _own_files()
+    _leave_to_child()  # the first process of a namespace is not held to its limits: it only waits
+    if privileged:
+        os.setgroups([])
+        os.setresgid(own_uid, own_uid, own_uid)
+        os.setresuid(own_uid, own_uid, own_uid)
+    _drop_capabilities()
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of the user id has cleared it
+
+
+def _leave_to_child() -> None:
+    """Forks: the child returns, to live no longer than its parent, which does nothing but wait for it."""
+    if child := os.fork():
+        os.closerange(0, OPEN_FILES)
+        _, status = os.waitpid(child, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _own_files() -> None:
+    """A root with the standard library and the system's, all read-only; whatever else there was is out of reach."""
+    library = Path(sysconfig.get_path("stdlib")).parent
+    shown = {str(library), "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"}
+    hidden = Path.cwd()
+    if any(hidden.is_relative_to(Path(each).resolve()) for each in shown):
+        raise OSError(0, f"the working folder {hidden} lies among Python's own files")
+    _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    root = "/proc"  # it has to be there, and none of what is shown lies below it
+    _mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k,mode=755")
+    for source in sorted(each for each in shown if os.path.isdir(each)):
+        target = root + source
+        os.makedirs(target, exist_ok=True)
+        _mount(os.path.realpath(source), target, None, MS_BIND | MS_REC)
+        _mount("none", target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | _kept_flags(target))
+    _mount("none", root, None, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    os.chroot(root)
+    os.chdir("/")
+
+
+def _kept_flags(path: str) -> int:
+    """What a mount is already held to: a namespace may not loosen it."""
+    held = os.statvfs(path).f_flag
+    pairs = (
+        (os.ST_NOSUID, MS_NOSUID),
+        (os.ST_NODEV, MS_NODEV),
+        (os.ST_NOEXEC, MS_NOEXEC),
+        (os.ST_NOATIME, MS_NOATIME),
+        (os.ST_NODIRATIME, MS_NODIRATIME),
+        (os.ST_RELATIME, MS_RELATIME),
+    )
+    return MS_NOSUID | MS_NODEV | sum(flag for there, flag in pairs if held & there and flag > MS_NODEV)
+
+
+def _drop_capabilities() -> None:
+    for capability in range(64):
+        if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0):
+            break
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES_VERSION_3, 0)
+    _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()))
+
+
+def limit(memory: int, alone: bool) -> None:
+    """Limits this process for good; `alone` when its user id is its own, so that it can start no other."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+    if alone:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answers each row in turn until there are no more, or until so much time was used that a new process is due."""
+    task: dict[str, Any] = values.loads(requests.readline())
+    try:
+        if task["isolated"]:
+            isolate()
+        limit(task["memory"], task["isolated"])
+    except OSError as error:
+        _answer(answers, {"refused": f"{error.strerror or error}"})
+        return
+    try:
+        function = _function(task)
+    except BaseException as error:  # also SystemExit: the text is the user's
+        _answer(answers, {"broken": _told(error)})
+        return
+    _answer(answers, {"ready": True})
+    for line in requests:
+        _answer(answers, _outcome(function, values.loads(line), task["arguments"]))
+        if time.process_time() > RENEW_AFTER_CPU_SECONDS:
+            return
+
+
+def _function(task: dict[str, Any]) -> Callable[..., Any]:
+    names: dict[str, Any] = {"__name__": "row_transform"}
+    exec(compile(task["source"], USER_FILE, "exec", dont_inherit=True), names)  # noqa: S102 - what this process is for
+    return names[task["function"]]
+
+
+def _outcome(function: Callable[..., Any], row: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"row": _row(function(row, **arguments))}
+    except BaseException as error:  # also SystemExit: the text is the user's
+        return {"error": _told(error)}
+
+
+def _row(result: Any) -> Any:
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        result = dataclasses.asdict(result)
+    if result is not None and not isinstance(result, dict):
+        raise TypeError(f"it returned a {type(result).__name__}; a row is a dict, and None drops it")
+    values.dumps(result)  # here, so that what fits in no column is the function's own error
+    return cast(Any, result)
+
+
+def _told(error: BaseException) -> str:
+    """The line of the user's text and the error, without addresses, which differ from run to run."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == USER_FILE]
+    number = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    message = re.sub(r" at 0x[0-9a-f]+", "", str(error)).strip()
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return f"line {number}: {text}" if number else text
+
+
+def _answer(answers: BinaryIO, answer: dict[str, Any]) -> None:
+    answers.write(values.dumps(answer).encode() + b"\n")
+    answers.flush()
+
+
+def main() -> NoReturn:
+    """Takes the pipes for itself: what the user's text prints, and what it reads, goes nowhere."""
+    if sys.platform == "linux":  # elsewhere it ends with its pipe
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    serve(requests, answers)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""What rows a transform gives: SQL types from annotations or from rows, and values held to them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, cast
+
+Types = tuple[tuple[str, str], ...]
+
+_NAMES = {
+    "str": "string",
+    "int": "bigint",
+    "float": "double",
+    "bool": "boolean",
+    "bytes": "binary",
+    "datetime": "timestamp",
+    "date": "date",
+}
+_KINDS: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"),
+    (int, "bigint"),
+    (float, "double"),
+    (Decimal, "double"),
+    (str, "string"),
+    (bytes, "binary"),
+    (datetime, "timestamp"),
+    (date, "date"),
+)
+_WORDS = {
+    "string": "text",
+    "bigint": "a whole number",
+    "double": "a number",
+    "boolean": "true or false",
+    "binary": "bytes",
+    "timestamp": "a datetime",
+    "date": "a date",
+}
+_LARGEST = 2**63 - 1
+
+
+class Mismatch(ValueError):
+    """A value does not have its column's type; the message says so in words."""
+
+
+def annotated(node: ast.expr) -> str | None:
+    """The SQL type of an annotation; None for one that says nothing that a column could be."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return annotated(ast.parse(node.value, mode="eval").body)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        sides = [side for side in (node.left, node.right) if not is_none(side)]
+        return annotated(sides[0]) if len(sides) == 1 else None
+    if not isinstance(node, ast.Subscript):
+        return _NAMES.get(last_name(node))
+    generic, inner = last_name(node.value), node.slice
+    if generic == "Optional":
+        return annotated(inner)
+    if generic in ("list", "List", "Sequence"):
+        element = annotated(inner)
+        return f"array<{element}>" if element else None
+    if generic in ("dict", "Dict", "Mapping") and isinstance(inner, ast.Tuple) and len(inner.elts) == 2:
+        key, value = map(annotated, inner.elts)
+        return f"map<string,{value}>" if key == "string" and value else None
+    return None
+
+
+def is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def last_name(node: ast.expr) -> str:
+    """`datetime` of both `datetime` and `datetime.datetime`."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def inferred(rows: Iterable[Mapping[str, Any]]) -> Types:
+    """Columns in the order in which they turn up; one that never has a value is text. Raises Mismatch."""
+    types: dict[str, str | None] = {}
+    for row in rows:
+        for name, value in row.items():
+            try:
+                types[name] = _either(types.get(name), _type(value))
+            except Mismatch as error:
+                raise Mismatch(f"the column '{name}' {error}") from None
+    return tuple((name, type_.replace("void", "string") if type_ else "string") for name, type_ in types.items())
+
+
+def _type(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        element: str | None = None
+        for each in cast(list[Any], value):
+            element = _either(element, _type(each))
+        return f"array<{element or 'void'}>"
+    if isinstance(value, dict):
+        inner: str | None = None
+        for each in cast(dict[str, Any], value).values():
+            inner = _either(inner, _type(each))
+        return f"map<string,{inner or 'void'}>"
+    found = next((type_ for kind, type_ in _KINDS if isinstance(value, kind)), None)
+    if found is None:
+        raise Mismatch(f"holds a {type(value).__name__}, which fits in no column")
+    return found
+
+
+def _either(one: str | None, other: str | None) -> str | None:
+    """The type of values of both types."""
+    if one is None or other is None or one == other:
+        return one or other
+    if {one, other} == {"bigint", "double"}:
+        return "double"
+    for outer in ("array<", "map<string,"):
+        if one.startswith(outer) and other.startswith(outer):
+            inner = [None if each == "void" else each for each in (one[len(outer) : -1], other[len(outer) : -1])]
+            return f"{outer}{_either(*inner) or 'void'}>"
+    raise Mismatch(f"has {_word(one)} in one row and {_word(other)} in another")
+
+
+def held(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
+    """The row's values as the columns have them, null for those it lacks; raises Mismatch."""
+    known = dict(types)
+    for name in row:
+        if name not in known:
+            raise Mismatch(f"there is no column '{name}' among its columns {', '.join(known) or 'none'}")
+    values: dict[str, Any] = {}
+    for name, type_ in types:
+        try:
+            values[name] = _held(row.get(name), type_)
+        except Mismatch as error:
+            raise Mismatch(f"the column '{name}' {error}") from None
+    return values
+
+
+def fitting(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
+    """Of a row that was made for other columns, what fits these."""
+    values: dict[str, Any] = {}
+    for name, type_ in types:
+        with suppress(Mismatch):
+            values[name] = _held(row.get(name), type_)
+    return values
+
+
+def _held(value: Any, type_: str) -> Any:
+    if value is None:
+        return None
+    if type_.startswith("array<") and isinstance(value, list):
+        return [_held(each, type_[6:-1]) for each in cast(list[Any], value)]
+    if type_.startswith("map<string,") and isinstance(value, dict):
+        return {_text(key): _held(each, type_[11:-1]) for key, each in cast(dict[str, Any], value).items()}
+    found = next((name for kind, name in _KINDS if isinstance(value, kind)), None)
+    if type_ == "double" and found in ("bigint", "double"):
+        return float(value)
+    if found != type_:
+        raise Mismatch(f"is {_word(found or _type(value) or '')}, not {_word(type_)}")
+    if found == "bigint" and abs(value) > _LARGEST:
+        raise Mismatch("is a number of more than 64 bits")
+    return _text(value) if found == "string" else value
+
+
+def _text(value: str) -> str:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Mismatch("holds half of a surrogate pair, which is no character") from None
+    return value
+
+
+def _word(type_: str) -> str:
+    return _WORDS.get(type_) or ("a list" if type_.startswith("array<") else "a map")

@@ -1,0 +1,139 @@
+"""A user's row transform as text: read and checked, never run here."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pipelines.errors import PipelineError, Problem
+from pipelines.names import fold
+from pipelines.transforms.schema import Types, annotated, is_none, last_name
+
+MAX_BYTES = 64 * 1024
+_ANY_ROW = ("dict", "Dict", "Mapping", "MutableMapping", "Any", "object")
+
+
+@dataclass(frozen=True, slots=True)
+class Keywords:
+    """What a function takes beside the row; `others` when it takes any."""
+
+    names: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    others: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """The function that a text defines under a transform's name; `columns` None when it does not declare them."""
+
+    name: str
+    keywords: Keywords
+    columns: Types | None
+
+
+def read(name: str, text: str) -> Function:
+    """The function for the transform `name`; raises PipelineError with the lines of what is wrong in the text."""
+    if len(text.encode(errors="replace")) > MAX_BYTES:
+        raise PipelineError([Problem(f"a row transform may have at most {MAX_BYTES // 1024} KiB")])
+    try:
+        module = ast.parse(text, type_comments=False)
+    except SyntaxError as error:
+        raise PipelineError([Problem(f"not Python: {error.msg}", error.lineno, error.offset)]) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise PipelineError([Problem("not Python: it does not parse")]) from None
+    function = _function(name, module)
+    return Function(function.name, _keywords(function), _columns(function, module))
+
+
+def _function(name: str, module: ast.Module) -> ast.FunctionDef:
+    """The function of the transform's name, in any spelling; or the only one that there is."""
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    named = [node for node in functions if fold(node.name) == fold(name)]
+    public = [node for node in functions if not node.name.startswith("_")]
+    found = named or public
+    if len(found) == 1:
+        return found[0]
+    if any(isinstance(node, ast.AsyncFunctionDef) for node in module.body):
+        raise PipelineError([Problem(f"the row transform '{name}' must be a plain function, without async")])
+    raise PipelineError([Problem(f"there is no function '{name}': write def {name}(row): ... that returns a row")])
+
+
+def _keywords(function: ast.FunctionDef) -> Keywords:
+    """Raises PipelineError when the function cannot be called with a row and keywords."""
+    arguments = function.args
+    positional = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    needed = positional[: len(positional) - len(arguments.defaults)]
+    if not positional and not arguments.vararg:
+        raise PipelineError([_problem(function, f"{function.name} must take the row as its first argument")])
+    if len(arguments.posonlyargs) > 1:
+        raise PipelineError([_problem(function, f"{function.name} must take all but the row by name")])
+    names = (*positional[1:], *(each.arg for each in arguments.kwonlyargs))
+    required = (*needed[1:], *_without_default(arguments))
+    return Keywords(names, required, arguments.kwarg is not None)
+
+
+def _without_default(arguments: ast.arguments) -> list[str]:
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return [each.arg for each, default in pairs if default is None]
+
+
+def _columns(function: ast.FunctionDef, module: ast.Module) -> Types | None:
+    """The columns that the return annotation declares: a TypedDict, a dataclass or a dict of names and types."""
+    node = _unwrapped(function.returns)
+    if node is None or is_none(node):
+        return None
+    if isinstance(node, ast.Dict):
+        return tuple(_field(key, value) for key, value in zip(node.keys, node.values, strict=True))
+    name = last_name(node.value if isinstance(node, ast.Subscript) else node)
+    if name in _ANY_ROW:
+        return None
+    declared = next((each for each in module.body if isinstance(each, ast.ClassDef) and each.name == name), None)
+    if declared is None or not _is_record(declared):
+        message = f"{function.name} must return a row: a dict, or a TypedDict or dataclass that is declared in the text"
+        raise PipelineError([_problem(node, message)])
+    fields = [each for each in declared.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+    return tuple(_field(each.target, each.annotation) for each in fields)
+
+
+def _unwrapped(node: ast.expr | None) -> ast.expr | None:
+    """The annotation without quotes, Optional and None."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        try:
+            return _unwrapped(ast.parse(node.value, mode="eval").body)
+        except SyntaxError:
+            raise PipelineError([_problem(node, f"'{node.value}' is no type")]) from None
+    if isinstance(node, ast.BinOp):
+        sides = [side for side in (node.left, node.right) if not is_none(side)]
+        return _unwrapped(sides[0]) if len(sides) == 1 else node
+    if isinstance(node, ast.Subscript) and last_name(node.value) == "Optional":
+        return _unwrapped(node.slice)
+    return node
+
+
+def _is_record(node: ast.ClassDef) -> bool:
+    decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
+    return any(last_name(base) == "TypedDict" for base in node.bases) or "dataclass" in map(last_name, decorators)
+
+
+def _field(key: ast.expr | None, annotation: ast.expr) -> tuple[str, str]:
+    name = key.id if isinstance(key, ast.Name) else key.value if isinstance(key, ast.Constant) else None
+    try:
+        type_ = annotated(annotation)
+    except SyntaxError:
+        type_ = None
+    if not isinstance(name, str) or type_ is None:
+        unfit = no_column(name if isinstance(name, str) else ast.unparse(key) if key else "**")
+        raise PipelineError([_problem(annotation, unfit.message)])
+    return name, type_
+
+
+def no_column(name: str) -> Problem:
+    """The type that a function declares for `name` is none that a column can have."""
+    return Problem(
+        f"the type of '{name}' fits no column; columns are str, int, float, bool, bytes, date, datetime, "
+        "list[...] and dict[str, ...] of these, each also with | None"
+    )
+
+
+def _problem(node: ast.expr | ast.FunctionDef, message: str) -> Problem:
+    return Problem(message, node.lineno, node.col_offset + 1)

@@ -1,0 +1,119 @@
+"""The row transforms that a pipeline may name: what is known of each, and how its rows are made."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, cast, get_args, get_origin, get_type_hints, is_typeddict
+
+from pipelines.catalog import Unknown
+from pipelines.errors import PipelineError
+from pipelines.names import fold, unknown
+from pipelines.transforms import ROW_TRANSFORMS, RowFunction, source, values
+from pipelines.transforms.sandbox import Limits, RowFailed, Sandbox, Task
+from pipelines.transforms.schema import Types, annotated
+from pipelines.transforms.source import Function, Keywords
+
+LIMITS = Limits()
+RowOf = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """`code` is a user's text, or a function of whoever runs this."""
+
+    name: str
+    function: Function
+    code: str | RowFunction
+    limits: Limits
+
+    def rows(self, arguments: Mapping[str, Any]) -> RowOf:
+        """The function from one row to its row, None for one that is dropped; it raises RowFailed."""
+        if isinstance(self.code, str):
+            return _sandbox(self, values.dumps(dict(arguments))).call
+        return _here(self.code, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Transforms:
+    """The transforms of one run by name: its `own`, texts or functions, before those of plugins."""
+
+    own: Mapping[str, str | RowFunction] = field(default_factory=lambda: MappingProxyType[str, Any]({}))
+    limits: Limits = LIMITS
+
+    def find(self, name: str) -> Transform:
+        """In any spelling; raises Unknown, and PipelineError for a text that is wrong."""
+        for own, code in self.own.items():
+            if fold(own) == fold(name):
+                function = source.read(own, code) if isinstance(code, str) else described(own, code)
+                return Transform(own, function, code, self.limits)
+        plugged = ROW_TRANSFORMS.get(name)
+        if plugged:
+            return Transform(plugged.name, described(plugged.name, plugged.thing), plugged.thing, self.limits)
+        known = (*self.own, *(spelling for each in ROW_TRANSFORMS for spelling in each.spellings))
+        raise Unknown(unknown("row transform", name, known))
+
+
+def described(name: str, function: RowFunction) -> Function:
+    """What a function's signature says; raises PipelineError like `source.read`."""
+    hints = get_type_hints(function)
+    parameters = list(inspect.signature(function).parameters.values())
+    named = [each for each in parameters[1:] if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    required = tuple(each.name for each in named if each.default is each.empty)
+    others = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    keywords = Keywords(tuple(each.name for each in named), required, others)
+    return Function(name, keywords, _columns(hints.get("return")))
+
+
+def _columns(declared: Any) -> Types | None:
+    kinds = [each for each in get_args(declared) if each is not type(None)]
+    if type(None) in get_args(declared) and len(kinds) == 1:
+        declared = kinds[0]
+    if not (is_typeddict(declared) or dataclasses.is_dataclass(declared)):
+        return None
+    return tuple((name, _sql_type(name, hint)) for name, hint in get_type_hints(declared).items())
+
+
+def _sql_type(name: str, hint: Any) -> str:
+    text = hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
+    type_ = annotated(ast.parse(text, mode="eval").body)
+    if type_ is None:
+        raise PipelineError([source.no_column(name)])
+    return type_
+
+
+@lru_cache(maxsize=16)
+def _sandbox(transform: Transform, arguments: str) -> Sandbox:
+    """One process for each worker, transform and arguments; it ends with the worker."""
+    name, code = transform.name, cast(str, transform.code)
+    return Sandbox(Task(name, code, transform.function.name, values.loads(arguments), transform.limits))
+
+
+def _here(function: RowFunction, arguments: Mapping[str, Any]) -> RowOf:
+    def row(before: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        try:
+            result = function(before, **arguments)
+        except Exception as error:  # whatever it raises costs the row, not the run
+            raise RowFailed(_told(error)) from error
+        if dataclasses.is_dataclass(result) and not isinstance(result, type):
+            result = dataclasses.asdict(result)
+        if result is not None and not isinstance(result, dict):
+            kind = type(result).__name__
+            raise RowFailed(f"it returned {kind}, which is no row; a row is a dict, and None drops it")
+        return cast("dict[str, Any] | None", result)
+
+    return row
+
+
+def _told(error: Exception) -> str:
+    """The error and the line of the function's own file in which it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    own = [frame.lineno for frame in frames if frame.filename == frames[0].filename]
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"line {own[-1]}: {text}" if own else text

@@ -1,0 +1,75 @@
+"""Values on their way between a worker and a transform's process: JSON, which unlike a pickle can run nothing.
+
+Loaded by both sides, so it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, cast
+
+_TAG = "$"
+
+
+def dumps(value: Any) -> str:
+    """Raises TypeError and ValueError for what no column can hold."""
+    return json.dumps(_plain(value), ensure_ascii=True)
+
+
+def loads(text: str | bytes) -> Any:
+    """Raises ValueError and RecursionError for anything that `dumps` cannot have written."""
+    return json.loads(text, object_hook=_value)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, dict):
+        plain = {_key(key): _plain(each) for key, each in cast(dict[Any, Any], value).items()}
+        return {_TAG: "dict", "of": plain} if _TAG in plain else plain
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in cast(list[Any], value)]
+    if isinstance(value, datetime):
+        return {_TAG: "datetime", "of": value.isoformat()}
+    if isinstance(value, date):
+        return {_TAG: "date", "of": value.isoformat()}
+    if isinstance(value, bytes | bytearray):
+        return {_TAG: "bytes", "of": base64.b64encode(value).decode()}
+    if isinstance(value, Decimal):
+        return {_TAG: "decimal", "of": str(value)}
+    raise TypeError(f"a {type(value).__name__} fits in no column")
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"a column's name is text, not {key!r}")
+    return key
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "dict": dict[str, Any],
+    "datetime": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "bytes": _bytes,
+    "decimal": Decimal,
+}
+
+
+def _value(found: dict[str, Any]) -> Any:
+    if _TAG not in found:
+        return found
+    reader = _READERS.get(str(found[_TAG]))
+    if reader is None or found.keys() != {_TAG, "of"}:
+        return found
+    try:
+        return reader(found["of"])
+    except (TypeError, ArithmeticError) as error:
+        raise ValueError("not a value") from error
