@@ -65,10 +65,11 @@ def folders() -> tuple[str, ...]:
 def _load_own() -> None:
     for package in ("pipelines.stages", "pipelines.transforms"):
         importlib.import_module(package)
-    from pipelines import stages
+    from pipelines import actions, stages
 
-    for module in pkgutil.iter_modules(stages.__path__, f"{stages.__name__}."):
-        importlib.import_module(module.name)
+    for package in (stages, actions):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
 
 
 def _found() -> list[EntryPoint]:

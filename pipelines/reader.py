@@ -13,9 +13,13 @@ from pipelines.catalog import Unknown
 from pipelines.document import Mapping, Node, Scalar, Sequence, problem
 from pipelines.errors import PipelineError, Problem
 from pipelines.model import Options, Output, PipelineModel, StageCall
-from pipelines.names import unknown
+from pipelines.names import fold, unknown
+from pipelines.registry import LinkStage
 
 Read = TypeVar("Read")
+
+# the names that leave it to the pipeline's fetch how pages are made
+_IN_BROWSER = {"join": "visitJoin", "explore": "visitExplore"}
 
 
 class _Problems(list[Problem]):
@@ -43,7 +47,7 @@ def read(root: Node) -> PipelineModel:
     with problems.collect("fetch"):
         stages.extend(_optional(root, "fetch", _fetch, ()))
     with problems.collect("pipeline"):
-        stages.extend(_stages(root))
+        stages.extend(_stages(root, in_browser=bool(stages) and _browses(stages[0])))
     with problems.collect("output"):
         output = _optional(root, "output", lambda node: bind(Output, _map(node, "output")), output)
     with problems.collect("spindle"):
@@ -66,18 +70,23 @@ def _map(node: Node, name: str) -> Mapping:
 
 def _fetch(node: Node) -> tuple[StageCall, ...]:
     block = _map(node, "fetch")
-    for key, child in block.entries:
-        if key.value == "traces":
-            raise PipelineError([problem(child, "traces need a browser, which this version does not have", "traces")])
-        if key.value != "url":
-            raise PipelineError([problem(key, unknown("argument", str(key.value), ("url",)))])
+    for key, _ in block.entries:
+        if key.value not in ("url", "traces", "images"):
+            raise PipelineError([problem(key, unknown("argument", str(key.value), ("url", "traces", "images")))])
     url = block.get("url")
     if url is None or (isinstance(url, Scalar) and url.value is None):
         raise PipelineError([problem(node, "'url' is missing")])
-    return (_call("fetch", url, block),)
+    traces = block.get("traces")
+    if traces is None or (isinstance(traces, Scalar) and traces.value is None):
+        return (_call("fetch", url, block),)
+    return (replace(_call("visit", block, block), name="fetch"),)
 
 
-def _stages(root: Mapping) -> Iterator[StageCall]:
+def _browses(call: StageCall) -> bool:
+    return isinstance(call.stage, LinkStage) and call.stage.browsing() is not None
+
+
+def _stages(root: Mapping, in_browser: bool) -> Iterator[StageCall]:
     node = root.get("pipeline")
     if node is None:
         raise PipelineError([problem(root, "the key 'pipeline' is missing: a list of stages")])
@@ -87,13 +96,13 @@ def _stages(root: Mapping) -> Iterator[StageCall]:
     calls: list[StageCall] = []
     for position, item in enumerate(node.items):
         with problems.collect(f"[{position}]"):
-            calls.append(_stage(item))
+            calls.append(_stage(item, in_browser))
     if problems:
         raise PipelineError(problems)
     yield from calls
 
 
-def _stage(item: Node) -> StageCall:
+def _stage(item: Node, in_browser: bool) -> StageCall:
     if not isinstance(item, Mapping):
         raise PipelineError([problem(item, "a stage is a map with 'stage' and 'args'")])
     for key, _ in item.entries:
@@ -104,7 +113,7 @@ def _stage(item: Node) -> StageCall:
     if not isinstance(name, Scalar) or not isinstance(name.value, str):
         raise PipelineError([problem(name or item, "'stage' must be the name of a stage")])
     try:
-        registered, _ = registry.find(name.value)
+        registered, _ = registry.find(_IN_BROWSER.get(fold(name.value), name.value) if in_browser else name.value)
     except Unknown as error:
         raise PipelineError([problem(name, str(error), "stage")]) from None
     problems = _Problems()

@@ -28,6 +28,7 @@ from pipelines.names import choice
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipelines.actions import Browsing
     from pipelines.rows import Link, Row
     from pipelines.spark.context import RunContext
     from pipelines.transforms.transform import Transforms
@@ -110,6 +111,10 @@ class LinkStage(Stage):
     def drops_rows_without_link(self) -> bool:
         """Whether a row without a link ends here; otherwise it stays, without a page."""
         return False
+
+    def browsing(self) -> Browsing | None:
+        """How the browser makes the pages; None for plain HTTP."""
+        return None
 
     def levels(self) -> int | None:
         """How deep links of links are followed; None for a stage that follows links once and leaves its own page."""

@@ -26,13 +26,13 @@ class Table:
         self.rows: list[tuple[object, ...]] = []
 
     def add(self, row: Row, *more: object) -> int:
-        """Adds a row and returns how many characters it holds."""
+        """Adds a row and returns how many characters or bytes it holds."""
         engine = row.engine_values()
         if self.known is not None:
             more = (_others(row, self.known), *more)
         cells = (*[row.values.get(name) for name in self.names], *[engine[name] for name in self.engine], *more)
         self.rows.append(cells)
-        return sum(len(cell) for cell in cells if type(cell) is str)
+        return sum(len(cell) for cell in cells if type(cell) is str or type(cell) is bytes)
 
     def take(self) -> list[pa.Array]:
         cells = zip(*self.rows, strict=True) if self.rows else [()] * len(self.schema)

@@ -13,6 +13,8 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.actions import Browsing
+from pipelines.browser.needs import missing_browser
 from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.errors import RunError, first_line
 from pipelines.fetch import canonical_url
@@ -58,11 +60,18 @@ class _Segment:
     enters: str
     columns: Columns
     fetches: bool = False
+    browsing: Browsing | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
     after: Columns = field(init=False)
 
     def __post_init__(self) -> None:
         self.after = self.columns
+
+    def fetched_by(self, stage: LinkStage) -> _Segment:
+        """This segment, its pass beginning with the pages of the rows' links."""
+        self.fetches, self.browsing = True, stage.browsing()
+        self.after = stage.columns(self.columns)
+        return self
 
     def add(self, key: str, stage: RowStage | LinkStage) -> None:
         if isinstance(stage, LinkStage):
@@ -87,6 +96,9 @@ class Engine:
 
     def rows(self) -> DataFrame:
         """The output rows with the engine's columns, at most as many as the run's limit."""
+        here = (self._spark.sparkContext.master or "").startswith("local")
+        if here and (missing := missing_browser(self._plan)):
+            raise RunError(missing)
         segment: _Segment | None = None
         for step in self._plan.steps[:-1]:
             segment = self._add(segment, step)
@@ -158,9 +170,9 @@ class Engine:
 
     def _follow(self, segment: _Segment | None, step: Step, stage: LinkStage) -> _Segment:
         if segment is None:
-            return _Segment(self._seed(stage), step.key, Columns(), fetches=True)
+            return _Segment(self._seed(stage), step.key, Columns()).fetched_by(stage)
         rows = self._exchange(self._finish(segment, stage))
-        return _Segment(rows, step.key, segment.after, fetches=True)
+        return _Segment(rows, step.key, segment.after).fetched_by(stage)
 
     def _seed(self, stage: LinkStage) -> DataFrame:
         url = canonical_url(stage.literal() or "")
@@ -206,6 +218,7 @@ class Engine:
             schema=links_schema(segment.after) if links else rows_schema(segment.after),
             options=self._context.fetch,
             endpoint=self._endpoint,
+            browsing=segment.browsing,
         )
         if not task.explorations():
             return self._pass(task, segment.rows)

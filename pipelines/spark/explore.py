@@ -91,7 +91,8 @@ def _deeper(task: Pass, key: str, level: int) -> Pass:
     exploration = task.explorations()[key]
     position = [name for name, _ in task.stages].index(key)
     stages = ((key, replace(exploration, level=level)), *task.stages[position + 1 :])
-    return replace(task, enters=key, fetches=True, entering=exploration.columns, stages=stages)
+    browsing = exploration.stage.browsing()
+    return replace(task, enters=key, fetches=True, browsing=browsing, entering=exploration.columns, stages=stages)
 
 
 def _nearest(frontier: DataFrame, pages: int) -> DataFrame:

@@ -11,8 +11,10 @@ from operator import itemgetter
 import pyarrow as pa
 from pyspark import TaskContext
 
+from pipelines.actions import Browsing
+from pipelines.browser.page import BrowserPage
 from pipelines.columns import ENGINE_COLUMNS, Columns
-from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
+from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher, Page
 from pipelines.registry import LinkStage, RowStage
 from pipelines.rows import NOTHING, Fetched, Ordinal, Row
 from pipelines.spark.batches import Output, Table
@@ -55,6 +57,7 @@ class Pass:
     schema: pa.Schema
     options: FetchOptions
     endpoint: Endpoint | None
+    browsing: Browsing | None = None
 
     def explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
@@ -93,14 +96,27 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter) -> 
             fetched = Fetched.of(page)
             reporter.page(task.enters, page, fetched)
             for row in rows:
-                yield Row(row.values, row.ordinal, fetched, fetched.root, row.link_text, row.depth)
+                yield _arrived(row, page, fetched)
             while without_link:
                 yield without_link.popleft()
     yield from without_link
 
 
 def _fetcher(task: Pass) -> Fetcher:
+    if task.browsing:
+        from pipelines.browser.fetcher import BrowserFetcher  # late: Playwright takes its time to load
+
+        return BrowserFetcher(task.options, task.browsing)
     return HttpFetcher(task.options)
+
+
+def _arrived(row: Row, page: Page, fetched: Fetched) -> Row:
+    """The row on its page, with what a trace adds: columns, and a place among the trace's snapshots."""
+    values, ordinal = row.values, row.ordinal
+    if isinstance(page, BrowserPage):
+        values = {**values, **page.values}
+        ordinal = (*ordinal, page.position) if page.position else ordinal
+    return Row(values, ordinal, fetched, fetched.root, row.link_text, row.depth)
 
 
 def _entering(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str | None, Row | None]]:

@@ -109,7 +109,10 @@ pipeline:
 
 @stage("wgetJoin", "join")
 class WgetJoin(_Selecting):
-    """Follows each link: one row per link, in document order, on the page that it leads to."""
+    """Follows each link: one row per link, in document order, on the page that it leads to.
+
+    As `join` it becomes visitJoin after a fetch with traces.
+    """
 
     example = """
 fetch: {url: "${SHOP}/"}
@@ -130,7 +133,10 @@ pipeline:
 
 @stage("wgetExplore", "explore")
 class WgetExplore(_Selecting):
-    """Follows links of links, breadth first, each page once, the starting page included."""
+    """Follows links of links, breadth first, each page once, the starting page included.
+
+    As `explore` it becomes visitExplore after a fetch with traces.
+    """
 
     example = """
 fetch: {url: "${SHOP}/"}

@@ -1,0 +1,51 @@
+"""What went wrong in the browser: a sentence for the row, and whether another try may help."""
+
+from __future__ import annotations
+
+import re
+
+_CODE = re.compile(r"net::(ERR_[A-Z0-9_]+)")
+
+# What Chromium calls a failure (net/base/net_error_list.h), by what it begins with; the first that matches is told.
+_SENTENCES: tuple[tuple[str, str], ...] = (
+    ("ERR_ABORTED", "no page came: the server answered without one, or with a download"),
+    ("ERR_TOO_MANY_REDIRECTS", "redirects too many times"),
+    ("ERR_CERT_", "the certificate of {host} is not valid for it or not trusted"),
+    ("ERR_SSL_", "could not agree on encryption with {host}"),
+    ("ERR_EMPTY_RESPONSE", "{host} closed the connection without an answer"),
+    ("ERR_CONNECTION_", "the connection to {host} broke"),
+    ("ERR_SOCKS_CONNECTION_", "could not connect to {host}"),
+    ("ERR_NAME_NOT_RESOLVED", "could not find the host {host}"),
+    ("ERR_CONTENT_DECODING_FAILED", "the page cannot be decompressed"),
+    ("ERR_INCOMPLETE_CHUNKED_ENCODING", "{host} closed the connection before the whole page came"),
+    ("ERR_CONTENT_LENGTH_MISMATCH", "{host} closed the connection before the whole page came"),
+    ("ERR_INVALID_HTTP_RESPONSE", "{host} does not speak HTTP"),
+    ("ERR_UNSAFE_PORT", "browsers open no pages on that port"),
+    ("ERR_UNSAFE_REDIRECT", "redirects to what is neither http nor https"),
+    ("ERR_UNKNOWN_URL_SCHEME", "redirects to what is neither http nor https"),
+)
+_PASSING = ("ERR_EMPTY_RESPONSE", "ERR_CONNECTION_", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONTENT_LENGTH_MISMATCH")
+
+
+class VisitFailed(Exception):
+    """There is no page; the message is a sentence. `passing` when another try may bring one."""
+
+    def __init__(self, sentence: str, passing: bool = False) -> None:
+        super().__init__(sentence)
+        self.passing = passing
+
+
+class Crashed(Exception):
+    """The tab or the whole browser died under a visit."""
+
+
+def net_error(message: str) -> str | None:
+    """Chromium's code in Playwright's message."""
+    found = _CODE.search(message)
+    return found[1] if found else None
+
+
+def failed(code: str, host: str) -> VisitFailed:
+    template = next((sentence for start, sentence in _SENTENCES if code.startswith(start)), None)
+    sentence = template.format(host=host) if template else f"the browser could not open {host} ({code})"
+    return VisitFailed(sentence, code.startswith(_PASSING))

@@ -1,0 +1,147 @@
+"""Pages by the browser, for a pass: several tabs at a time, failures as pages, crashes survived."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from queue import SimpleQueue
+from random import SystemRandom
+from types import TracebackType
+from typing import Self, TypeVar
+
+from playwright.async_api import Error as PlaywrightError
+
+from pipelines.actions import Browsing
+from pipelines.browser.chromium import chromium
+from pipelines.browser.failures import Crashed, VisitFailed
+from pipelines.browser.options import BrowserOptions
+from pipelines.browser.page import BrowserPage
+from pipelines.browser.tab import Tab
+from pipelines.browser.visit import Visit
+from pipelines.fetch import FetchOptions, Page, canonical_url
+from pipelines.fetch.failures import passing_status, retry_after
+
+T = TypeVar("T")
+
+_random = SystemRandom()
+
+
+class BrowserFetcher:
+    """Visits pages, as many at a time as the browser's options say; for one thread.
+
+    A page that redirects to what is not there, crashes the browser or never comes to rest is a page with an `error`.
+    """
+
+    def __init__(self, options: FetchOptions, browsing: Browsing, browser: BrowserOptions | None = None) -> None:
+        self._options = options
+        self._browsing = browsing
+        self._chromium = chromium(browser or BrowserOptions.from_environment(), browsing.images)
+        self._idle: list[Tab] = []
+
+    def __enter__(self) -> Self:
+        self._chromium.submit(self._chromium.join()).result()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._chromium.submit(self._leave()).result()
+
+    def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
+        """A page for each (url, tag), in the order in which they finish; one for each snapshot where there are more."""
+        waiting = iter(requests)
+        running: dict[Future[list[BrowserPage]], T] = {}
+        done: SimpleQueue[Future[list[BrowserPage]]] = SimpleQueue()
+        try:
+            while True:
+                while len(running) < self._chromium.options.pages and (request := next(waiting, None)):
+                    future = self._chromium.submit(self._pages(request[0]))
+                    running[future] = request[1]
+                    future.add_done_callback(done.put)
+                if not running:
+                    return
+                future = done.get()
+                tag = running.pop(future)
+                for page in future.result():
+                    yield page, tag
+        finally:
+            for future in running:
+                future.cancel()
+
+    async def _leave(self) -> None:
+        await asyncio.gather(*(tab.close() for tab in self._idle))
+        self._idle.clear()
+        await self._chromium.leave()
+
+    async def _pages(self, url: str) -> list[BrowserPage]:
+        """The pages of one address after as many tries as may help; raises NoBrowser."""
+        if canonical_url(url) is None:
+            return [_failed(url, f"'{url[:200]}' is not an http or https address")]
+        attempt = 0
+        while True:
+            pages, again = await self._tried(url)
+            delay = self._delay(pages[-1], attempt) if again else None
+            if delay is None:
+                return pages
+            attempt += 1
+            await asyncio.sleep(delay)
+
+    async def _tried(self, url: str) -> tuple[list[BrowserPage], bool]:
+        """One try, and whether another one may fare better."""
+        try:
+            async with self._tab() as tab, asyncio.timeout(self._patience()):
+                pages = await Visit(tab, url, self._options).pages(self._browsing.traces)
+            return pages, passing_status(pages[-1].status or 0)
+        except VisitFailed as failure:
+            return [_failed(url, str(failure))], failure.passing
+        except Crashed as crash:
+            return [_failed(url, str(crash) or "the browser crashed on the page")], True
+        except TimeoutError:
+            return [_failed(url, f"timed out after {self._patience():g} s")], False
+
+    @asynccontextmanager
+    async def _tab(self) -> AsyncGenerator[Tab]:
+        """A tab for one visit; it is used again unless something is wrong with it."""
+        tab = self._idle.pop() if self._idle else await self._opened()
+        tab.visits += 1
+        tab.way.next_page()
+        try:
+            yield tab
+        except BaseException:
+            tab.soiled = True
+            raise
+        finally:
+            await self._put_back(tab)
+
+    async def _opened(self) -> Tab:
+        browser = await self._chromium.browser()
+        remote = self._chromium.options.service_key is not None
+        try:
+            return await Tab.open(browser, self._options, self._browsing.images, remote)
+        except PlaywrightError as error:
+            raise Crashed from error
+
+    async def _put_back(self, tab: Tab) -> None:
+        if tab.usable:
+            with suppress(PlaywrightError):  # then it is closed below
+                await tab.clear()
+                self._idle.append(tab)
+                return
+        await tab.close()
+
+    def _patience(self) -> float:
+        """Seconds that a whole visit may take."""
+        return self._options.total_timeout + sum(action.patience() for action in self._browsing.traces)
+
+    def _delay(self, page: BrowserPage, attempt: int) -> float | None:
+        """Seconds until the next try: exponential with jitter, at least what the server asks; None for no other try."""
+        options = self._options
+        asked = retry_after(page.header("retry-after") or "") or 0.0
+        if attempt >= options.retries or asked > options.max_retry_after:
+            return None
+        return max(asked, options.backoff * 2**attempt * _random.uniform(0.5, 1.5))
+
+
+def _failed(url: str, error: str) -> BrowserPage:
+    return BrowserPage(url, url, None, error, None, None, b"", datetime.now(UTC))

@@ -1,0 +1,102 @@
+"""A page to visit with, in a context of its own; used for one visit after another, without what the last one left."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from playwright.async_api import Browser, BrowserContext, CDPSession, Page
+from playwright.async_api import Error as PlaywrightError
+
+from pipelines.browser.filter import Filter
+from pipelines.browser.gate import Gate
+from pipelines.fetch import FetchOptions, Guard
+
+_MOST_VISITS = 100  # what a context gathers in memory goes with it
+_CLOSING_SECONDS = 5.0
+_MEGABYTES_BESIDE = 3  # scripts and styles may weigh so many times what a page may
+
+
+@dataclass
+class Tab:
+    """Made by `open`, on the browser's loop; `way` is what its requests pass."""
+
+    page: Page
+    context: BrowserContext
+    devtools: CDPSession
+    frame: str
+    way: Gate | Filter
+    visits: int = 0
+    crashed: bool = False
+    soiled: bool = False
+
+    @classmethod
+    async def open(cls, browser: Browser, options: FetchOptions, images: bool, remote: bool) -> Self:
+        guard = Guard(options.allow_networks)
+        if remote:
+            way, proxy = Filter(guard, images), None
+        else:
+            way = Gate(guard, options.connect_timeout, (1 + _MEGABYTES_BESIDE) * options.max_body)
+            proxy = {"server": await way.open()}
+        try:
+            context = await browser.new_context(
+                proxy=proxy,  # pyright: ignore[reportArgumentType]
+                user_agent=_user_agent(options, browser),
+                accept_downloads=False,
+                service_workers="block",
+            )
+            if isinstance(way, Filter):
+                await context.route("**/*", way.handle)
+            page = await context.new_page()
+            devtools = await context.new_cdp_session(page)
+            target = await devtools.send("Target.getTargetInfo")
+        except BaseException:
+            await way.close()
+            raise
+        tab = cls(page, context, devtools, target["targetInfo"]["targetId"], way)
+        await tab._guard_against_surprises(images)
+        return tab
+
+    async def _guard_against_surprises(self, images: bool) -> None:
+        self.context.on("page", self._close_popup)
+        self.page.on("crash", self._crash)
+        if not images and isinstance(self.way, Gate):  # Chromium has flags for images and fonts, but none for media
+            self.devtools.on("Fetch.requestPaused", self._drop)
+            await self.devtools.send("Fetch.enable", {"patterns": [{"resourceType": "Media"}]})
+
+    @property
+    def usable(self) -> bool:
+        return not (self.crashed or self.soiled) and self.visits < _MOST_VISITS and not self.page.is_closed()
+
+    async def clear(self) -> None:
+        """Forgets cookies; whatever else a page has left makes the tab `soiled`."""
+        await self.context.clear_cookies()
+
+    async def close(self) -> None:
+        with suppress(PlaywrightError, TimeoutError):  # a context that does not close goes with its browser
+            await asyncio.wait_for(self.context.close(), _CLOSING_SECONDS)
+        await self.way.close()
+
+    def _crash(self, _: Page) -> None:
+        self.crashed = True
+
+    async def _close_popup(self, popup: Page) -> None:
+        if popup is not self.page:
+            with suppress(PlaywrightError):  # it may have closed itself
+                await popup.close()
+
+    async def _drop(self, event: dict[str, Any]) -> None:
+        with suppress(PlaywrightError):  # the page may have gone on meanwhile
+            request = {"requestId": event["requestId"], "errorReason": "BlockedByClient"}
+            await self.devtools.send("Fetch.failRequest", request)
+
+
+def _user_agent(options: FetchOptions, browser: Browser) -> str:
+    """What the pipeline says; by default the browser's own, with the crawler's name after it."""
+    if options.user_agent != FetchOptions().user_agent:
+        return options.user_agent
+    chromium = f"HeadlessChrome/{browser.version.partition('.')[0]}.0.0.0"
+    engine = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)"
+    return f"{engine} {chromium} Safari/537.36 {options.user_agent}"

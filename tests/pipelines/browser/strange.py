@@ -1,0 +1,163 @@
+"""A site that does what browsers meet: scripts, cookies, redirects, downloads, pages that hang, grow or crash."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+SHOP = """<!doctype html><html><head><title>Shop</title><script>
+let page = 1;
+function show() {
+  document.querySelector('ul').innerHTML = [1, 2].map(n => `<li>item ${page}.${n}</li>`).join('');
+}
+addEventListener('DOMContentLoaded', () => {
+  show();
+  document.querySelector('#next').onclick = () => { page += 1; show(); };
+  document.querySelector('#late').onclick = () => setTimeout(() => {
+    document.querySelector('#out').innerHTML = '<b class=came>came</b>'; }, 200);
+  document.querySelector('form').onsubmit = event => { event.preventDefault();
+    document.querySelector('#out').textContent = 'searched ' + document.querySelector('input').value; };
+  document.querySelector('select').onchange = event => {
+    document.querySelector('#out').textContent = 'chose ' + event.target.value; };
+  document.querySelector('h1').onmouseover = () => { document.querySelector('#out').textContent = 'hovered'; };
+});
+</script></head><body><h1>Shop</h1><ul></ul><button id=next>next</button><button id=late>late</button>
+<form><input name=q></form><select><option value=l>Lamps</option><option value=c>Cups</option></select>
+<p id=out></p><a class=away href=/agent>agent</a></body></html>"""
+FEED = """<!doctype html><body><h1>Feed</h1><div></div><script>
+let n = 0;
+const more = () => { for (let i = 0; i < 10; i++) {
+  const p = document.createElement('p'); p.style.height = '200px'; p.textContent = 'post ' + (++n);
+  document.querySelector('div').append(p); } };
+more();
+addEventListener('scroll', () => {
+  if (n < 30 && innerHeight + scrollY > document.documentElement.scrollHeight - 50) more(); });
+</script>"""
+PAGES = {
+    "/shop": SHOP,
+    "/feed": FEED,
+    "/": "<h1>Home</h1><ul><li><a href=/one>One</a></li><li><a href=/two>Two</a></li></ul>",
+    "/one": "<body><script>onload = () => { document.body.innerHTML = '<h1>One, by script</h1>' }</script>",
+    "/two": "<h1>Two</h1><a href=/one>one</a><a href=/three>three</a>",
+    "/three": "<h1>Three</h1>",
+    "/tampered": "<script>performance.getEntriesByType = JSON.stringify = document.querySelector = () => 'x';"
+    "Object.defineProperty(document, 'contentType', {value: 'text/plain'})</script><h1>True</h1>",
+    "/left": "<script>const had = localStorage.seen || document.cookie; localStorage.seen = 1;"
+    "document.cookie = 'seen=1'; document.write('<h1>' + (had || 'nothing') + '</h1>')</script>",
+    "/script-redirect": "<script>location = '/two'</script>",
+    "/popup": "<h1>Popup</h1><script>open('/three'); alert('hello'); confirm('sure?')</script>",
+    "/hang": "<h1>Hang</h1><script>setTimeout(() => { while (true); }, 0)</script>",
+    "/grow": "<h1>Grow</h1><script>document.write('x'.repeat(3_000_000))</script>",
+    "/media": "<h1>Media</h1><img src=/i.png><video src=/v.mp4 autoplay muted></video>"
+    "<style>@font-face { font-family: f; src: url(/f.woff2) } h1 { font-family: f }</style>",
+    "/worker": "<h1 id=o>?</h1><script>navigator.serviceWorker.register('/sw.js')"
+    ".then(() => o.textContent = 'registered', () => o.textContent = 'blocked')</script>",
+    "/file": "<h1>File</h1><a href='file:///etc/passwd'>passwd</a><script>setTimeout(() => {"
+    " try { location = 'file:///etc/passwd' } catch {} }, 0)</script>",
+    "/data": "<h1>Data</h1><script>setTimeout(() => { location = 'data:text/html,<h1>no</h1>' }, 0)</script>",
+    "/blank": "<h1>Blank</h1><script>location = 'about:blank'</script>",
+}
+
+
+class Strange:
+    """`requests` counts paths, `headers` keeps the last request's; `answers` may be added to."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.requests: Counter[str] = Counter()
+        self.headers: dict[str, str] = {}
+        self.pages = dict(PAGES)
+
+
+Answer = Callable[["_Handler"], None]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    site: Strange
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        self.site.requests[path] += 1
+        self.site.headers = {name.lower(): value for name, value in self.headers.items()}
+        if special := getattr(self, "_" + path.strip("/").replace("-", "_"), None):
+            special()
+        elif path in self.site.pages:
+            self.answer(self.site.pages[path])
+        else:
+            self.answer("<h1>no</h1>", 404)
+
+    def answer(self, text: str, status: int = 200, kind: str = "text/html; charset=utf-8", **headers: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _agent(self) -> None:
+        self.answer(f"<h1>{self.headers['User-Agent']}</h1>")
+
+    def _json(self) -> None:
+        self.answer('{"a": [1, "<b>"]}', kind="application/json")
+
+    def _text(self) -> None:
+        self.answer("a <b> & c\n", kind="text/plain")
+
+    def _moved(self) -> None:
+        self.answer("", 302, Location="/moved-again")
+
+    def _moved_again(self) -> None:
+        self.answer("", 301, Location="/two")
+
+    def _elsewhere(self) -> None:
+        self.answer("", 302, Location=self.path.partition("?")[2])
+
+    def _download(self) -> None:
+        self.answer("x", kind="application/octet-stream", Content_Disposition="attachment; filename=x.bin")
+
+    def _busy(self) -> None:
+        first = self.site.requests["/busy"] == 1
+        self.answer("<h1>busy</h1>", 503 if first else 200, Retry_After="0")
+
+    def _silent(self) -> None:
+        time.sleep(20)
+
+    def _reset(self) -> None:
+        self.close_connection = True
+
+    def _endless(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        for _ in range(100_000):
+            self.wfile.write(b"<p>" + b"x" * 65_536)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Browsers go when they please."""
+
+
+@contextmanager
+def strange() -> Generator[Strange]:
+    handler = type("Handler", (_Handler,), {})
+    server = _Server(("127.0.0.1", 0), handler)
+    handler.site = site = Strange(f"http://127.0.0.1:{server.server_address[1]}")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,190 @@
+"""Pages that try to reach what the guard refuses, in every way that a page has; and what they may not read."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from tests.pipelines.browser.conftest import OPTIONS, visited
+from tests.pipelines.browser.strange import Strange
+
+GUARDED = replace(OPTIONS, allow_networks=("127.0.0.1/32",), total_timeout=10)
+WAIT = {"action": "wait", "params": {"seconds": 1}}
+ANSWER = b"HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret"
+
+
+@dataclass
+class Victim:
+    """A server on an address of this machine that pages must not reach; `heard` has what came, by TCP or UDP."""
+
+    address: str
+    port: int
+    heard: list[str] = field(default_factory=list)
+
+    @property
+    def place(self) -> str:
+        return f"{self.address}:{self.port}"
+
+
+@contextmanager
+def listening(address: str) -> Generator[Victim]:
+    with socket.create_server((address, 0)) as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        victim = Victim(address, tcp.getsockname()[1])
+        udp.bind((address, victim.port))
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = tcp.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.settimeout(2)
+                    try:
+                        victim.heard.append(connection.recv(65536).decode("latin-1").partition("\r\n")[0])
+                        connection.sendall(ANSWER)
+                    except OSError:
+                        continue
+
+        def hear() -> None:
+            while True:
+                try:
+                    victim.heard.append(f"UDP {udp.recv(65536)[:20]!r}")
+                except OSError:
+                    return
+
+        threads = [threading.Thread(target=each, daemon=True) for each in (answer, hear)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield victim
+        finally:
+            tcp.shutdown(socket.SHUT_RDWR)
+            udp.close()
+
+
+@pytest.fixture
+def victim() -> Iterator[Victim]:
+    with listening("127.0.0.2") as victim:
+        yield victim
+
+
+WAYS = {
+    "fetch": "fetch('http://PLACE/', {mode: 'no-cors'})",
+    "readable fetch": "fetch('http://PLACE/').then(a => a.text()).then(t => document.body.textContent = t)",
+    "XMLHttpRequest": "const x = new XMLHttpRequest(); x.open('POST', 'http://PLACE/'); x.send('a')",
+    "WebSocket": "new WebSocket('ws://PLACE/')",
+    "EventSource": "new EventSource('http://PLACE/')",
+    "beacon": "navigator.sendBeacon('http://PLACE/', 'a')",
+    "script": "document.head.append(Object.assign(document.createElement('script'), {src: 'http://PLACE/'}))",
+    "iframe": "document.body.append(Object.assign(document.createElement('iframe'), {src: 'http://PLACE/'}))",
+    "form": "const f = document.createElement('form'); f.method = 'POST'; f.action = 'http://PLACE/';"
+    "document.body.append(f); f.submit()",
+    "location": "location = 'http://PLACE/'",
+    "popup": "open('http://PLACE/')",
+    "redirect": "fetch('/elsewhere?http://PLACE/', {mode: 'no-cors'})",
+    "worker": "new Worker(URL.createObjectURL(new Blob([`fetch('http://PLACE/', {mode: 'no-cors'})`])))",
+    "preconnect": "document.head.append(Object.assign(document.createElement('link'),"
+    " {rel: 'preconnect', href: 'http://PLACE/'}))",
+    "prefetch": "document.head.append(Object.assign(document.createElement('link'),"
+    " {rel: 'prefetch', href: 'http://PLACE/'}))",
+    "https": "fetch('https://PLACE/', {mode: 'no-cors'})",
+}
+NAVIGATING = ("form", "location", "popup")
+OTHER_WAYS = {
+    "STUN": "const p = new RTCPeerConnection({iceServers: [{urls: 'stun:PLACE'}]});"
+    "p.createDataChannel('d'); p.createOffer().then(o => p.setLocalDescription(o))",
+    "TURN over TCP": "const p = new RTCPeerConnection({iceServers: ["
+    "{urls: 'turn:PLACE?transport=tcp', username: 'u', credential: 'c'}]});"
+    "p.createDataChannel('d'); p.createOffer().then(o => p.setLocalDescription(o))",
+    "WebTransport": "new WebTransport('https://PLACE/')",
+}
+
+
+def attacking(site: Strange, script: str, place: str) -> str:
+    """The address of a page that runs the script."""
+    site.pages["/attack"] = f"<body><h1>Attack</h1><script>{script.replace('PLACE', place)}</script>"
+    return f"{site.url}/attack"
+
+
+def together(ways: Iterable[str]) -> str:
+    return "".join(f"try {{ (() => {{ {way} }})() }} catch {{}};" for way in ways)
+
+
+STAYING = together(way for name, way in WAYS.items() if name not in NAVIGATING)
+
+
+@pytest.mark.parametrize("script", [STAYING, together(OTHER_WAYS.values()), *(WAYS[name] for name in NAVIGATING)])
+def test_a_page_reaches_nothing_that_is_refused(strange_site: Strange, victim: Victim, script: str) -> None:
+    [page] = visited(attacking(strange_site, script, victim.place), WAIT, options=GUARDED)
+    assert victim.heard == []
+    assert b"secret" not in page.body
+
+
+def test_the_same_ways_lead_to_what_is_allowed(strange_site: Strange, victim: Victim) -> None:
+    visited(attacking(strange_site, STAYING, victim.place), {**WAIT, "params": {"seconds": 2}})
+    assert len(victim.heard) >= len(WAYS) - len(NAVIGATING) - 1  # of those for one address, one may stand for two
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.2", "169.254.169.254", "10.0.0.1", "192.168.1.1", "[::1]", "[::ffff:127.0.0.2]", "0x7f000002", "127.2"],
+)
+def test_a_refused_address_is_a_sentence(address: str) -> None:
+    [page] = visited(f"http://{address}:8000/", options=GUARDED)
+    assert page.error is not None
+    assert page.error.startswith("refused: ")
+    assert page.error.endswith("which pages are not fetched from")
+
+
+def test_a_redirect_to_a_refused_address_is_refused(strange_site: Strange, victim: Victim) -> None:
+    [page] = visited(f"{strange_site.url}/elsewhere?http://{victim.place}/", options=GUARDED)
+    assert page.error == "refused: 127.0.0.2 is a loopback address, which pages are not fetched from"
+    assert victim.heard == []
+
+
+def test_a_name_that_changes_its_address_leads_nowhere_else(
+    strange_site: Strange, victim: Victim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([("127.0.0.1", int(strange_site.url.rpartition(":")[2])), *[(victim.address, victim.port)] * 20])
+    real, looked_up = socket.getaddrinfo, []
+
+    def rebinding(host: Any, *arguments: Any, **more: Any) -> Any:
+        if host != "rebinding.test":
+            return real(host, *arguments, **more)
+        looked_up.append(host)
+        return real(next(answers)[0], *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+    again = f"setInterval(() => fetch('http://rebinding.test:{victim.port}/', {{mode: 'no-cors'}}), 100)"
+    strange_site.pages["/attack"] = f"<body><script>{again}</script>"
+    port = strange_site.url.rpartition(":")[2]
+    [page] = visited(f"http://rebinding.test:{port}/attack", WAIT, options=GUARDED)
+    assert page.status == 200
+    assert len(looked_up) > 1
+    assert victim.heard == []
+
+
+@pytest.mark.parametrize("path", ["/file", "/data"])
+def test_a_page_leads_to_no_file(strange_site: Strange, path: str) -> None:
+    traces = [WAIT, {"action": "click", "params": {"selector": "a", "optional": True, "timeout": 0.5}}, WAIT]
+    [page] = visited(strange_site.url + path, *traces)
+    assert b"root:" not in page.body
+    assert (page.error, page.url) == (None, strange_site.url + path)
+
+
+def test_a_redirect_to_a_file_is_refused(strange_site: Strange) -> None:
+    [page] = visited(f"{strange_site.url}/elsewhere?file:///etc/passwd")
+    assert page.error == "redirects to what is neither http nor https"
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/", "data:text/html,a", "chrome://version"])
+def test_only_the_web_is_visited(url: str) -> None:
+    [page] = visited(url)
+    assert page.error == f"'{url}' is not an http or https address"

@@ -1,0 +1,192 @@
+"""The browser's stages on real Spark and the real Chromium, against rows that are written down here."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines import Pipeline, PipelineError, RunError
+from tests.pipelines.browser.strange import Strange
+from tests.pipelines.conftest import Run
+
+ONE, TWO = "One, by script", "Two"
+
+
+@pytest.mark.parametrize("stage", ["visitJoin", "visit_join", "VISITJOIN"])
+def test_join_in_the_browser_gives_a_row_per_link(run: Run, strange_site: Strange, stage: str) -> None:
+    rows = run(
+        """
+fetch: {url: "${BASE}/"}
+pipeline:
+  - {stage: "${STAGE}", args: ["li a", {joinType: inner}]}
+  - {stage: extract, args: [{selector: h1, as: title}]}
+spindle: {keepColumns: [_url, _linkText, _status]}
+""".replace("${STAGE}", stage),
+        BASE=strange_site.url,
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        (ONE, f"{strange_site.url}/one", "One", 200),
+        (TWO, f"{strange_site.url}/two", "Two", 200),
+    ]
+
+
+@pytest.mark.parametrize("arguments", ["a, 2", "a, {depth: 2}", "{selector: a, depth: 2, traces: []}"])
+def test_explore_in_the_browser_visits_each_page_once(run: Run, strange_site: Strange, arguments: str) -> None:
+    strange_site.requests.clear()
+    arguments = arguments if arguments.startswith("{") else f"[{arguments}]"
+    rows = run(
+        f"""
+fetch: {{url: "${{BASE}}/"}}
+pipeline:
+  - {{stage: visit_explore, args: {arguments}}}
+  - {{stage: extract, args: [{{selector: h1, as: title}}]}}
+spindle: {{keepColumns: [_depth]}}
+""",
+        BASE=strange_site.url,
+    )
+    assert [tuple(row.values()) for row in rows] == [("Home", 0), (ONE, 1), (TWO, 1), ("Three", 2)]
+    assert [strange_site.requests[path] for path in ("/one", "/two", "/three")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("fetched", ["", "  traces:\n    - {factory: WAIT, params: {seconds: 0.05}}\n"])
+def test_without_a_prefix_the_pipelines_fetch_decides(run: Run, strange_site: Strange, fetched: str) -> None:
+    rows = run(
+        f"""
+fetch:
+  url: "${{BASE}}/"
+{fetched}pipeline:
+  - {{stage: join, args: ["li a"]}}
+  - {{stage: extract, args: [{{selector: h1, as: title}}]}}
+  - {{stage: explore, args: [a, 1]}}
+  - {{stage: extract, args: [{{selector: h1, as: deeper}}]}}
+""",
+        BASE=strange_site.url,
+    )
+    by_script = ONE if fetched else None
+    assert [tuple(row.values()) for row in rows] == [
+        (by_script, by_script),
+        (TWO, TWO),
+        (TWO, "Three"),
+    ]
+
+
+def test_the_plan_says_what_was_chosen(strange_site: Strange) -> None:
+    def keys(traces: str) -> list[str]:
+        text = f"fetch: {{url: 'http://a.b/'{traces}}}\npipeline:\n- {{stage: Join, args: [a]}}\n"
+        plan = Pipeline.from_yaml(f"{text}- {{stage: EXPLORE, args: [a]}}\nspindle: {{keepColumns: [_url]}}").plan()
+        return [step.key for step in plan.steps]
+
+    assert keys("") == ["s01_fetch", "s02_wgetJoin", "s03_wgetExplore", "s04_output"]
+    assert keys(", traces: []") == ["s01_fetch", "s02_visitJoin", "s03_visitExplore", "s04_output"]
+
+
+def test_visit_takes_an_address_a_column_or_what_stands_before(run: Run, strange_site: Strange) -> None:
+    rows = run(
+        """
+pipeline:
+  - {stage: visit, args: ["${BASE}/two"]}
+  - {stage: extract, args: [{selector: h1, as: title}, {selector: "a:last-of-type", method: href, as: $last}]}
+  - {stage: visit, args: [$"$last", {traces: [{action: wait, params: {seconds: 0}}]}]}
+  - {stage: extract, args: [{selector: h1, as: next}, {selector: b, as: none}]}
+  - {stage: visit, args: {url: $none}}
+  - {stage: extract, args: [{selector: h1, as: nothing}]}
+""",
+        BASE=strange_site.url,
+    )
+    assert rows == [
+        {"title": TWO, "$last": f"{strange_site.url}/three", "next": "Three", "none": None, "nothing": None}
+    ]
+
+
+def test_traces_of_a_fetch_and_their_screenshot(run: Run, strange_site: Strange) -> None:
+    rows = run(
+        """
+fetch:
+  url: "${BASE}/shop"
+  traces:
+    - {action: wait_for, params: {selector: li}}
+    - {action: Screenshot, params: {as: picture}}
+    - {factory: snapshot}
+    - {action: click, params: {selector: "#next"}}
+    - {action: snapshot}
+pipeline:
+  - {stage: flatSelect, args: [li, {method: text, as: item}]}
+""",
+        BASE=strange_site.url,
+    )
+    assert [row["item"] for row in rows] == ["item 1.1", "item 1.2", "item 2.1", "item 2.2"]
+    assert all(row["picture"].startswith("iVBOR") for row in rows), "PNG in base64"
+
+
+def test_pages_that_fail_are_rows_with_an_error(run: Run, strange_site: Strange) -> None:
+    rows = run(
+        """
+fetch: {url: "${BASE}/"}
+pipeline:
+  - {stage: extract, args: [{selector: "li:first-child a", method: href, as: one}]}
+  - stage: visitJoin
+    args: ["li a", {traces: [{action: click, params: {selector: "a[href='/three']", timeout: 0.5}}]}]
+spindle: {keepColumns: [_status, _error], maxFailureRatio: 0.5}
+""",
+        BASE=strange_site.url,
+    )
+    one = f"{strange_site.url}/one"
+    error = "action 1, click a[href='/three']: nothing to act on came within 0.5 s"
+    assert [tuple(row.values()) for row in rows] == [(one, None, error), (one, 200, None)]
+
+
+def test_a_machine_without_a_browser_is_told_what_to_install(
+    run: Run, strange_site: Strange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(RunError, match="needs a browser, and there is none: install Chromium"):
+        run("pipeline: [{stage: visit, args: ['${BASE}/']}]\nspindle: {keepColumns: [_url]}", BASE=strange_site.url)
+
+
+WRONG = """
+fetch:
+  url: "http://a.b/"
+  traces:
+    - action: Visti
+    - action: wait
+      params:
+        secnds: 3
+    - {action: scroll_to_bottom, params: {behavior: smoth}}
+    - {action: prompt, params: {text: find it}}
+    - {params: {seconds: 1}}
+    - {action: wait, parms: {seconds: 1}}
+    - {action: visit, params: {url: "file:///etc/passwd"}}
+    - wait
+pipeline:
+  - {stage: visitExplore, args: [a, {traces: [{action: snapshot}, {action: snapshot}]}]}
+  - {stage: visitJoin, args: [a, {trace: []}]}
+"""
+
+
+def test_every_fault_of_a_trace_has_its_line() -> None:
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.from_yaml(WRONG)
+    assert [(each.line, each.message) for each in caught.value.problems] == [
+        (5, "unknown action 'Visti'; did you mean visit?"),
+        (8, "wait: 'seconds' is missing"),
+        (8, "wait: unknown argument 'secnds'; did you mean seconds?"),
+        (9, "scroll_to_bottom: unknown behavior 'smoth'; did you mean smooth?"),
+        (10, "the action 'prompt' is not there yet: it needs a language model, and none is supported so far"),
+        (11, "an entry of a trace is a map with 'action', its name, and 'params'"),
+        (12, "unknown key 'parms'; did you mean params?"),
+        (13, "visit: 'file:///etc/passwd' is not an http or https address"),
+        (14, "an entry of a trace is a map with 'action', its name, and 'params'"),
+        (16, "visitExplore: an explore visits each page once: its trace can take one snapshot"),
+        (17, "visitJoin: unknown argument 'trace'; did you mean traces?"),
+    ]
+
+
+def test_a_trace_may_hold_parameters() -> None:
+    text = """
+fetch: {url: "${URL}", traces: [{action: "${ACTION}", params: {seconds: "${SECONDS}"}}]}
+pipeline: []
+spindle: {keepColumns: [_url]}
+"""
+    pipeline = Pipeline.from_yaml(text)
+    assert pipeline.parameters == {"URL", "ACTION", "SECONDS"}
+    plan = pipeline.plan({"URL": "http://a.b/", "ACTION": "wait", "SECONDS": "1.5"})
+    assert plan.steps[0].stage.traces[0].seconds == 1.5  # type: ignore[union-attr]

@@ -1,0 +1,247 @@
+"""Visits by the real Chromium: what a page is, what an action does, and what goes wrong."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipelines.actions import ACTIONS, Action, Visit, read_action
+from pipelines.fetch import Page
+from pipelines.html import Document, compile_selector
+from tests.pipelines.browser.conftest import OPTIONS, visited
+from tests.pipelines.browser.strange import Strange
+
+
+def texts(page: Page, selector: str = "h1") -> list[str]:
+    return [element.text() for element in Document(page).root.select(compile_selector(selector))]
+
+
+def test_a_page_is_what_scripts_have_made_of_it(strange_site: Strange) -> None:
+    [page] = visited(f"{strange_site.url}/one")
+    assert texts(page) == ["One, by script"]
+    assert (page.status, page.error, page.url) == (200, None, f"{strange_site.url}/one")
+    assert (page.content_type, page.charset, page.received > 100) == ("text/html", "utf-8", True)
+
+
+def test_redirects_by_header_and_by_script_lead_to_the_final_address(strange_site: Strange) -> None:
+    base = strange_site.url
+    [page] = visited(f"{base}/moved")
+    assert (page.requested_url, page.redirects, page.url) == (f"{base}/moved", (f"{base}/moved-again",), f"{base}/two")
+    [page] = visited(f"{base}/script-redirect")
+    assert (page.url, texts(page)) == (f"{base}/two", ["Two"])
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "body"),
+    [("/json", "application/json", b'{"a": [1, "<b>"]}'), ("/text", "text/plain", b"a <b> & c\n")],
+)
+def test_what_is_not_html_keeps_its_own_text(strange_site: Strange, path: str, kind: str, body: bytes) -> None:
+    [page] = visited(strange_site.url + path)
+    assert (page.content_type, page.body) == (kind, body)
+
+
+def test_scripts_cannot_change_what_is_read(strange_site: Strange) -> None:
+    [page] = visited(f"{strange_site.url}/tampered")
+    assert (page.status, page.content_type, texts(page)) == (200, "text/html", ["True"])
+
+
+def test_a_visit_knows_nothing_of_the_one_before(strange_site: Strange) -> None:
+    pages = visited(f"{strange_site.url}/left", again=3)
+    assert [texts(page) for page in pages] == [["nothing"]] * 3
+
+
+def test_the_crawler_says_who_it_is(strange_site: Strange) -> None:
+    [page] = visited(f"{strange_site.url}/agent")
+    assert re.fullmatch(r"Mozilla/5.0 .*HeadlessChrome/\d+\.0\.0\.0 .*Spindle/[\d.]+", texts(page)[0])
+    [page] = visited(f"{strange_site.url}/agent", options=replace(OPTIONS, user_agent="shop-watch/1"))
+    assert texts(page) == ["shop-watch/1"]
+
+
+def test_images_fonts_and_media_are_loaded_only_when_asked_for(strange_site: Strange) -> None:
+    heavy = ("/i.png", "/v.mp4", "/f.woff2")
+    strange_site.requests.clear()
+    visited(f"{strange_site.url}/media", {"action": "wait", "params": {"seconds": 0.3}})
+    assert [strange_site.requests[path] for path in heavy] == [0, 0, 0]
+    visited(f"{strange_site.url}/media", {"action": "wait", "params": {"seconds": 0.3}}, images=True)
+    assert all(strange_site.requests[path] for path in heavy)
+
+
+def test_popups_dialogs_and_service_workers_come_to_nothing(strange_site: Strange) -> None:
+    [page] = visited(f"{strange_site.url}/popup", {"action": "wait", "params": {"seconds": 0.2}})
+    assert (texts(page), page.url) == (["Popup"], f"{strange_site.url}/popup")
+    visited(f"{strange_site.url}/worker", {"action": "wait", "params": {"seconds": 0.2}})
+    assert strange_site.requests["/sw.js"] == 0
+
+
+OUT = "#out"
+ACTIONS_AND_WHAT_THEY_DO: list[tuple[list[dict[str, Any]], str, list[str]]] = [
+    ([{"action": "click", "params": {"selector": "#next"}}], "li", ["item 2.1", "item 2.2"]),
+    (
+        [
+            {"action": "click", "params": {"selector": "#late"}},
+            {"factory": "WaitFor", "params": {"selector": ".came"}},
+        ],
+        OUT,
+        ["came"],
+    ),
+    (
+        [
+            {"action": "TYPE", "params": {"selector": "input", "text": "lamp"}},
+            {"action": "press", "params": {"key": "Enter", "selector": "input"}},
+        ],
+        OUT,
+        ["searched lamp"],
+    ),
+    (
+        [
+            {"action": "type", "params": {"selector": "input", "text": "cup", "delay_ms": 5}},
+            {"action": "Press", "params": {"key": "Enter"}},
+        ],
+        OUT,
+        ["searched cup"],
+    ),
+    ([{"action": "select", "params": {"selector": "select", "value": "Cups"}}], OUT, ["chose c"]),
+    ([{"action": "hover", "params": {"selector": "h1"}}], OUT, ["hovered"]),
+    ([{"action": "click", "params": {"selector": "#absent", "optional": True, "timeout": 0.1}}], OUT, [""]),
+    ([{"action": "wait_for", "params": {"selector": ".came", "state": "detached"}}], "h1", ["Shop"]),
+]
+
+
+@pytest.mark.parametrize(("traces", "selector", "expected"), ACTIONS_AND_WHAT_THEY_DO)
+def test_each_action_does_what_a_person_does(
+    strange_site: Strange, traces: list[dict[str, Any]], selector: str, expected: list[str]
+) -> None:
+    [page] = visited(f"{strange_site.url}/shop", *traces)
+    assert (page.error, texts(page, selector)) == (None, expected)
+
+
+@pytest.mark.parametrize("params", [{}, {"behavior": "smooth", "step": 900, "pauseMs": 150}])
+def test_scrolling_goes_on_until_nothing_more_comes(strange_site: Strange, params: dict[str, Any]) -> None:
+    [page] = visited(f"{strange_site.url}/feed", {"action": "scroll_to_bottom", "params": params})
+    assert len(texts(page, "p")) == 30
+
+
+def test_a_trace_that_begins_with_a_visit_says_itself_where_it_goes(strange_site: Strange) -> None:
+    base = strange_site.url
+    strange_site.requests.clear()
+    [page] = visited(
+        f"{base}/three",
+        {"action": "visit", "params": {"url": f"{base}/two", "cooldown": 0.1}},
+        {"action": "visit"},
+    )
+    assert (page.url, texts(page)) == (f"{base}/three", ["Three"])
+    assert (strange_site.requests["/two"], strange_site.requests["/three"]) == (1, 1)
+
+
+def test_a_click_that_leads_to_another_page_is_followed(strange_site: Strange) -> None:
+    [page] = visited(
+        f"{strange_site.url}/shop",
+        {"action": "click", "params": {"selector": "a.away"}},
+        {"action": "wait_for", "params": {"selector": "h1:has-text('Mozilla')"}},
+    )
+    assert (page.url, page.status) == (f"{strange_site.url}/agent", 200)
+
+
+def test_each_snapshot_is_a_page_and_a_screenshot_is_a_value(strange_site: Strange) -> None:
+    first, second = visited(
+        f"{strange_site.url}/shop",
+        {"action": "snapshot"},
+        {"action": "click", "params": {"selector": "#next"}},
+        {"action": "screenshot", "params": {"as": "picture", "full_page": True}},
+        {"action": "Snapshot"},
+    )
+    assert [texts(page, "li") for page in (first, second)] == [["item 1.1", "item 1.2"], ["item 2.1", "item 2.2"]]
+    assert [page.position for page in (first, second)] == [1, 2]  # type: ignore[attr-defined]
+    assert dict(first.values) == {}  # type: ignore[attr-defined]
+    assert second.values["picture"].startswith(b"\x89PNG")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/download", "the address is a download, not a page"),
+        ("/reset", "127.0.0.1 closed the connection without an answer"),
+        ("/blank", "the page led to 'about:blank', which is not an http or https address"),
+        ("/grow", "the page, with all that it loads, is larger than 1,000,000 bytes"),
+        ("/endless", "the page, with all that it loads, is larger than 1,000,000 bytes"),
+        ("/silent", "timed out after 3 s"),
+    ],
+)
+def test_what_goes_wrong_is_a_sentence_on_the_page(strange_site: Strange, path: str, error: str) -> None:
+    options = replace(OPTIONS, max_body=1_000_000, total_timeout=3)
+    [page] = visited(strange_site.url + path, options=options)
+    assert (page.error, page.body) == (error, b"")
+
+
+def test_a_script_that_never_rests_ends_with_its_time(strange_site: Strange) -> None:
+    options = replace(OPTIONS, total_timeout=3)
+    [page, after] = [*visited(f"{strange_site.url}/hang", options=options), *visited(f"{strange_site.url}/three")]
+    assert page.error == "timed out after 3 s"
+    assert texts(after) == ["Three"]
+
+
+def test_a_status_of_an_error_is_kept_and_a_busy_server_asked_again(strange_site: Strange) -> None:
+    [page] = visited(f"{strange_site.url}/absent")
+    assert (page.status, page.ok, page.error) == (404, False, None)
+    strange_site.requests.clear()
+    [page] = visited(f"{strange_site.url}/busy", options=replace(OPTIONS, retries=1))
+    assert (page.status, strange_site.requests["/busy"]) == (200, 2)
+
+
+def test_an_action_that_fails_is_named(strange_site: Strange) -> None:
+    url = f"{strange_site.url}/shop"
+    [page] = visited(url, {"action": "wait"} | {"params": {"seconds": 0}}, {"action": "click"} | ABSENT)
+    assert page.error == "action 2, click .absent: nothing to act on came within 0.2 s"
+    [page] = visited(url, {"action": "press", "params": {"key": "Nonsense"}})
+    assert page.error is not None
+    assert page.error.startswith("action 1, press Nonsense: ")
+
+
+ABSENT = {"params": {"selector": ".absent", "timeout": 0.2}}
+
+
+class CrashOnce(Action):
+    """Makes the tab or the whole browser crash, the first time."""
+
+    target: str
+
+    async def perform(self, visit: Visit) -> None:
+        if CRASHED.get(self.target):
+            return
+        CRASHED[self.target] = True
+        if self.target == "tab":
+            devtools = await visit.page.context.new_cdp_session(visit.page)
+            await devtools.send("Page.crash")
+        else:
+            devtools = await visit.page.context.browser.new_browser_cdp_session()  # type: ignore[union-attr]
+            await devtools.send("Browser.crash")
+
+
+CRASHED: dict[str, bool] = {}
+
+
+@pytest.mark.parametrize("target", ["tab", "browser"])
+def test_a_crash_is_survived(strange_site: Strange, target: str) -> None:
+    options = replace(OPTIONS, retries=1)
+    CRASHED.clear()
+    [page] = visited(f"{strange_site.url}/three", CrashOnce(target=target), options=options)
+    assert (page.error, texts(page)) == (None, ["Three"])
+    CRASHED.clear()
+    [page] = visited(f"{strange_site.url}/three", CrashOnce(target=target))
+    assert page.error == "the browser crashed on the page"
+
+
+@pytest.mark.parametrize("name", [each.name for each in ACTIONS])
+def test_every_action_is_documented(name: str) -> None:
+    found = ACTIONS.find(name)
+    if found.plugin == "spindle":
+        assert found.doc
+        assert found.thing.example
+
+
+def test_actions_are_found_in_every_spelling() -> None:
+    for spelling in ("scroll_to_bottom", "scrollToBottom", "SCROLLTOBOTTOM", "ScrollToBottom"):
+        assert type(read_action({"action": spelling})).__name__ == "ScrollToBottom"
