@@ -7,6 +7,7 @@ from pathlib import Path
 
 from core.cli.parameters import parameters
 from pipelines import Pipeline, PipelineError
+from pipelines.browser.needs import missing_browser
 
 
 def check(file: Path, parameter: list[str]) -> int:
@@ -24,6 +25,8 @@ def check(file: Path, parameter: list[str]) -> int:
     except UnicodeDecodeError:
         print(f"{file}:1:1: the file is not UTF-8 text", file=sys.stderr)
         return 1
+    if missing := missing_browser(plan):
+        print(f"{file}: warning: {missing}", file=sys.stderr)
     for warning in plan.warnings:
         print(f"{file}:{warning.line or 1}: warning: {warning.message}", file=sys.stderr)
     print(plan)

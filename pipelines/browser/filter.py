@@ -38,23 +38,24 @@ class Filter:
         request = route.request
         if request.resource_type in _UNSEEN and not self.images:
             await route.abort("blockedbyclient")
-        elif await self._refuses(request.url):
+        elif reason := await self.refusal(request.url):
+            self.failures[request.url] = reason
             await route.abort("addressunreachable")
         else:
             await route.continue_()
 
-    async def _refuses(self, url: str) -> bool:
+    async def refusal(self, url: str) -> str | None:
+        """Why `url` may not be asked for; a browser's own redirects are told only once they have been followed."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
-            return parts.scheme not in ("data", "blob", "about")
+            return None if parts.scheme in ("data", "blob", "about") else f"refused: {parts.scheme} is not the web"
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
             for *_, address in found:
                 self.guard.check(str(address[0]))
         except GuardRefused as refused:
-            self.failures[f"{host}:{port}"] = f"refused: {refused}"
-            return True
+            return f"refused: {refused}"
         except OSError:
-            return False  # a name that only the service's network knows
-        return False
+            return None  # a name that only the service's network knows
+        return None

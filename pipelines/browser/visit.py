@@ -16,6 +16,7 @@ from playwright.async_api import TimeoutError as NotInTime
 from pipelines.actions import ACTIONS, Action
 from pipelines.actions.navigation import Open
 from pipelines.browser.failures import Crashed, VisitFailed, failed, net_error
+from pipelines.browser.filter import Filter
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.fetch import FetchOptions, canonical_url
@@ -65,6 +66,9 @@ class Visit:
             raise self._failure(error, target) from error
 
     async def snapshot(self) -> None:
+        way = self._tab.way
+        if isinstance(way, Filter) and (reason := await way.refusal(self.page.url)):
+            raise VisitFailed(reason)
         self._snapshots.append(await self._read())
 
     def keep(self, column: str, value: bytes) -> None:

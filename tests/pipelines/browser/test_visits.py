@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pipelines.actions import ACTIONS, Action, Visit, read_action
+from pipelines.catalog import ENGINE
+from pipelines.document import parse
 from pipelines.fetch import Page
 from pipelines.html import Document, compile_selector
 from tests.pipelines.browser.conftest import OPTIONS, visited
@@ -234,12 +236,16 @@ def test_a_crash_is_survived(strange_site: Strange, target: str) -> None:
     assert page.error == "the browser crashed on the page"
 
 
-@pytest.mark.parametrize("name", [each.name for each in ACTIONS])
-def test_every_action_is_documented(name: str) -> None:
-    found = ACTIONS.find(name)
-    if found.plugin == "spindle":
-        assert found.doc
-        assert found.thing.example
+EXAMPLES = {each.name: each for each in ACTIONS if each.plugin == ENGINE}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_of_the_documentation_works(strange_site: Strange, name: str) -> None:
+    example = EXAMPLES[name].thing.example.replace("${SHOP}", strange_site.url)
+    pages = visited(f"{strange_site.url}/shop", *parse(example).plain())  # type: ignore[misc]
+    assert pages
+    assert all(page.ok for page in pages)
+    assert EXAMPLES[name].doc
 
 
 def test_actions_are_found_in_every_spelling() -> None:

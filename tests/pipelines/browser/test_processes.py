@@ -1,0 +1,121 @@
+"""The processes behind visits: none stays when its worker dies, and memory is bounded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.actions import Browsing
+from pipelines.browser.fetcher import BrowserFetcher
+from tests.pipelines.browser.conftest import OPTIONS
+from tests.pipelines.browser.strange import Strange
+
+WORKER = """
+import sys, time
+from pipelines.actions import Browsing
+from pipelines.browser.fetcher import BrowserFetcher
+from pipelines.fetch import FetchOptions
+fetcher = BrowserFetcher(FetchOptions(allow_networks=("127.0.0.0/8",)), Browsing())
+with fetcher:
+    for page, _ in fetcher.fetch([(sys.argv[1], None)] * 2):
+        print(page.status, flush=True)
+        time.sleep(600)
+"""
+
+
+def descendants(root: int) -> set[int]:
+    """The processes below `root`, those whose parents are gone among them, by what /proc says."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {root}
+
+
+def alive(pids: set[int]) -> set[int]:
+    def runs(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+
+    return {pid for pid in pids if runs(pid)}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_worker_that_dies_leaves_no_browser(strange_site: Strange, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", WORKER, f"{strange_site.url}/one"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "200\n"
+        browser = descendants(worker.pid)
+        assert len(browser) > 3, "Playwright's driver, Chromium and its children"
+        worker.send_signal(number)
+        worker.wait(30)
+        deadline = time.monotonic() + 30
+        while alive(browser) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert alive(browser) == set()
+
+
+def megabytes(pids: set[int]) -> float:
+    """Memory that is the processes' own: what they share is counted once, by halves and thirds."""
+    total = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1024
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_memory_is_bounded_over_a_thousand_pages(strange_site: Strange) -> None:
+    measured: list[float] = []
+    with BrowserFetcher(OPTIONS, Browsing()) as fetcher:
+        requests = ((f"{strange_site.url}/shop?{number}", number) for number in range(1000))
+        for count, (page, _) in enumerate(fetcher.fetch(requests), start=1):
+            assert page.ok
+            if count % 50 == 0:
+                measured.append(megabytes({os.getpid(), *descendants(os.getpid())}))
+    print(" ".join(f"{each:.0f}" for each in measured), "MB")
+    early, late = sorted(measured[3:8])[2], sorted(measured[-5:])[2]
+    assert late < 1.25 * early + 50
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_storm_of_crashes_loses_no_page(strange_site: Strange) -> None:
+    def chromiums() -> set[int]:
+        found: set[int] = set()
+        for pid in descendants(os.getpid()):
+            try:
+                if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.add(pid)
+            except OSError:
+                continue
+        return found
+
+    paths = [f"{strange_site.url}/two?{number}" for number in range(100)]
+    with BrowserFetcher(OPTIONS, Browsing()) as fetcher:
+        came: list[str] = []
+        for page, path in fetcher.fetch((path, path) for path in paths):
+            came.append(path)
+            assert page.ok or page.error == "the browser crashed on the page"
+            if len(came) % 10 == 0:
+                for pid in chromiums():
+                    os.kill(pid, signal.SIGKILL)
+    assert sorted(came) == sorted(paths)

@@ -1,0 +1,94 @@
+"""A browser service over CDP: a Chromium of this machine with a debugging port stands in for it."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.actions import Browsing
+from pipelines.browser.chromium import shut_down
+from pipelines.browser.fetcher import BrowserFetcher
+from pipelines.browser.options import BrowserOptions
+from pipelines.fetch import FetchOptions, Page
+from tests.pipelines.browser.conftest import OPTIONS
+from tests.pipelines.browser.strange import Strange
+from tests.pipelines.browser.test_attacks import listening
+
+KEY = "canary-7f3a/9c+b"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a browser listens for CDP."""
+    profile = tmp_path_factory.mktemp("profile")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
+    command = [BrowserOptions().executable(), *flags, "about:blank"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as browser:
+        assert browser.stderr is not None
+        found = (re.search(r"DevTools listening on (\S+)", line) for line in browser.stderr)
+        address = next(match[1] for match in found if match)
+        threading.Thread(target=browser.stderr.read, daemon=True).start()
+        yield address
+        browser.terminate()
+        browser.wait(30)
+
+
+def visit(url: str, service: str, options: FetchOptions = OPTIONS) -> Page:
+    with BrowserFetcher(options, Browsing(), BrowserOptions(service=service, service_key=KEY)) as fetcher:
+        [(page, _)] = fetcher.fetch([(url, None)])
+    return page
+
+
+def test_pages_come_from_the_service_whose_key_is_there(strange_site: Strange, service: str) -> None:
+    page = visit(f"{strange_site.url}/one", service)
+    assert (page.status, page.error, b"One, by script" in page.body) == (200, None, True)
+
+
+def test_images_are_not_loaded_there_either(strange_site: Strange, service: str) -> None:
+    strange_site.requests.clear()
+    visit(f"{strange_site.url}/media", service)
+    assert strange_site.requests["/i.png"] == 0
+
+
+REFUSED = "refused: {} is a loopback address, which pages are not fetched from"
+
+
+def test_what_its_requests_name_is_checked(strange_site: Strange, service: str) -> None:
+    page = visit(f"{strange_site.url}/two", service, FetchOptions(retries=0))
+    assert page.error == REFUSED.format("127.0.0.1")
+
+
+def test_where_a_redirect_has_led_is_not_read(strange_site: Strange, service: str) -> None:
+    with listening("127.0.0.2") as victim:
+        url = f"{strange_site.url}/elsewhere?http://{victim.place}/"
+        page = visit(url, service, FetchOptions(allow_networks=("127.0.0.1/32",), retries=0))
+    assert (page.error, page.body) == (REFUSED.format("127.0.0.2"), b"")
+
+
+def test_the_key_shows_nowhere(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    caplog.set_level(logging.DEBUG)
+    page = visit("http://127.0.0.1:9/", "ws://127.0.0.1:1/session")
+    assert page.error == ("the browser service at ws://127.0.0.1:1/session could not be reached, or refuses the key")
+    shown = caplog.text + "".join(capfd.readouterr()) + repr(BrowserOptions(service_key=KEY))
+    assert KEY not in shown
+    assert KEY not in "".join(path.read_text("latin-1") for path in Path("/proc").glob("[0-9]*/cmdline"))
+
+
+def test_the_credential_in_the_environment_makes_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEEL_DEV_API_KEY", KEY)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    options = BrowserOptions.from_environment()
+    options.check()
+    assert (options.service, options.service_key) == ("wss://connect.steel.dev", KEY)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _end() -> Iterator[None]:
+    yield
+    shut_down()
