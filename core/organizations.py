@@ -29,6 +29,11 @@ def all_organizations(session: Session) -> Sequence[Organization]:
     return session.scalars(select(Organization).order_by(Organization.id)).all()
 
 
+def is_shared(session: Session) -> bool:
+    """Whether the instance has more than one organization."""
+    return len(session.scalars(select(Organization.id).limit(2)).all()) > 1
+
+
 def get_organization(session: Session, organization_id: str) -> Organization:
     return session.get_one(Organization, organization_id)
 

@@ -34,6 +34,7 @@ from core.executions.queries import Executions
 from core.executions.spec import driver_environment, write_spec
 from core.executions.states import State
 from core.jobs import Jobs
+from core.organizations import is_shared
 from core.projects import Projects
 from core.settings import Settings
 from core.tables import Execution
@@ -97,7 +98,9 @@ class DriverSession:
 
     def start(self, context: OpExecutionContext, steps: Sequence[StageStep]) -> None:
         execution, self._steps = self.execution, steps
-        spec_path = write_spec(self._settings, execution)
+        with self._database.read() as session:
+            shared = is_shared(session)
+        spec_path = write_spec(self._settings, execution, shared)
         reader = PipesFileMessageReader(str(spec_path.with_name("messages.jsonl")))
         self._pipes = self._stack.enter_context(open_pipes_session(context, PipesEnvContextInjector(), reader))
         environment = {**driver_environment(self._settings, execution), **self._pipes.get_bootstrap_env_vars()}

@@ -19,7 +19,7 @@ from core.errors import SpindleError
 from orchestration.driver import DriverSession, driver_session
 from orchestration.metadata import publication_metadata, stage_metadata
 from orchestration.translator import StageStep, translate
-from pipelines import Pipeline, PipelineError
+from pipelines import Pipeline, PipelineError, Transforms
 
 
 @op(out=DynamicOut(StageStep), config_schema={"execution_id": str, "attempt": int}, required_resource_keys={"driver"})
@@ -30,7 +30,9 @@ def prepare(context: OpExecutionContext) -> Iterator[DynamicOutput[StageStep]]:
         context.log.info("This attempt has ended, or another run works on it: there is nothing to do.")
         return
     try:
-        steps = translate(Pipeline.from_yaml(driver.execution.pipeline_yaml).plan(driver.execution.parameters))
+        execution = driver.execution
+        transforms = Transforms(execution.row_transforms)
+        steps = translate(Pipeline.from_yaml(execution.pipeline_yaml).plan(execution.parameters, transforms))
         driver.start(context, steps)
     except (PipelineError, SpindleError) as error:
         raise driver.give_up(str(error)) from None

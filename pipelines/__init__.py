@@ -6,5 +6,17 @@ from pipelines.errors import PipelineError, Problem, RunError
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.plan import Kind, Plan, Step
 from pipelines.registry import Sink
+from pipelines.transforms.transform import Transforms
 
-__all__ = ["Kind", "Pipeline", "PipelineError", "Plan", "Problem", "RunError", "Sink", "Step", "check_yaml"]
+__all__ = [
+    "Kind",
+    "Pipeline",
+    "PipelineError",
+    "Plan",
+    "Problem",
+    "RunError",
+    "Sink",
+    "Step",
+    "Transforms",
+    "check_yaml",
+]

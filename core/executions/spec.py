@@ -59,6 +59,8 @@ class ExecutionSpec(Part):
     attempt: int
     pipeline_yaml: str
     parameters: dict[str, str | int | float | bool]
+    row_transforms: dict[str, str]
+    isolate_transforms: bool
     credentials: dict[str, str]
     limit: int | None
     output: Output
@@ -71,7 +73,7 @@ class ExecutionSpec(Part):
     preview_rows: int = 20
 
 
-def execution_spec(settings: Settings, execution: Execution) -> ExecutionSpec:
+def execution_spec(settings: Settings, execution: Execution, shared: bool) -> ExecutionSpec:
     place = (execution.organization_id, execution.id, execution.attempt)
     return ExecutionSpec(
         execution_id=execution.id,
@@ -82,6 +84,8 @@ def execution_spec(settings: Settings, execution: Execution) -> ExecutionSpec:
         attempt=execution.attempt,
         pipeline_yaml=execution.pipeline_yaml,
         parameters=execution.parameters,
+        row_transforms=execution.row_transforms,
+        isolate_transforms=shared,
         credentials=execution.credentials,
         limit=execution.row_limit,
         output=Output(path=output_path(settings, *place), saves=physical(settings, saves_key(*place))),
@@ -94,10 +98,13 @@ def execution_spec(settings: Settings, execution: Execution) -> ExecutionSpec:
     )
 
 
-def write_spec(settings: Settings, execution: Execution) -> Path:
-    """Writes the spec of the execution's current attempt, readable by the service's user alone."""
+def write_spec(settings: Settings, execution: Execution, shared: bool = True) -> Path:
+    """Writes the spec of the execution's current attempt, readable by the service's user alone.
+
+    `shared` by several organizations: users' Python then runs isolated or not at all.
+    """
     path = spec_path(settings, execution.organization_id, execution.id, execution.attempt)
-    write_private(path, execution_spec(settings, execution).model_dump_json(by_alias=True, indent=2))
+    write_private(path, execution_spec(settings, execution, shared).model_dump_json(by_alias=True, indent=2))
     return path
 
 

@@ -22,11 +22,12 @@ from core.executions.transitions import launch, move
 from core.idempotency import IdempotencyKey, earlier, remember
 from core.jobs import Jobs
 from core.projects import Projects
+from core.python_extensions import PythonExtensions
 from core.sealing import Keyring
 from core.tables import Agent, Execution, Job, Project, Task, new_id, now
 from core.tables.executions import QUEUED
 from core.tasks import startable
-from pipelines import Pipeline, PipelineError
+from pipelines import Pipeline, PipelineError, Transforms
 
 MAX_QUEUED_EXECUTIONS = 1000
 PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."
@@ -138,11 +139,13 @@ def _planned(
     try:
         pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
         values = _values(session, pipeline, execution, job, project, request)
-        plan = pipeline.plan(parameters=values)
+        transforms = PythonExtensions(session, job.organization_id).transforms(execution.agent_id)
+        plan = pipeline.plan(parameters=values, transforms=Transforms(transforms))
     except PipelineError as error:
         raise bad_pipeline(error) from error
     return {
         "parameters": values,
+        "row_transforms": transforms,
         "inputs": inputs(session, project, plan),
         "output_name": output_name(session, project, plan.output.path),
         "output_mode": plan.output.mode.value,

@@ -7,6 +7,7 @@ from core.tables.credentials import CloudCredential
 from core.tables.datasets import Dataset, DatasetVersion
 from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Execution, OutboxMessage
+from core.tables.extensions import PythonExtension
 from core.tables.identity import ApiKey, Organization
 from core.tables.limits import IdempotencyRecord, RateCounter
 from core.tables.metrics import ExecutionBill, Total
@@ -33,6 +34,7 @@ __all__ = [
     "Owned",
     "Package",
     "Project",
+    "PythonExtension",
     "RateCounter",
     "StoredRecord",
     "Task",

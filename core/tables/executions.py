@@ -32,6 +32,7 @@ class Execution(Owned):
     agent_revision: Mapped[int]
     pipeline_yaml: Mapped[str] = mapped_column(Text)
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    row_transforms: Mapped[dict[str, Any]] = mapped_column(default=dict)
     inputs: Mapped[dict[str, Any]] = mapped_column(default=dict)
     output_name: Mapped[str | None] = mapped_column(Text)
     output_mode: Mapped[str] = mapped_column(default="overwrite")

@@ -30,6 +30,8 @@ from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.output import Written, first_rows, records, write
 from pipelines.spark.saves import Saved
 from pipelines.spark.session import session
+from pipelines.transforms.sandbox import Limits
+from pipelines.transforms.transform import Transforms
 
 _log = logging.getLogger(__name__)
 _CANCEL_PATIENCE_SECONDS = 5.0
@@ -80,8 +82,9 @@ def _reported(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Mete
 def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter) -> dict[str, Any]:
     """Runs the pipeline and writes its output; the fields of the COMPLETED report."""
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
-    plan = pipeline.plan(spec.parameters)  # the one that is shown
-    running = pipeline.plan(secrets.revealed(spec.parameters))
+    transforms = Transforms(spec.row_transforms, Limits(isolated=spec.isolate_transforms))
+    plan = pipeline.plan(spec.parameters, transforms)  # the one that is shown
+    running = pipeline.plan(secrets.revealed(spec.parameters), transforms)
     with Coordinator() as coordinator:
         meter.count(coordinator)
         progress = Progress(plan, coordinator)

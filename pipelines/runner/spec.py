@@ -49,6 +49,8 @@ class ExecutionSpec(_Part):
     attempt: int
     pipeline_yaml: str
     parameters: dict[str, Value] = Field(default_factory=dict[str, Value])
+    row_transforms: dict[str, str] = Field(default_factory=dict[str, str])
+    isolate_transforms: bool = True
     credentials: dict[str, str] = Field(default_factory=dict[str, str])
     limit: int | None = None
     output: OutputPlace

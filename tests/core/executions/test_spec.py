@@ -34,6 +34,8 @@ def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
         "attempt": 1,
         "pipelineYaml": execution.pipeline_yaml,
         "parameters": {},
+        "rowTransforms": {},
+        "isolateTransforms": True,
         "credentials": {},
         "limit": 5,
         "output": {"path": output_path(settings, *place), "saves": physical(settings, saves_key(*place))},
