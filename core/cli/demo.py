@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.spinner import Spinner
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from core.cli.follow import Json, follow
 from core.settings import Settings
 
 CLONE = Path(__file__).parents[2]
@@ -32,16 +30,8 @@ SQL = """\
 SELECT sku, title, price, currency, category, availability
 FROM shop_demo.products WHERE title IS NOT NULL ORDER BY sku LIMIT 10"""
 COUNT = "SELECT count(*) AS n, count(title) AS found FROM shop_demo.products"
-MARKS = {
-    "PENDING": Text("·", "dim"),
-    "RUNNING": Spinner("dots"),
-    "COMPLETED": Text("✔", "green"),
-    "FAILED": Text("✘", "red"),
-}
 
 Child = subprocess.Popen[bytes]
-Json = dict[str, Any]
-NOT_STARTED: Json = {"fraction": 0.0, "stages": []}
 
 
 class DemoFailed(Exception):
@@ -214,27 +204,10 @@ def _json(response: httpx.Response) -> Any:
 
 
 def _follow(console: Console, client: httpx.Client, execution: str) -> Json:
-    bar = Progress(TextColumn("shop → rows"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), console=console)
-    task = bar.add_task("", total=1.0)
-    with Live(bar, console=console, refresh_per_second=8) as live:
-        while True:
-            status = _json(client.get(f"{execution}/status"))
-            progress: Json = status.get("progress") or NOT_STARTED
-            bar.update(task, completed=progress["fraction"])
-            live.update(Group(_stages(progress["stages"]), bar))
-            if status["status"] in ("COMPLETED", "FAILED"):
-                return status
-            time.sleep(POLL_SECONDS)
+    def status() -> Json:
+        return _json(client.get(f"{execution}/status"))
 
-
-def _stages(stages: list[Json]) -> Table:
-    table = Table("", "Stage", box=None, padding=(0, 2, 0, 0))
-    for heading in ("Pages", "Rows", "Errors", "Seconds"):
-        table.add_column(heading, justify="right")
-    for stage in stages:
-        figures = (str(stage[key] or "") for key in ("pages", "rows", "errors"))
-        table.add_row(MARKS[stage["state"]], stage["title"], *figures, f"{stage['seconds']:.1f}")
-    return table
+    return follow(console, "shop → rows", status, lambda: time.sleep(POLL_SECONDS))
 
 
 def _show_rows(console: Console, client: httpx.Client) -> None:

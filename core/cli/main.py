@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from core.cli import remote
+
 main = typer.Typer(
     help="YAML pipelines that turn web pages and files into datasets you can query with SQL.",
     no_args_is_help=True,
@@ -85,6 +87,8 @@ def demo(
 
     raise typer.Exit(demo(data, once))
 
+
+remote.register(main)
 
 if __name__ == "__main__":
     main()

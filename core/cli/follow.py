@@ -1,0 +1,56 @@
+"""An execution as it goes: its stages and progress, where there is a terminal, and its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+Json = dict[str, Any]
+ENDED = ("COMPLETED", "FAILED")
+NOT_STARTED: Json = {"fraction": 0.0, "stages": []}
+MARKS = {
+    "PENDING": Text("·", "dim"),
+    "RUNNING": Spinner("dots"),
+    "COMPLETED": Text("✔", "green"),
+    "FAILED": Text("✘", "red"),
+}
+
+
+def follow(
+    console: Console,
+    title: str,
+    status_of: Callable[[], Json],
+    pause: Callable[[], None],
+    log_of: Callable[[], Sequence[str]] = lambda: (),
+) -> Json:
+    """The status once the execution has ended. `log_of` gives the lines that are new since it was asked last."""
+    bar = Progress(TextColumn(title), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), console=console)
+    task = bar.add_task("", total=1.0)
+    with Live(bar, console=console, refresh_per_second=8) as live:
+        while True:
+            status = status_of()
+            for line in log_of():
+                console.print(Text(line))
+            progress: Json = status.get("progress") or NOT_STARTED
+            bar.update(task, completed=progress["fraction"])
+            live.update(Group(_stages(progress["stages"]), bar))
+            if status["status"] in ENDED:
+                return status
+            pause()
+
+
+def _stages(stages: list[Json]) -> Table:
+    table = Table("", "Stage", box=None, padding=(0, 2, 0, 0))
+    for heading in ("Pages", "Rows", "Errors", "Seconds"):
+        table.add_column(heading, justify="right")
+    for stage in stages:
+        figures = (str(stage[key] or "") for key in ("pages", "rows", "errors"))
+        table.add_row(MARKS[stage["state"]], stage["title"], *figures, f"{stage['seconds']:.1f}")
+    return table
