@@ -36,6 +36,10 @@ def publication_metadata(payload: Mapping[str, Any], output: Mapping[str, Any]) 
         "path": MetadataValue.path(payload["outputDatasetPath"]) if payload.get("outputDatasetPath") else None,
         "size (bytes)": payload.get("outputFileSizeBytes"),
         "seconds": payload.get("durationSeconds"),
+        "CPU seconds": payload.get("totalCpuTimeSeconds"),
+        "driver memory (bytes)": payload.get("driverMemoryUsedBytes"),
+        "executor memory (bytes)": payload.get("executorMemoryUsedBytes"),
+        "network (bytes)": (payload.get("metrics") or {}).get("networkBytes"),
         "execution": payload.get("executionId"),
     }
     return {name: value for name, value in known.items() if value is not None}

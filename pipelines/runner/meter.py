@@ -81,7 +81,7 @@ class Meter:
         metrics["driverCpuSeconds"] = round(measured.driver_cpu - in_jvm, 3)
         metrics["executorCpuSeconds"] = round(measured.worker_cpu + in_jvm, 3)
         metrics["memoryByteSeconds"] = round(self._byte_seconds)
-        fields["totalCpuTimeSeconds"] = round(measured.driver_cpu + measured.worker_cpu)
+        fields["totalCpuTimeSeconds"] = round(metrics["driverCpuSeconds"] + metrics["executorCpuSeconds"])
         fields["driverMemoryUsedBytes"], fields["executorMemoryUsedBytes"] = self._peaks
 
     def _run(self) -> None:

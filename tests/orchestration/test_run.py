@@ -7,7 +7,7 @@ import pytest
 from core.executions.complete import cancel
 from core.tables import DatasetVersion, Execution
 from tests.service import Job, Json, Service, wait_until
-from tests.site import GatedSite
+from tests.site import PAGE, GatedSite
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -60,6 +60,30 @@ def test_a_run_shows_stages_and_materializes_the_jobs_asset(service: Service, si
         assert found.run_id == run["runId"]
         published = session.query(DatasetVersion).filter_by(execution_id=execution).one()
         assert published.row_count == 2
+    assert metadata(asset)["CPU seconds"]["intValue"] > 0
+    assert metadata(asset)["driver memory (bytes)"]["intValue"] > 50 * 2**20
+    assert metadata(asset)["network (bytes)"]["intValue"] == 3 * len(PAGE)
+    check_measured(service, job, execution, published.size_bytes or 0)
+
+
+def check_measured(service: Service, job: Job, execution: str, written: int) -> None:
+    """What a real execution used, the same in every place that tells it."""
+    found = service.get(f"{job.path}/executions/{execution}/metrics")
+    used, work = found["metrics"]["infrastructure"], found["metrics"]["execution"]
+    status = service.status(job, execution)
+    assert 0 < used["cpuSeconds"] < 1000
+    assert used["memoryGbHours"] > 0.05 * work["durationSeconds"] / 3600
+    assert used["storageWriteGb"] == written / 1e9
+    assert used["networkTransferGb"] == 3 * len(PAGE) / 1e9
+    assert (work["recordsProcessed"] >= 2, work["tasksCompleted"] > 0) == (True, True)
+    assert (found["cloudProvider"], found["metrics"]["costs"]["totalCost"]) == ("local", 0)
+    assert abs(work["durationSeconds"] - status["executionTimeSeconds"]) <= 1
+    task = service.get(f"{job.path}/tasks/{service.get(job.path)['taskIds'][0]}/metrics")
+    assert task["totalCpuTimeSeconds"] == round(used["cpuSeconds"])
+    assert task["durationSeconds"] == work["durationSeconds"]
+    assert task["executorCount"] == 1
+    summary = service.get(f"{job.path}/metrics")["summary"]
+    assert (summary["totalExecutions"], summary["totalDataProcessedGb"]) == (1, work["dataVolumeGb"])
 
 
 def test_a_failed_stage_shows_the_sentence_and_names_itself_in_the_later_ones(service: Service) -> None:
