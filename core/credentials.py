@@ -153,6 +153,12 @@ def environment(execution: Execution, keyring: Keyring) -> dict[str, str]:
     return json.loads(keyring.open(execution.sealed_environment, _sealed_at(execution)))
 
 
+def opened(credential: CloudCredential, keyring: Keyring) -> dict[str, str]:
+    """All fields of the credential that are set, its secrets in the clear; raises as `inject` does."""
+    values = {field: _value(credential, field, keyring) for field in (*SECRETS, *PLAIN)}
+    return {field: value for field, value in values.items() if value}
+
+
 def _variables(credential: CloudCredential, keyring: Keyring) -> dict[str, str]:
     """The environment variables that the credential's provider makes of it."""
     found: dict[str, str] = {}

@@ -49,6 +49,12 @@ class Conflict(SpindleError):
     status = 409
 
 
+class PreconditionFailed(SpindleError):
+    """The record is not as the caller has seen it."""
+
+    status = 412
+
+
 class TooLarge(SpindleError):
     status = 413
 

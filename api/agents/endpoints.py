@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from api.agents.schemas import AgentCreate, AgentRecord, AgentUpdate, agent_record
 from api.categories.endpoints import CategoryId, visible
 from api.kit.auth import KeyRoute, Reader, Writer
+from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.errors import answers
 from api.kit.pages import PageOf
 from api.kit.schemas import Nothing
@@ -38,10 +39,12 @@ def list_agents(caller: Reader, service: ServiceOf, page: PageOf) -> list[AgentR
         return [agent_record(agent) for agent in page.linked(agents)]
 
 
-@router.post("", summary="Create an agent with its pipeline", responses=answers(409))
-def create_agent(body: AgentCreate, caller: Writer, service: ServiceOf) -> AgentRecord:
+@router.post("", summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409)})
+def create_agent(body: AgentCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> AgentRecord:
     with service.database.write() as session:
-        return agent_record(Agents(session, caller.organization_id).create(body.values()))
+        agent = Agents(session, caller.organization_id).create(body.values())
+        tag.put(agent)
+        return agent_record(agent)
 
 
 @router.get("/{categoryId}", summary="List the agents of a category", responses=answers(404))
@@ -55,39 +58,55 @@ def list_agents_of_category(
         return [agent_record(agent) for agent in page.linked(agents)]
 
 
-@router.get("/{categoryId}/name/{agentName}", summary="Read an agent by its name", responses=answers(404))
+@router.get("/{categoryId}/name/{agentName}", summary="Read an agent by its name", responses={**TAGGED, **answers(404)})
 def read_agent_by_name(
     category_id: CategoryId,
     agent_name: Annotated[str, Path(alias="agentName")],
     caller: Reader,
     service: ServiceOf,
+    tag: TagOf,
 ) -> AgentRecord:
     with service.database.read() as session:
-        return agent_record(Agents(session, caller.organization_id).by_name(category_id, agent_name))
+        agent = Agents(session, caller.organization_id).by_name(category_id, agent_name)
+        tag.put(agent)
+        return agent_record(agent)
 
 
-@router.get("/{categoryId}/{agentId}", summary="Read an agent", responses=answers(404))
-def read_agent(category_id: CategoryId, agent_id: AgentId, caller: Reader, service: ServiceOf) -> AgentRecord:
+@router.get("/{categoryId}/{agentId}", summary="Read an agent", responses={**TAGGED, **answers(404)})
+def read_agent(
+    category_id: CategoryId, agent_id: AgentId, caller: Reader, service: ServiceOf, tag: TagOf
+) -> AgentRecord:
     with service.database.read() as session:
-        return agent_record(_within(session, caller.organization_id, category_id, agent_id))
+        agent = _within(session, caller.organization_id, category_id, agent_id)
+        tag.put(agent)
+        return agent_record(agent)
 
 
 @router.put(
     "/{categoryId}/{agentId}",
     summary="Change an agent; what the body leaves out stays",
     description="The first segment is the id of the agent's category, `none` for an agent without one.",
-    responses=answers(404, 409),
+    responses={**TAGGED, **answers(404, 409, 412)},
 )
 def update_agent(
-    category_id: CategoryId, agent_id: AgentId, body: AgentUpdate, caller: Writer, service: ServiceOf
+    category_id: CategoryId,
+    agent_id: AgentId,
+    body: AgentUpdate,
+    caller: Writer,
+    service: ServiceOf,
+    expected: ExpectedOf,
 ) -> AgentRecord:
     with service.database.write() as session:
-        _within(session, caller.organization_id, category_id, agent_id)
-        return agent_record(Agents(session, caller.organization_id).update(agent_id, body.values()))
+        expected.hold(session, caller, _within(session, caller.organization_id, category_id, agent_id))
+        agent = Agents(session, caller.organization_id).update(agent_id, body.values())
+        expected.put(agent)
+        return agent_record(agent)
 
 
-@router.delete("/{agentId}", summary="Delete an agent; its jobs stay", responses=answers(404))
-def delete_agent(agent_id: AgentId, caller: Writer, service: ServiceOf) -> Nothing:
+@router.delete("/{agentId}", summary="Delete an agent; its jobs stay", responses=answers(404, 412))
+def delete_agent(agent_id: AgentId, caller: Writer, service: ServiceOf, expected: ExpectedOf) -> Nothing:
     with service.database.write() as session:
-        Agents(session, caller.organization_id).delete(agent_id)
+        agents = Agents(session, caller.organization_id)
+        expected.hold(session, caller, agents.get(agent_id))
+        agents.delete(agent_id)
     return Nothing()

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from api.categories.schemas import CategoryCreate, CategoryRecord, CategoryUpdate, category_record
 from api.kit.auth import AnyKey, KeyRoute, Reader, Writer
+from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.errors import answers
 from api.kit.pages import PageOf
 from api.kit.schemas import Nothing
@@ -39,10 +40,11 @@ def list_categories(caller: Reader, service: ServiceOf, page: PageOf) -> list[Ca
         return [category_record(category, agent_ids.get(category.id, ())) for category in categories]
 
 
-@router.post("", summary="Create a category", responses=answers(409))
-def create_category(body: CategoryCreate, caller: Writer, service: ServiceOf) -> CategoryRecord:
+@router.post("", summary="Create a category", responses={**TAGGED, **answers(409)})
+def create_category(body: CategoryCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> CategoryRecord:
     with service.database.write() as session:
         category = visible(session, caller).create(body.values(), created_by_key_id=caller.key_id)
+        tag.put(category)
         return category_record(category, ())
 
 
@@ -51,35 +53,46 @@ def categories_answer(_caller: AnyKey) -> Nothing:
     return Nothing()
 
 
-@router.get("/id/{categoryId}", summary="Read a category", responses=answers(404))
-def read_category(category_id: CategoryId, caller: Reader, service: ServiceOf) -> CategoryRecord:
+@router.get("/id/{categoryId}", summary="Read a category", responses={**TAGGED, **answers(404)})
+def read_category(category_id: CategoryId, caller: Reader, service: ServiceOf, tag: TagOf) -> CategoryRecord:
     with service.database.read() as session:
         repository = visible(session, caller)
-        return _record(repository, repository.get(category_id))
+        category = repository.get(category_id)
+        tag.put(category)
+        return _record(repository, category)
 
 
 @router.put(
-    "/id/{categoryId}", summary="Change a category; what the body leaves out stays", responses=answers(404, 409)
+    "/id/{categoryId}",
+    summary="Change a category; what the body leaves out stays",
+    responses={**TAGGED, **answers(404, 409, 412)},
 )
 def update_category(
-    category_id: CategoryId, body: CategoryUpdate, caller: Writer, service: ServiceOf
+    category_id: CategoryId, body: CategoryUpdate, caller: Writer, service: ServiceOf, expected: ExpectedOf
 ) -> CategoryRecord:
     with service.database.write() as session:
         repository = visible(session, caller)
-        return _record(repository, repository.update(category_id, body.values()))
+        expected.hold(session, caller, repository.get(category_id))
+        category = repository.update(category_id, body.values())
+        expected.put(category)
+        return _record(repository, category)
 
 
-@router.delete("/id/{categoryId}", summary="Delete a category; its agents stay", responses=answers(404))
-def delete_category(category_id: CategoryId, caller: Writer, service: ServiceOf) -> Nothing:
+@router.delete("/id/{categoryId}", summary="Delete a category; its agents stay", responses=answers(404, 412))
+def delete_category(category_id: CategoryId, caller: Writer, service: ServiceOf, expected: ExpectedOf) -> Nothing:
     with service.database.write() as session:
-        visible(session, caller).delete(category_id)
+        repository = visible(session, caller)
+        expected.hold(session, caller, repository.get(category_id))
+        repository.delete(category_id)
     return Nothing()
 
 
-@router.get("/{categoryName}", summary="Read a category by its name", responses=answers(404))
+@router.get("/{categoryName}", summary="Read a category by its name", responses={**TAGGED, **answers(404)})
 def read_category_by_name(
-    category_name: Annotated[str, Path(alias="categoryName")], caller: Reader, service: ServiceOf
+    category_name: Annotated[str, Path(alias="categoryName")], caller: Reader, service: ServiceOf, tag: TagOf
 ) -> CategoryRecord:
     with service.database.read() as session:
         repository = visible(session, caller)
-        return _record(repository, repository.by_name(category_name))
+        category = repository.by_name(category_name)
+        tag.put(category)
+        return _record(repository, category)

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from sqlalchemy.orm import Session
 
-from api.cloud_credentials.schemas import CredentialCreate, CredentialRecord, CredentialUpdate, credential_record
+from api.cloud_credentials.schemas import (
+    CredentialCreate,
+    CredentialRecord,
+    CredentialTest,
+    CredentialUpdate,
+    CredentialVerdict,
+    credential_record,
+)
 from api.kit.auth import KeyRoute, Reader, Writer
+from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
 from api.kit.pages import MAX_PAGE, PageOf
 from api.kit.schemas import Nothing
-from api.kit.service import ServiceOf
+from api.kit.service import Service, ServiceOf
 from core.api_keys import Identity
-from core.credentials import Credentials
+from core.credential_check import check_credential
+from core.credentials import PLAIN, SECRETS, Credentials, opened
+from core.errors import BadInput, Detail
+from core.providers import provider_name
+from core.sealing import Keyring
 
 router = APIRouter(prefix="/cloud-credentials", tags=["cloud credentials"], route_class=KeyRoute)
 CredentialId = Annotated[str, Path(alias="credentialId", description="Id of the cloud credential.")]
 MAX_NUMBER = 1_000_000
 DEFAULT_SIZE = 50
+FIELDS = frozenset({*SECRETS, *PLAIN})
 
 
 def _of(session: Session, caller: Identity) -> Credentials:
@@ -48,35 +63,80 @@ def list_credentials(
         return [credential_record(credential) for credential in credentials]
 
 
-@router.post("", summary="Create a cloud credential")
+@router.post("", summary="Create a cloud credential", responses=TAGGED)
 def create_credential(
-    body: CredentialCreate, caller: Writer, service: ServiceOf, keyring: KeyringOf
+    body: CredentialCreate, caller: Writer, service: ServiceOf, keyring: KeyringOf, tag: TagOf
 ) -> CredentialRecord:
     with service.database.write() as session:
         created = _of(session, caller).create(body.values(), keyring, everywhere=body.everywhere)
+        tag.put(created)
         return credential_record(created)
 
 
-@router.get("/id/{credentialId}", summary="Read a cloud credential, secrets masked", responses=answers(404))
-def read_credential(credential_id: CredentialId, caller: Reader, service: ServiceOf) -> CredentialRecord:
+@router.post(
+    "/test",
+    summary="Ask a provider whether a credential works",
+    description="Asks with the stored credential of this `credentialId`, or with the fields of the body. The provider "
+    "is asked at `endpoint` where there is one. Secrets are never part of the answer.",
+    responses=answers(404, 409),
+)
+def test_credential(body: CredentialTest, caller: Writer, service: ServiceOf, keyring: KeyringOf) -> CredentialVerdict:
+    provider, fields = _asked(body, caller, service, keyring)
+    verdict = check_credential(service.settings, provider, fields)
+    return CredentialVerdict(provider=provider, **asdict(verdict))
+
+
+def _asked(body: CredentialTest, caller: Identity, service: Service, keyring: Keyring) -> tuple[str, Mapping[str, str]]:
+    """The provider that is asked, and the credential's fields."""
+    if body.credential_id is not None:
+        with service.database.read() as session:
+            credential = _of(session, caller).get(body.credential_id)
+        return credential.provider, opened(credential, keyring)
+    if body.provider is None:
+        sentence = "Send the 'credentialId' of a stored credential, or a 'provider' with its fields."
+        raise BadInput(sentence, [Detail("credentialId", "is missing"), Detail("provider", "is missing")])
+    return provider_name(body.provider), {name: text for name, text in body.values().items() if name in FIELDS}
+
+
+@router.get(
+    "/id/{credentialId}",
+    summary="Read a cloud credential, secrets masked",
+    responses={**TAGGED, **answers(404)},
+)
+def read_credential(credential_id: CredentialId, caller: Reader, service: ServiceOf, tag: TagOf) -> CredentialRecord:
     with service.database.read() as session:
-        return credential_record(_of(session, caller).get(credential_id))
+        credential = _of(session, caller).get(credential_id)
+        tag.put(credential)
+        return credential_record(credential)
 
 
 @router.put(
-    "/id/{credentialId}", summary="Change a cloud credential; what the body leaves out stays", responses=answers(404)
+    "/id/{credentialId}",
+    summary="Change a cloud credential; what the body leaves out stays",
+    responses={**TAGGED, **answers(404, 412)},
 )
 def update_credential(
-    credential_id: CredentialId, body: CredentialUpdate, caller: Writer, service: ServiceOf, keyring: KeyringOf
+    credential_id: CredentialId,
+    body: CredentialUpdate,
+    caller: Writer,
+    service: ServiceOf,
+    keyring: KeyringOf,
+    expected: ExpectedOf,
 ) -> CredentialRecord:
     with service.database.write() as session:
-        return credential_record(_of(session, caller).update(credential_id, body.values(), keyring))
+        repository = _of(session, caller)
+        expected.hold(session, caller, repository.get(credential_id))
+        credential = repository.update(credential_id, body.values(), keyring)
+        expected.put(credential)
+        return credential_record(credential)
 
 
-@router.delete("/id/{credentialId}", summary="Delete a cloud credential", responses=answers(404))
-def delete_credential(credential_id: CredentialId, caller: Writer, service: ServiceOf) -> Nothing:
+@router.delete("/id/{credentialId}", summary="Delete a cloud credential", responses=answers(404, 412))
+def delete_credential(credential_id: CredentialId, caller: Writer, service: ServiceOf, expected: ExpectedOf) -> Nothing:
     with service.database.write() as session:
-        _of(session, caller).delete(credential_id)
+        repository = _of(session, caller)
+        expected.hold(session, caller, repository.get(credential_id))
+        repository.delete(credential_id)
     return Nothing()
 
 

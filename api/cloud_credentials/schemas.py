@@ -38,6 +38,22 @@ class CredentialCreate(CredentialUpdate):
     everywhere: bool = Field(default=False, alias="global")
 
 
+class CredentialTest(CredentialUpdate):
+    """Either the id of a stored credential, or the fields of one that is not stored."""
+
+    credential_id: str | None = None
+
+
+class CredentialVerdict(Record):
+    """What the provider answered; `status` is null when it could not be asked, or when there is nothing to ask."""
+
+    success: bool
+    provider: str
+    status: int | None
+    message: str
+    milliseconds: int | None
+
+
 class CredentialRecord(Record):
     """`organizationId` is null for a global one. Secrets that are set show as asterisks."""
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 
 from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, job_record
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
+from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.errors import answers
 from api.kit.pages import PageOf
 from api.kit.schemas import JobId, Nothing, ProjectId
@@ -30,31 +31,48 @@ def list_jobs(project_id: ProjectId, caller: Reader, service: ServiceOf, page: P
         return _records(repository, page.linked(repository.list(project_id, limit=page.limit, after=page.after)))
 
 
-@router.post("", summary="Create a job", responses=answers(404))
-def create_job(project_id: ProjectId, body: JobCreate, caller: Writer, service: ServiceOf) -> JobRecord:
+@router.post("", summary="Create a job", responses={**TAGGED, **answers(404)})
+def create_job(project_id: ProjectId, body: JobCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> JobRecord:
     with service.database.write() as session:
         repository = Jobs(session, caller.organization_id)
-        return _records(repository, [repository.create(project_id, body.values())])[0]
+        job = repository.create(project_id, body.values())
+        tag.put(job)
+        return _records(repository, [job])[0]
 
 
-@router.get("/{jobId}", summary="Read a job", responses=answers(404))
-def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf) -> JobRecord:
+@router.get("/{jobId}", summary="Read a job", responses={**TAGGED, **answers(404)})
+def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf, tag: TagOf) -> JobRecord:
     with service.database.read() as session:
         repository = Jobs(session, caller.organization_id)
-        return _records(repository, [repository.get(project_id, job_id)])[0]
+        job = repository.get(project_id, job_id)
+        tag.put(job)
+        return _records(repository, [job])[0]
 
 
-@router.put("/{jobId}", summary="Change a job; what the body leaves out stays", responses=answers(404))
-def update_job(project_id: ProjectId, job_id: JobId, body: JobUpdate, caller: Writer, service: ServiceOf) -> JobRecord:
+@router.put(
+    "/{jobId}",
+    summary="Change a job; what the body leaves out stays",
+    responses={**TAGGED, **answers(404, 412)},
+)
+def update_job(
+    project_id: ProjectId, job_id: JobId, body: JobUpdate, caller: Writer, service: ServiceOf, expected: ExpectedOf
+) -> JobRecord:
     with service.database.write() as session:
         repository = Jobs(session, caller.organization_id)
-        return _records(repository, [repository.update(project_id, job_id, body.values())])[0]
+        expected.hold(session, caller, repository.get(project_id, job_id), project_id)
+        job = repository.update(project_id, job_id, body.values())
+        expected.put(job)
+        return _records(repository, [job])[0]
 
 
-@router.delete("/{jobId}", summary="Delete a job with its executions and its dataset", responses=answers(404))
-def delete_job(project_id: ProjectId, job_id: JobId, caller: Writer, service: ServiceOf) -> Nothing:
+@router.delete("/{jobId}", summary="Delete a job with its executions and its dataset", responses=answers(404, 412))
+def delete_job(
+    project_id: ProjectId, job_id: JobId, caller: Writer, service: ServiceOf, expected: ExpectedOf
+) -> Nothing:
     with service.database.write() as session:
-        Jobs(session, caller.organization_id).delete(project_id, job_id)
+        repository = Jobs(session, caller.organization_id)
+        expected.hold(session, caller, repository.get(project_id, job_id), project_id)
+        repository.delete(project_id, job_id)
     return Nothing()
 
 

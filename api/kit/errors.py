@@ -50,6 +50,7 @@ MEANINGS = {
     403: "The key lacks the operation's scope.",
     404: "Unknown, or another organization's.",
     409: "In conflict with what is there.",
+    412: "The record is not as `If-Match` expects.",
     413: "The request or its answer is too large.",
     429: "Over a limit; `Retry-After` tells when to try again.",
     500: "A fault of the service.",

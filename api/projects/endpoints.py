@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from api.kit.auth import AnyKey, KeyRoute, Reader, Writer
+from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.errors import answers
 from api.kit.pages import PageOf
 from api.kit.schemas import Nothing, ProjectId
@@ -26,10 +27,12 @@ def list_projects(caller: Reader, service: ServiceOf, page: PageOf) -> list[Proj
         return [project_record(project, job_ids.get(project.id, ())) for project in projects]
 
 
-@router.post("", summary="Create a project", responses=answers(409))
-def create_project(body: ProjectCreate, caller: Writer, service: ServiceOf) -> ProjectRecord:
+@router.post("", summary="Create a project", responses={**TAGGED, **answers(409)})
+def create_project(body: ProjectCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> ProjectRecord:
     with service.database.write() as session:
-        return project_record(Projects(session, caller.organization_id).create(body.values()), ())
+        project = Projects(session, caller.organization_id).create(body.values())
+        tag.put(project)
+        return project_record(project, ())
 
 
 @router.get("/test", summary="Tell that the projects answer")
@@ -37,36 +40,48 @@ def projects_answer(_caller: AnyKey) -> Nothing:
     return Nothing()
 
 
-@router.get("/id/{projectId}", summary="Read a project", responses=answers(404))
-def read_project(project_id: ProjectId, caller: Reader, service: ServiceOf) -> ProjectRecord:
+@router.get("/id/{projectId}", summary="Read a project", responses={**TAGGED, **answers(404)})
+def read_project(project_id: ProjectId, caller: Reader, service: ServiceOf, tag: TagOf) -> ProjectRecord:
     with service.database.read() as session:
         repository = Projects(session, caller.organization_id)
         project = repository.get(project_id)
+        tag.put(project)
         return project_record(project, repository.job_ids([project]).get(project.id, ()))
 
 
-@router.put("/id/{projectId}", summary="Change a project; what the body leaves out stays", responses=answers(404, 409))
-def update_project(project_id: ProjectId, body: ProjectUpdate, caller: Writer, service: ServiceOf) -> ProjectRecord:
+@router.put(
+    "/id/{projectId}",
+    summary="Change a project; what the body leaves out stays",
+    responses={**TAGGED, **answers(404, 409, 412)},
+)
+def update_project(
+    project_id: ProjectId, body: ProjectUpdate, caller: Writer, service: ServiceOf, expected: ExpectedOf
+) -> ProjectRecord:
     with service.database.write() as session:
         repository = Projects(session, caller.organization_id)
+        expected.hold(session, caller, repository.get(project_id))
         project = repository.update(project_id, body.values())
+        expected.put(project)
         return project_record(project, repository.job_ids([project]).get(project.id, ()))
 
 
 @router.delete(
-    "/id/{projectId}", summary="Delete a project with its jobs, executions and datasets", responses=answers(404)
+    "/id/{projectId}", summary="Delete a project with its jobs, executions and datasets", responses=answers(404, 412)
 )
-def delete_project(project_id: ProjectId, caller: Writer, service: ServiceOf) -> Nothing:
+def delete_project(project_id: ProjectId, caller: Writer, service: ServiceOf, expected: ExpectedOf) -> Nothing:
     with service.database.write() as session:
-        Projects(session, caller.organization_id).delete(project_id)
+        repository = Projects(session, caller.organization_id)
+        expected.hold(session, caller, repository.get(project_id))
+        repository.delete(project_id)
     return Nothing()
 
 
-@router.get("/{projectName}", summary="Read a project by its name", responses=answers(404))
+@router.get("/{projectName}", summary="Read a project by its name", responses={**TAGGED, **answers(404)})
 def read_project_by_name(
-    project_name: Annotated[str, Path(alias="projectName")], caller: Reader, service: ServiceOf
+    project_name: Annotated[str, Path(alias="projectName")], caller: Reader, service: ServiceOf, tag: TagOf
 ) -> ProjectRecord:
     with service.database.read() as session:
         repository = Projects(session, caller.organization_id)
         project = repository.by_name(project_name)
+        tag.put(project)
         return project_record(project, repository.job_ids([project]).get(project.id, ()))

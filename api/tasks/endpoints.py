@@ -6,6 +6,7 @@ from fastapi import APIRouter, Response
 
 from api.executions.schemas import Queue
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
+from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
@@ -37,33 +38,56 @@ def list_tasks(
         return [task_record(stored) for stored in tasks]
 
 
-@router.post("", summary="Create a task", responses=answers(404))
+@router.post("", summary="Create a task", responses={**TAGGED, **answers(404)})
 def create_task(
-    project_id: ProjectId, job_id: JobId, body: TaskCreate, caller: Writer, service: ServiceOf
+    project_id: ProjectId, job_id: JobId, body: TaskCreate, caller: Writer, service: ServiceOf, tag: TagOf
 ) -> TaskRecord:
     with service.database.write() as session:
-        return task_record(Tasks(session, caller.organization_id).create(project_id, job_id, body.values()))
+        stored = Tasks(session, caller.organization_id).create(project_id, job_id, body.values())
+        tag.put(stored.task)
+        return task_record(stored)
 
 
-@router.get("/{taskId}", summary="Read a task", responses=answers(404))
-def read_task(project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, service: ServiceOf) -> TaskRecord:
+@router.get("/{taskId}", summary="Read a task", responses={**TAGGED, **answers(404)})
+def read_task(
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, service: ServiceOf, tag: TagOf
+) -> TaskRecord:
     with service.database.read() as session:
-        return task_record(Tasks(session, caller.organization_id).get(project_id, job_id, task_id))
+        stored = Tasks(session, caller.organization_id).get(project_id, job_id, task_id)
+        tag.put(stored.task)
+        return task_record(stored)
 
 
-@router.put("/{taskId}", summary="Change a task; what the body leaves out stays", responses=answers(404))
+@router.put(
+    "/{taskId}",
+    summary="Change a task; what the body leaves out stays",
+    responses={**TAGGED, **answers(404, 412)},
+)
 def update_task(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, body: TaskUpdate, caller: Writer, service: ServiceOf
+    project_id: ProjectId,
+    job_id: JobId,
+    task_id: TaskId,
+    body: TaskUpdate,
+    caller: Writer,
+    service: ServiceOf,
+    expected: ExpectedOf,
 ) -> TaskRecord:
     with service.database.write() as session:
         tasks = Tasks(session, caller.organization_id)
-        return task_record(tasks.update(project_id, job_id, task_id, body.values()))
+        expected.hold(session, caller, tasks.get(project_id, job_id, task_id).task, project_id)
+        stored = tasks.update(project_id, job_id, task_id, body.values())
+        expected.put(stored.task)
+        return task_record(stored)
 
 
-@router.delete("/{taskId}", summary="Delete a task; its executions stay", responses=answers(404))
-def delete_task(project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, service: ServiceOf) -> Nothing:
+@router.delete("/{taskId}", summary="Delete a task; its executions stay", responses=answers(404, 412))
+def delete_task(
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, service: ServiceOf, expected: ExpectedOf
+) -> Nothing:
     with service.database.write() as session:
-        Tasks(session, caller.organization_id).delete(project_id, job_id, task_id)
+        tasks = Tasks(session, caller.organization_id)
+        expected.hold(session, caller, tasks.get(project_id, job_id, task_id).task, project_id)
+        tasks.delete(project_id, job_id, task_id)
     return Nothing()
 
 
