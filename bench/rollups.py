@@ -20,6 +20,7 @@ from typing import Any
 
 from sqlalchemy import func, select, text
 
+from bench.service import machine
 from core.database import Database, open_database
 from core.metrics.bills import AMOUNTS
 from core.metrics.periods import Period
@@ -43,6 +44,7 @@ def main() -> None:
     arguments.add_argument("--executions", type=int, default=1_000_000)
     arguments.add_argument("--folder", type=Path, default=None)
     options = arguments.parse_args()
+    print(machine())
     settings = Settings(data=options.folder or Path(mkdtemp(prefix="rollups-")))
     migrate(settings)
     database = open_database(settings)
