@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 
 from api.agents import endpoints as agents
 from api.auth import endpoints as auth
+from api.catalog import endpoints as catalog
 from api.categories import endpoints as categories
 from api.cloud_credentials import endpoints as cloud_credentials
 from api.cms_tables import endpoints as cms_tables
@@ -83,7 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _service() -> APIRouter:
     router = APIRouter()
-    for part in (zombies.router, projects.router, categories.router, agents.router):
+    for part in (zombies.router, projects.router, categories.router, agents.router, catalog.router):
         router.include_router(part)
     for part in (datasets_of_task.router, datasets.router, html.router, auth.router, cloud_credentials.router):
         router.include_router(part)

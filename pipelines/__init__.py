@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipelines.errors import PipelineError, Problem, RunError
+from pipelines.listing import StageListing, listing
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.plan import Kind, Plan, Step
 from pipelines.registry import Sink
@@ -16,7 +17,9 @@ __all__ = [
     "Problem",
     "RunError",
     "Sink",
+    "StageListing",
     "Step",
     "Transforms",
     "check_yaml",
+    "listing",
 ]

@@ -1,0 +1,1 @@
+"""What pipelines can be made of."""

@@ -1,0 +1,41 @@
+"""The stage catalogue as JSON; its names are those that its clients know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipelines import StageListing
+
+
+class StageRecord(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    stage_name: str
+    description: str
+    plugin_type: str = Field(description="`core` for the engine's own stages, `plugin` for others.")
+    plugin_id: str = Field(description="The package that brings the stage.")
+    aliases: list[str]
+    arg_schema: dict[str, Any] = Field(
+        description="JSON schema of the arguments by name; `positional` lists those that may stand in a list, in order."
+    )
+    usage_guide: str = Field(description="Markdown with an example.")
+
+
+class StageCatalog(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    data: list[StageRecord]
+
+
+def stage_record(stage: StageListing) -> StageRecord:
+    return StageRecord(
+        stage_name=stage.name,
+        description=stage.description,
+        plugin_type="plugin" if stage.of_plugin else "core",
+        plugin_id=stage.plugin,
+        aliases=list(stage.aliases),
+        arg_schema=stage.arguments,
+        usage_guide=stage.guide,
+    )

@@ -1,0 +1,89 @@
+"""All stages as data, for those who show them or write forms for them: the engine's and those of plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pipelines.actions import ACTIONS
+from pipelines.catalog import ENGINE, Named
+from pipelines.extractors import METHODS
+from pipelines.registry import STAGES, Stage
+from pipelines.transforms import ROW_TRANSFORMS, RowFunction
+from pipelines.transforms.transform import described
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StageListing:
+    """One stage; `arguments` is a JSON schema of them by name, `positional` in it says their order in a list."""
+
+    name: str
+    description: str
+    plugin: str
+    aliases: tuple[str, ...]
+    arguments: Schema
+    guide: str
+
+    @property
+    def of_plugin(self) -> bool:
+        return self.plugin != ENGINE
+
+
+@cache
+def listing() -> tuple[StageListing, ...]:
+    """Every stage by name; a plugin's row transform is a stage of its own."""
+    found = (*(_stage(entry) for entry in STAGES), *(_transform(entry) for entry in ROW_TRANSFORMS))
+    return tuple(sorted(found, key=lambda each: each.name.casefold()))
+
+
+def _stage(entry: Named[type[Stage]]) -> StageListing:
+    description, _, more = entry.doc.partition("\n\n")
+    example = entry.thing.example.strip()
+    guide = "\n\n".join(part for part in (more, f"```yaml\n{example}\n```" if example else "") if part)
+    return StageListing(entry.name, _line(description), entry.plugin, entry.aliases, _arguments(entry.thing), guide)
+
+
+def _arguments(stage: type[Stage]) -> Schema:
+    schema = stage.model_json_schema(by_alias=True)
+    schema.pop("description", None)
+    schema["positional"] = [*stage.positional, *([stage.rest] if stage.rest else [])]
+    if stage.takes_name:  # its other arguments are those of what it names
+        schema["properties"].pop("keywords", None)
+        schema |= {"additionalProperties": True, "positional": []}
+    definitions: Schema = schema.get("$defs", {})
+    if "Extractor" in definitions:
+        definitions["Extractor"]["properties"]["method"]["examples"] = [each.name for each in METHODS]
+    if "Action" in definitions:
+        definitions["Action"] = {"oneOf": list(_actions())}
+    return schema
+
+
+def _actions() -> Iterator[Schema]:
+    for entry in ACTIONS:
+        parameters = entry.thing.model_json_schema(by_alias=True)
+        properties = {"action": {"enum": list(entry.spellings)}, "params": parameters}
+        yield {"type": "object", "properties": properties, "required": ["action"]}
+
+
+def _transform(entry: Named[RowFunction]) -> StageListing:
+    name = f"python_row_transform:{entry.name}"
+    description, _, more = entry.doc.partition("\n\n")
+    keywords = described(entry.name, entry.thing).keywords
+    arguments = {
+        "type": "object",
+        "properties": {**{each: {} for each in keywords.names}, "onError": {"enum": ["row", "fail"], "default": "row"}},
+        "required": list(keywords.required),
+        "additionalProperties": keywords.others,
+        "positional": [],
+    }
+    example = f"```yaml\n- stage: {name}\n  args: {{{', '.join(f'{each}: ...' for each in keywords.required)}}}\n```"
+    guide = "\n\n".join(part for part in (more, example) if part)
+    return StageListing(name, _line(description), entry.plugin, (), arguments, guide)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,30 @@
+"""The stage catalogue: what a client needs to offer stages and to write their arguments."""
+
+from __future__ import annotations
+
+from tests.api.conftest import Api
+
+
+def test_the_stages_are_listed_with_their_arguments_and_an_example(acme: Api):
+    answer = acme.get("/catalog/stages")
+    assert answer.keys() == {"data"}
+    stages = {stage["stage_name"]: stage for stage in answer["data"]}
+    assert {"extract", "flatSelect", "wgetJoin", "visitExplore", "load_csv", "python_row_transform"} <= stages.keys()
+    join = stages["wgetJoin"]
+    assert list(join) == [
+        "stage_name", "description", "plugin_type", "plugin_id", "aliases", "arg_schema", "usage_guide"
+    ]  # fmt: skip
+    assert (join["plugin_type"], join["plugin_id"], join["aliases"]) == ("core", "spindle", ["join"])
+    assert join["description"].startswith("Follows each link: one row per link")
+    assert join["arg_schema"]["positional"] == ["selector", "joinType"]
+    assert join["arg_schema"]["required"] == ["selector"]
+    assert join["arg_schema"]["$defs"]["JoinType"]["enum"] == ["Inner", "LeftOuter"]
+    assert "- {stage: wgetJoin, args:" in join["usage_guide"]
+
+
+def test_methods_and_actions_stand_in_the_arguments_of_the_stages_that_take_them(acme: Api):
+    stages = {stage["stage_name"]: stage["arg_schema"]["$defs"] for stage in acme.get("/catalog/stages")["data"]
+              if stage["stage_name"] in ("extract", "visit")}  # fmt: skip
+    assert "price" in stages["extract"]["Extractor"]["properties"]["method"]["examples"]
+    actions = [action["properties"]["action"]["enum"][0] for action in stages["visit"]["Action"]["oneOf"]]
+    assert {"click", "wait_for", "scroll_to_bottom"} <= set(actions)
