@@ -28,7 +28,7 @@ from api.kit import docs, errors
 from api.kit.errors import answers
 from api.kit.middleware import AccessLog, Limits, RateHeaders
 from api.kit.openapi import describe
-from api.kit.service import open_service
+from api.kit.service import running_service
 from api.metrics import endpoints as metrics
 from api.metrics import in_project as metrics_in_project
 from api.metrics import of_execution as metrics_of_execution
@@ -50,9 +50,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        app.state.service = open_service(settings)
-        yield
-        app.state.service.close()
+        async with running_service(settings) as app.state.service:
+            yield
 
     app = FastAPI(
         title="Spindle",

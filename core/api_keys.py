@@ -12,7 +12,7 @@ from sqlalchemy import or_, select, text, update
 from sqlalchemy.orm import Session
 
 from core.database import Database
-from core.errors import BadInput, Unauthorized
+from core.errors import BadInput, Unauthorized, Unavailable
 from core.organizations import create_organization, find_organization
 from core.repository import Repository
 from core.secrets import write_private
@@ -24,6 +24,9 @@ ORDINARY_SCOPES = frozenset({"etl:read", "etl:write", "etl:execute", "datasets:r
 SCOPES = ORDINARY_SCOPES | {"admin", "super_admin"}
 DEFAULT_ORGANIZATION = "default"
 LAST_USED_RESOLUTION = timedelta(minutes=1)
+BELIEVED = timedelta(minutes=1)
+MOST_KNOWN = 10_000
+CLOCKS_DIFFER = timedelta(minutes=1)  # at most, between machines
 BOOTSTRAP_LOCK = 0x5350494E444C01
 
 
@@ -60,14 +63,62 @@ class ApiKeys(Repository[ApiKey]):
         self.session.flush()
 
 
+class KnownKeys:
+    """Whose keys these are. What was found is believed for a minute, so that few requests ask the database.
+
+    A key that this process revokes is forgotten at once; `forget_revoked`, called now and then, forgets what others do.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, tuple[Identity, datetime]] = {}
+        self._looked_at = now()
+
+    def remembered(self, key: str) -> Identity | None:
+        """Without the database; None when it has to be asked."""
+        identity, until = self._known.get(_hash(key), (None, None))
+        return identity if until is not None and now() < until else None
+
+    def find(self, key: str) -> Identity:
+        """Raises Unauthorized when the key is unknown, revoked or expired."""
+        if (identity := self.remembered(key)) is not None:
+            return identity
+        identity, expires_at = _authenticate(self._database, key)
+        until = now() + BELIEVED
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[_hash(key)] = identity, min(until, expires_at or until)
+        return identity
+
+    def forget(self, *key_ids: str) -> None:
+        for key_hash, (identity, _) in list(self._known.items()):
+            if identity.key_id in key_ids:
+                self._known.pop(key_hash, None)
+
+    def forget_revoked(self) -> None:
+        """Forgets what was revoked since it looked last; everything when the database cannot tell."""
+        if not self._known:
+            return
+        since, self._looked_at = self._looked_at - CLOCKS_DIFFER, now()
+        try:
+            with self._database.read() as session:
+                self.forget(*session.scalars(select(ApiKey.id).where(ApiKey.revoked_at >= since)))
+        except Unavailable:
+            self._known.clear()
+
+
 def authenticate(database: Database, key: str) -> Identity:
     """Whose key this is; raises Unauthorized when it is unknown, revoked or expired."""
+    return _authenticate(database, key)[0]
+
+
+def _authenticate(database: Database, key: str) -> tuple[Identity, datetime | None]:
     with database.read() as session:
         found = session.scalar(select(ApiKey).where(ApiKey.key_hash == _hash(key)))
     if found is None or not _valid(found, now()):
         raise Unauthorized("The API key is missing or not valid.")
     _touch(database, found)
-    return Identity(found.organization_id, found.id, frozenset(found.scopes))
+    return Identity(found.organization_id, found.id, frozenset(found.scopes)), found.expires_at
 
 
 def create_key(

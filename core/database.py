@@ -85,9 +85,15 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 
 def _begin(connection: Any) -> None:
     options = connection.get_execution_options()
+    if not options.get("writes"):
+        connection.exec_driver_sql("BEGIN")
+        return
     # FULL: an acknowledged write survives a power cut; NORMAL: it may be lost in one, and is free of its wait
-    connection.exec_driver_sql(f"PRAGMA synchronous = {'NORMAL' if options.get('brief') else 'FULL'}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("writes") else "BEGIN")
+    level = "NORMAL" if options.get("brief") else "FULL"
+    if connection.info.get("synchronous") != level:
+        connection.exec_driver_sql(f"PRAGMA synchronous = {level}")
+        connection.info["synchronous"] = level
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 @contextmanager

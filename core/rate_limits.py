@@ -1,17 +1,33 @@
-"""The rate limit: so many requests per API key and clock minute, exact over all processes."""
+"""The rate limit: so many requests per API key and clock minute, exact over all processes.
+
+A request is not worth a write of its own: while a key has much left, a process counts a share of it in advance and
+spends that from memory. The share shrinks with what is left, and the last quarter is counted one by one, so that nobody
+is refused for what another process holds; what is not spent within half a second is given back.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Lock
 
-from sqlalchemy import delete
-from sqlalchemy.orm import Session
+from sqlalchemy import delete, text, update
 
-from core.database import Database, changed, insert
+from core.database import Database, changed
 from core.errors import TooMany
 from core.settings import REQUESTS_PER_MINUTE
 from core.tables import RateCounter
+
+SHARE = 16  # a process takes this part of what may be counted in advance
+ONE_BY_ONE = 4  # and leaves this part of the limit
+IDLE_SECONDS = 0.5
+# the same on both databases; as text because SQLAlchemy compiles an ON CONFLICT anew for every call
+COUNT = text(
+    "INSERT INTO rate_counters (key_id, minute, requests) VALUES (:key_id, :minute, :requests)"
+    " ON CONFLICT (key_id, minute) DO UPDATE SET requests = rate_counters.requests + excluded.requests"
+    " WHERE rate_counters.requests + excluded.requests <= :limit RETURNING requests"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +39,98 @@ class Allowance:
     reset_seconds: int
 
 
-def admit(database: Database, key_id: str, at: datetime, limit: int = REQUESTS_PER_MINUTE) -> Allowance:
-    """Counts one request; raises TooMany, with the seconds to the next minute, when the key has none left."""
-    minute, second = divmod(int(at.timestamp()), 60)
-    with database.brief() as session:
-        requests = _count(session, key_id, minute, limit)
-        if requests == 1:
-            changed(session, delete(RateCounter).where(RateCounter.key_id == key_id, RateCounter.minute < minute))
-    if requests is None:
-        raise TooMany(f"This API key has made {limit} requests in this minute, which is the limit.", 60 - second)
-    return Allowance(limit, limit - requests, 60 - second)
+@dataclass(slots=True)
+class _Reserve:
+    """What this process has counted for a key in a minute: `left` is not spent yet, `counted` is over all processes."""
+
+    minute: int
+    counted: int | None = None
+    left: int = 0
+    used: float = field(default_factory=time.monotonic)
+    turn: Lock = field(default_factory=Lock)
 
 
-def _count(session: Session, key_id: str, minute: int, limit: int) -> int | None:
-    """One conditional upsert; the number of this request in its minute, None when it is one too many."""
-    first = insert(session, RateCounter).values(key_id=key_id, minute=minute, requests=1)
-    counted = first.on_conflict_do_update(
-        index_elements=[RateCounter.key_id, RateCounter.minute],
-        set_={"requests": RateCounter.requests + 1},
-        where=RateCounter.requests < limit,
-    )
-    return session.scalar(counted.returning(RateCounter.requests))
+class RateLimiter:
+    """One process's part of the limit. `spend` needs no database, `admit` may."""
+
+    def __init__(self, database: Database, limit: int = REQUESTS_PER_MINUTE) -> None:
+        self._database = database
+        self._limit = limit
+        self._lock = Lock()
+        self._reserves: dict[str, _Reserve] = {}
+
+    def spend(self, key_id: str, at: datetime) -> Allowance | None:
+        """Counts one request from what this process has in reserve; None when it has nothing."""
+        minute, second = divmod(int(at.timestamp()), 60)
+        with self._lock:
+            reserve = self._reserves.get(key_id)
+            if reserve is None or reserve.minute != minute or not reserve.left or reserve.counted is None:
+                return None
+            reserve.left -= 1
+            reserve.used = time.monotonic()
+            return Allowance(self._limit, self._limit - reserve.counted + reserve.left, 60 - second)
+
+    def admit(self, key_id: str, at: datetime) -> Allowance:
+        """Counts one request; raises TooMany, with the seconds to the next minute, when the key has none left."""
+        minute, second = divmod(int(at.timestamp()), 60)
+        reserve = self._reserve(key_id, minute)
+        with reserve.turn:  # one thread fills the reserve, the others spend it
+            if (allowance := self.spend(key_id, at)) is not None:
+                return allowance
+            counted = self._fill(key_id, reserve)
+        if counted is None:
+            sentence = f"This API key has made {self._limit} requests in this minute, which is the limit."
+            raise TooMany(sentence, 60 - second)
+        return Allowance(self._limit, self._limit - counted + reserve.left, 60 - second)
+
+    def give_back(self, idle_seconds: float = IDLE_SECONDS) -> None:
+        """Returns what keys have not spent of this process's reserve for so long, for the other processes to spend."""
+        idle = self._take_idle(time.monotonic() - idle_seconds)
+        if not idle:
+            return
+        with self._database.brief() as session:
+            for key_id, reserve in idle:
+                counter = (RateCounter.key_id == key_id, RateCounter.minute == reserve.minute)
+                returned = {"requests": RateCounter.requests - reserve.left}
+                changed(session, update(RateCounter).where(*counter).values(returned))
+
+    def _reserve(self, key_id: str, minute: int) -> _Reserve:
+        with self._lock:
+            reserve = self._reserves.get(key_id)
+            if reserve is None or reserve.minute != minute:
+                reserve = self._reserves[key_id] = _Reserve(minute)
+            reserve.used = time.monotonic()
+            return reserve
+
+    def _fill(self, key_id: str, reserve: _Reserve) -> int | None:
+        """Counts a request and a share more; None when the key has no request left."""
+        share = self._share(reserve.counted)
+        counted = self._count(key_id, reserve.minute, share)
+        if counted is None and share > 1:
+            share, counted = 1, self._count(key_id, reserve.minute, 1)
+        if counted is not None:
+            with self._lock:
+                reserve.counted, reserve.left = counted, share - 1
+        return counted
+
+    def _share(self, counted: int | None) -> int:
+        """What to count next; one where nothing is known yet of the key in this minute."""
+        if counted is None:
+            return 1
+        return max(1, (self._limit - self._limit // ONE_BY_ONE - counted) // SHARE)
+
+    def _take_idle(self, before: float) -> list[tuple[str, _Reserve]]:
+        with self._lock:
+            idle = [(key_id, reserve) for key_id, reserve in self._reserves.items() if reserve.used < before]
+            for key_id, _ in idle:
+                del self._reserves[key_id]
+        return [(key_id, reserve) for key_id, reserve in idle if reserve.left]
+
+    def _count(self, key_id: str, minute: int, requests: int) -> int | None:
+        """All requests of the key in this minute with these; None, and nothing counted, when they are too many."""
+        with self._database.brief() as session:
+            values = {"key_id": key_id, "minute": minute, "requests": requests, "limit": self._limit}
+            counted = session.scalar(COUNT, values)
+            if counted == requests:
+                changed(session, delete(RateCounter).where(RateCounter.key_id == key_id, RateCounter.minute < minute))
+        return counted

@@ -50,6 +50,7 @@ def make_key(body: KeyCreate, caller: Admin, service: ServiceOf) -> NewKey:
 def delete_key(key_id: Annotated[str, Path(alias="keyId")], caller: Admin, service: ServiceOf) -> Nothing:
     with service.database.write() as session:
         ApiKeys(session, caller.organization_id).revoke(key_id)
+    service.keys.forget(key_id)
     return Nothing()
 
 

@@ -2,34 +2,69 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 
+from core.api_keys import KnownKeys
 from core.database import Database, open_database
+from core.errors import Unavailable
+from core.rate_limits import IDLE_SECONDS, RateLimiter
 from core.settings import Settings
 from core.sql.pool import Pool
 from core.sql.queries import Queries
 
+GARBAGE_THRESHOLD = 20_000  # objects; Python's 700 are the making of a request or two
+
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One server's settings, database and query processes."""
+    """One server's settings, database, callers and query processes."""
 
     settings: Settings
     database: Database
+    keys: KnownKeys
+    limiter: RateLimiter
     pool: Pool
     queries: Queries
 
     def close(self) -> None:
         self.pool.close()
+        with suppress(Unavailable):
+            self.limiter.give_back(idle_seconds=0)
         self.database.close()
 
 
 def open_service(settings: Settings) -> Service:
     database, pool = open_database(settings), Pool(settings.data.resolve() / "sql")
-    return Service(settings, database, pool, Queries(settings, database, pool))
+    keys, limiter = KnownKeys(database), RateLimiter(database, settings.requests_per_minute)
+    return Service(settings, database, keys, limiter, pool, Queries(settings, database, pool))
+
+
+@asynccontextmanager
+async def running_service(settings: Settings) -> AsyncGenerator[Service]:
+    service = open_service(settings)
+    gc.freeze()  # what was loaded stays, and is not worth a look at every collection
+    gc.set_threshold(GARBAGE_THRESHOLD)
+    catching_up = asyncio.create_task(_catch_up(service))
+    yield service
+    catching_up.cancel()
+    service.close()
+
+
+async def _catch_up(service: Service) -> None:
+    """What this process keeps in memory about callers is brought together with what other processes do."""
+    while True:
+        await asyncio.sleep(IDLE_SECONDS)
+        await run_in_threadpool(service.keys.forget_revoked)
+        with suppress(Unavailable):  # what cannot be given back now is over with its minute
+            await run_in_threadpool(service.limiter.give_back)
 
 
 def service_of(request: Request) -> Service:

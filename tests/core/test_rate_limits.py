@@ -8,7 +8,7 @@ import pytest
 
 from core.database import Database, open_database
 from core.errors import TooMany
-from core.rate_limits import Allowance, admit
+from core.rate_limits import Allowance, RateLimiter
 from core.settings import Settings
 from core.tables import RateCounter
 
@@ -16,37 +16,74 @@ AT = datetime(2026, 3, 1, 12, 0, 15, tzinfo=UTC)
 
 
 def test_requests_count_down(database: Database) -> None:
-    assert admit(database, "k1", AT, limit=2) == Allowance(2, 1, 45)
-    assert admit(database, "k1", AT + timedelta(seconds=5), limit=2) == Allowance(2, 0, 40)
+    limiter = RateLimiter(database, 2)
+    assert limiter.admit("k1", AT) == Allowance(2, 1, 45)
+    assert limiter.admit("k1", AT + timedelta(seconds=5)) == Allowance(2, 0, 40)
     with pytest.raises(TooMany, match="2 requests") as error:
-        admit(database, "k1", AT + timedelta(seconds=44), limit=2)
+        limiter.admit("k1", AT + timedelta(seconds=44))
     assert error.value.retry_after == 1
 
 
 def test_keys_and_minutes_count_apart(database: Database) -> None:
     later = AT + timedelta(seconds=45)
-    assert [admit(database, *each, limit=1).remaining for each in (("k1", AT), ("k2", AT), ("k1", later))] == [0] * 3
+    limiter = RateLimiter(database, 1)
+    assert [limiter.admit(*each).remaining for each in (("k1", AT), ("k2", AT), ("k1", later))] == [0] * 3
 
 
 def test_minutes_that_are_over_are_not_kept(database: Database) -> None:
+    limiter = RateLimiter(database)
     for minute in range(5):
-        admit(database, "k1", AT + timedelta(minutes=minute))
+        limiter.admit("k1", AT + timedelta(minutes=minute))
     with database.read() as session:
         assert session.query(RateCounter).count() == 1
 
 
+def test_every_request_is_told_one_less_though_few_are_written(database: Database) -> None:
+    limiter, writes = RateLimiter(database), 0
+    for number in range(1, 1001):
+        if (allowance := limiter.spend("k1", AT)) is None:
+            allowance, writes = limiter.admit("k1", AT), writes + 1
+        assert allowance.remaining == 1000 - number
+    assert writes < 400
+    with pytest.raises(TooMany):
+        limiter.admit("k1", AT)
+
+
+def test_what_one_process_does_not_spend_another_may(database: Database) -> None:
+    idle, busy = RateLimiter(database), RateLimiter(database)
+    for _ in range(2):
+        idle.admit("k1", AT)
+    idle.give_back(idle_seconds=60)
+    assert admitted_by(busy) == 1000 - 47, "45 are held by the process that made two"
+    idle.give_back(idle_seconds=0)
+    assert idle.spend("k1", AT) is None
+    assert admitted_by(busy) == 45
+
+
+def admitted_by(limiter: RateLimiter) -> int:
+    for count in range(1001):
+        try:
+            limiter.admit("k1", AT)
+        except TooMany:
+            return count
+    raise AssertionError("more than the limit")
+
+
 def ask(settings: Settings, requests: int, admitted: multiprocessing.Queue[int]) -> None:
     database = open_database(settings)
+    limiter = RateLimiter(database)
 
     def one(_: int) -> bool:
         try:
-            admit(database, "k1", AT)
+            limiter.admit("k1", AT)
         except TooMany:
             return False
         return True
 
     with ThreadPoolExecutor(8) as pool:
-        admitted.put(sum(pool.map(one, range(requests))))
+        count = sum(pool.map(one, range(requests)))
+    limiter.give_back(idle_seconds=0)
+    admitted.put(count)
     database.close()
 
 
