@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from pipelines.arguments import Arguments
 from pipelines.catalog import Catalog, Unknown
 from pipelines.fetch import canonical_url
-from pipelines.html import Element, compile_selector, extract, parse_price
+from pipelines.html import Element, SelectorError, compile_selector, extract, parse_price
 from pipelines.parameters import column_reference
 from pipelines.rows import Row
 from pipelines.selectors import Selector
@@ -57,6 +57,7 @@ METHODS.add("attrs", thing=Method("map<string,string>", _reads("attrs")))
 METHODS.add("href", thing=Method("string", _reads("href"), _link))
 METHODS.add("src", thing=Method("string", _reads("src"), _link))
 METHODS.add("price", thing=Method("double", _reads("price"), _price))
+METHODS.absent("it needs a language model, which this version does not have; use selectors", "llm")
 
 
 def _split(spelling: str) -> tuple[str, str | None]:
@@ -70,7 +71,10 @@ def _split(spelling: str) -> tuple[str, str | None]:
 
 
 class Extractor(Arguments):
-    """One column: `selector` or `field` says what is read, `method` how, `as` what the column is called."""
+    """One column: `selector` or `field` says what is read, `method` how, `as` what the column is called.
+
+    A field is a column; one with a dot or bracket, unless it is written `$"a.b"`, is a path in the page's JSON.
+    """
 
     selector: Selector | None = Field(None, min_length=1)
     field: str | None = Field(None, min_length=1)
@@ -103,6 +107,8 @@ class Extractor(Arguments):
     def _complete(self) -> Self:
         if self.selector and self.field:
             raise ValueError("give either 'selector' or 'field', not both")
+        if path := self._path(self.field or ""):
+            _check_path(path)
         method = self._method()
         if method.takes and not self.argument():
             raise ValueError(f"{self.name()} needs an argument: {self.name()}:{method.takes}")
@@ -123,9 +129,15 @@ class Extractor(Arguments):
 
     def column(self) -> str | None:
         """The column that is read; None where it is the page."""
-        if self.field:
+        if self.field and self._path(self.field) is None:
             return column_reference(self.field) or self.field
         return column_reference(self.selector) if self.selector else None
+
+    def _path(self, field: str) -> str | None:
+        """The path in the page's JSON that a field means; None for a column."""
+        if column_reference(field) or "${" in field or not set(field) & {".", "["}:
+            return None
+        return field if field.startswith("$") else f"${field}" if field.startswith("[") else f"$.{field}"
 
     def output(self) -> tuple[str, str]:
         """Name and type of the column that is added."""
@@ -137,15 +149,23 @@ class Extractor(Arguments):
         if column := self.column():
             of_value = method.of_value or _text
             return lambda row: of_value(row.value(column), row)
-        if self.selector is None:
+        text = self.selector or (self._path(self.field) if self.field else None)
+        if text is None:
             return lambda row: method.of_element(row.element, argument) if row.element else None
-        selector = compile_selector(self.selector)
+        selector = compile_selector(text)
 
         def read(row: Row) -> object:
             found = row.element.first(selector) if row.element else None
             return method.of_element(found, argument) if found else None
 
         return read
+
+
+def _check_path(path: str) -> None:
+    try:
+        compile_selector(path)
+    except SelectorError as error:
+        raise ValueError(f"the field is not a JSON path: {error}") from None
 
 
 def check_names(extractors: Iterable[Extractor]) -> None:

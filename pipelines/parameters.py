@@ -58,8 +58,8 @@ def _replace(node: Node, values: MappingOf[str, str]) -> Node:
 
 
 def column_reference(text: str) -> str | None:
-    """The column that `$name`, `$"a name"` or `$a name` refers to; None for anything else."""
-    if not text.startswith("$") or text.startswith("${") or len(text) == 1:
+    """The column that `$name`, `$"a name"` or `$a name` refers to; None for anything else, as a JSON path."""
+    if not text.startswith("$") or text.startswith(("${", "$.", "$[")) or len(text) == 1:
         return None
     quoted = re.fullmatch(r'\$"(.*)"', text, re.DOTALL)
     return quoted[1] if quoted else text[1:]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import cast
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import absolute_url, canonical_url
+from pipelines.html import jsonpath
 from pipelines.html.charset import decode, to_utf8
 from pipelines.html.depth import bounded
+from pipelines.html.jsonpath import JsonPath
 from pipelines.html.matching import Scope
 from pipelines.html.selectors import Selector, compile_selector
 from pipelines.html.text import normalised, text_of
@@ -23,15 +27,19 @@ _HTML_START = re.compile(
 
 
 class Document:
-    """A page, decoded and parsed when it is first looked into. One that is not HTML has no elements, only its text."""
+    """A page, decoded and parsed when it is first looked into.
 
-    __slots__ = ("_base", "_node", "_parsed", "page")
+    One that is not HTML has no elements, only its text, and where that is JSON the values in it.
+    """
+
+    __slots__ = ("_base", "_json", "_node", "_parsed", "page")
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self._parsed = False
         self._node: LexborNode | None = None
         self._base: str | None = None
+        self._json: tuple[object] | None = None
 
     @property
     def text(self) -> str:
@@ -50,6 +58,13 @@ class Document:
             self._parsed = True
             self._node = _parsed(self.page) if self.is_html else None
         return Element(self, self._node, True)
+
+    @property
+    def json(self) -> object:
+        """The value of a body that is JSON; None for any other page."""
+        if self._json is None:
+            self._json = (None if self.is_html else jsonpath.parse(self.text),)
+        return self._json[0]
 
     @property
     def base_url(self) -> str:
@@ -85,12 +100,14 @@ class Element:
         """The elements inside this one that `selector` means, in document order; `:root …` means from the page."""
         scope = self._scope or self._made_scope()
         if scope is None:
-            return []
+            return list(self._values(_compiled(selector)))
         return [Element(self.document, node) for node in _compiled(selector).select(scope)]
 
     def first(self, selector: Selector | str) -> Element | None:
         scope = self._scope or self._made_scope()
-        node = _compiled(selector).first(scope) if scope is not None else None
+        if scope is None:
+            return self._first_value(_compiled(selector))
+        node = _compiled(selector).first(scope)
         return Element(self.document, node) if node is not None else None
 
     def text(self) -> str:
@@ -128,6 +145,57 @@ class Element:
         if self.node is not None:
             self._scope = Scope(self.node, self.is_page, self.document.absolute)
         return self._scope
+
+    def _json_value(self) -> object:
+        return self.document.json
+
+    def _values(self, selector: Selector) -> Iterator[Value]:
+        """The JSON values that are meant; the items of an array that is meant alone."""
+        found = selector.find(self._json_value()) if isinstance(selector, JsonPath) else []
+        if len(found) == 1 and isinstance(found[0], list):
+            found = [item for item in cast("list[object]", found[0]) if item is not None]
+        return (Value(self.document, each) for each in found)
+
+    def _first_value(self, selector: Selector) -> Value | None:
+        found = selector.find(self._json_value()) if isinstance(selector, JsonPath) else []
+        return Value(self.document, found[0]) if found else None
+
+
+class Value(Element):
+    """A value in a JSON page, read like an element: its members are its attributes."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, document: Document, value: object) -> None:
+        super().__init__(document, None)
+        self.value = value
+
+    def text(self) -> str:
+        return jsonpath.shown(self.value)
+
+    def html(self) -> str:
+        return jsonpath.shown(self.value)
+
+    def attrs(self) -> dict[str, str]:
+        if not isinstance(self.value, dict):
+            return {}
+        members = cast("dict[str, object]", self.value)
+        return {name: jsonpath.shown(member) for name, member in members.items() if member is not None}
+
+    def attr(self, name: str) -> str | None:
+        return self.attrs().get(name)
+
+    def absolute(self, name: str) -> str | None:
+        """A text is an address itself; of an object it is the member of that name."""
+        value = self.value if isinstance(self.value, str) else self.attr(name)
+        return self.document.absolute(value) if value is not None else None
+
+    def link(self, name: str = "href") -> str | None:
+        value = self.value if isinstance(self.value, str) else self.attr(name)
+        return canonical_url(value, self.document.base_url) if value is not None else None
+
+    def _json_value(self) -> object:
+        return self.value
 
 
 def _compiled(selector: Selector | str) -> Selector:

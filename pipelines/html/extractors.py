@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import methodcaller
 
 from pipelines.html.document import Element
 from pipelines.html.price import parse_price
 
 Value = str | float | dict[str, str] | None
 _READERS: Mapping[str, Callable[[Element], Value]] = {
-    "text": Element.text,
-    "code": Element.html,
-    "html": Element.html,
-    "attrs": Element.attrs,
+    "text": methodcaller("text"),
+    "code": methodcaller("html"),
+    "html": methodcaller("html"),
+    "attrs": methodcaller("attrs"),
     "href": lambda element: element.absolute("href"),
     "src": lambda element: element.absolute("src"),
     "price": lambda element: parse_price(element.text()),

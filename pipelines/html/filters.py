@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from selectolax.lexbor import LexborNode
 
 from pipelines.html.matching import Filter, Predicate, Query, Scope
+from pipelines.html.patterns import Pattern
 from pipelines.html.text import data_of, normalised, own_text_of, text_of, whole_own_text_of, whole_text_of
 
 _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
@@ -84,19 +84,19 @@ def contains_data(text: str) -> Filter:
     return _test(lambda node: wanted in data_of(node).lower())
 
 
-def matches(pattern: re.Pattern[str]) -> Filter:
+def matches(pattern: Pattern) -> Filter:
     return _test(lambda node: pattern.search(text_of(node)))
 
 
-def matches_own(pattern: re.Pattern[str]) -> Filter:
+def matches_own(pattern: Pattern) -> Filter:
     return _test(lambda node: pattern.search(own_text_of(node)))
 
 
-def matches_whole_text(pattern: re.Pattern[str]) -> Filter:
+def matches_whole_text(pattern: Pattern) -> Filter:
     return _test(lambda node: pattern.search(whole_text_of(node)))
 
 
-def matches_whole_own_text(pattern: re.Pattern[str]) -> Filter:
+def matches_whole_own_text(pattern: Pattern) -> Filter:
     return _test(lambda node: pattern.search(whole_own_text_of(node)))
 
 

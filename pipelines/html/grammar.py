@@ -9,8 +9,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import regex
+
 from pipelines.html import filters
 from pipelines.html.matching import Complex, Compound, Filter, Query, Step
+from pipelines.html.patterns import Pattern
 
 _MAX_DEPTH = 32
 _ESCAPE = r"\\[0-9a-fA-F]{1,6}\s?|\\."
@@ -33,7 +36,7 @@ _TEXTS: dict[str, Callable[[str], Filter]] = {
     "containsWholeOwnText": filters.contains_whole_own_text,
     "containsData": filters.contains_data,
 }
-_PATTERNS: dict[str, Callable[[re.Pattern[str]], Filter]] = {
+_PATTERNS: dict[str, Callable[[Pattern], Filter]] = {
     "matches": filters.matches,
     "matchesOwn": filters.matches_own,
     "matchesWholeText": filters.matches_whole_text,
@@ -300,11 +303,8 @@ def _index(name: str, text: str, may_be_root: bool) -> str:
     return f":is({css}, :root)" if name == "lt" or not index else f"{css}:not(:root)"
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    """A Java regular expression, whose classes are ASCII, as Python's."""
-    text = re.sub(r"(?s)\\Q(.*?)(?:\\E|\Z)", lambda match: re.escape(match.group(1)), text)
-    text = text.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!").replace("\\z", "\\Z")
+def _pattern(text: str) -> Pattern:
     try:
-        return re.compile(text, re.ASCII)
-    except re.error as error:
+        return Pattern(text)
+    except regex.error as error:
         raise SelectorError(f"the regular expression '{text}' does not parse: {error}") from None

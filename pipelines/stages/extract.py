@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from pipelines.columns import Columns
 from pipelines.extractors import Extractor, check_names
-from pipelines.html import compile_selector
+from pipelines.html import SlowPattern, compile_selector
 from pipelines.registry import RowStage, stage
 from pipelines.rows import Row
 from pipelines.selectors import Selector
@@ -23,9 +23,18 @@ def _names(extractors: tuple[Extractor, ...]) -> str:
     return ", ".join(extractor.output()[0] for extractor in extractors)
 
 
-def _reader(extractors: tuple[Extractor, ...]) -> Callable[[Row], dict[str, object]]:
+def _reading(extractors: tuple[Extractor, ...]) -> Callable[[Row], Row]:
+    """Adds the extractors' columns to a row; one whose page a pattern takes too long on has failed."""
     reads = [(extractor.output()[0], extractor.worker()) for extractor in extractors]
-    return lambda row: {name: read(row) for name, read in reads}
+    nothing = {name: None for name, _ in reads}
+
+    def read(row: Row) -> Row:
+        try:
+            return row.with_values({name: read(row) for name, read in reads})
+        except SlowPattern as error:
+            return row.failed(str(error), row.values | nothing)
+
+    return read
 
 
 def _read_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
@@ -34,7 +43,13 @@ def _read_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
 
 @stage("extract")
 class Extract(RowStage):
-    """Adds a column for each extractor: its first match in the row's page or segment, null where there is none."""
+    """Adds a column for each extractor: its first match in the row's page or segment, null where there is none.
+
+    A page that is JSON is read by paths (RFC 9535: names, indexes, *): `selector: $.data.items[0].name`, or as a field,
+    which may leave out `$.` where there is a dot or bracket: `field: data.items[0].name`. Texts are given as they are,
+    other values as JSON; `attr:NAME` is an object's member. Of a page that is neither, `code` is the whole text.
+    A :matches that takes more than a second on a page ends in `_error`.
+    """
 
     example = """
 fetch: {url: "${SHOP}/"}
@@ -64,13 +79,17 @@ pipeline:
         return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
 
     def worker(self) -> Callable[[Row], Iterable[Row]]:
-        read = _reader(self.extractors)
-        return lambda row: (row.with_values(read(row)),)
+        read = _reading(self.extractors)
+        return lambda row: (read(row),)
 
 
 @stage("flatSelect", "widen")
 class FlatSelect(RowStage):
-    """One row for each segment of the page that the selector finds; what follows reads inside the segment."""
+    """One row for each segment of the page that the selector finds; what follows reads inside the segment.
+
+    Of a JSON page the selector is a path: `$.data.items` gives a row for each item of the array, and paths of what
+    follows begin at the item.
+    """
 
     example = """
 fetch: {url: "${SHOP}/"}
@@ -100,14 +119,17 @@ pipeline:
         return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
 
     def worker(self) -> Callable[[Row], Iterable[Row]]:
-        selector, read = compile_selector(self.selector), _reader(self.extractors)
+        selector, read = compile_selector(self.selector), _reading(self.extractors)
         nothing = {extractor.output()[0]: None for extractor in self.extractors}
 
         def segments(row: Row) -> Iterator[Row]:
-            found = row.element.select(selector) if row.element else []
+            try:
+                found = row.element.select(selector) if row.element else []
+            except SlowPattern as error:
+                yield row.child(0, None).failed(str(error), row.values | nothing)
+                return
             for position, element in enumerate(found, start=1):
-                segment = row.child(position, element)
-                yield segment.with_values(read(segment))
+                yield read(row.child(position, element))
             if not found:
                 yield row.child(0, None).with_values(nothing)
 

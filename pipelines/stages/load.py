@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 from pipelines.columns import Columns
 from pipelines.errors import RunError
 from pipelines.names import choice
-from pipelines.registry import STAGES, Source, stage
+from pipelines.registry import Source, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from pipelines.spark.context import RunContext
 
 ReadMode = Annotated[str, choice("mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))]
-
-STAGES.absent(
-    "its format needs Java libraries that this version does not bring; use load_parquet, load_csv or load_json",
-    "load_delta",
-    "load_iceberg",
-    "load_avro",
-)
-STAGES.absent(
-    "it needs a database's Java driver, which this version does not bring; use load_parquet, load_csv or load_json",
-    "load_jdbc",
-)
 
 
 class Files(Source):

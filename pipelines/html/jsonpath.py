@@ -1,0 +1,102 @@
+"""JSONPath as far as it names things: `$.data.items[0].name`, `$['a key'][-1]`, `$.items[*]` (RFC 9535)."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import cast
+
+from selectolax.lexbor import LexborNode
+
+from pipelines.html.matching import Scope
+
+_STEP = re.compile(
+    r"""\.(?P<name>[^\W\d][\w-]*|\*)        # .name and .*
+      | \[\s*(?:(?P<index>-?\d+|\*)|'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)")\s*\]""",
+    re.VERBOSE,
+)
+
+
+class PathError(ValueError):
+    """The path does not parse; the message says where."""
+
+
+class _Every:
+    """The step that leads to all members or items."""
+
+
+EVERY = _Every()
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """Steps from a value down: a member's name, an item's index, or EVERY."""
+
+    steps: tuple[str | int | _Every, ...]
+
+    def find(self, value: object) -> list[object]:
+        """All values that are meant, in their order; null is none."""
+        found = [value]
+        for step in self.steps:
+            found = [child for each in found for child in _children(each, step)]
+        return [each for each in found if each is not None]
+
+    def select(self, scope: Scope) -> list[LexborNode]:
+        """On an HTML page there are no values."""
+        return []
+
+    def first(self, scope: Scope) -> LexborNode | None:
+        return None
+
+
+def is_path(text: str) -> bool:
+    return text.startswith(("$.", "$["))
+
+
+def compile_path(text: str) -> JsonPath:
+    """The path that begins with `$`; raises PathError."""
+    steps: list[str | int | _Every] = []
+    at = 1
+    while at < len(text):
+        match = _STEP.match(text, at)
+        if match is None:
+            raise PathError(f"'{text[at:]}' at character {at + 1} is no .name, [index], ['name'] or *")
+        steps.append(_step(match))
+        at = match.end()
+    return JsonPath(tuple(steps))
+
+
+def parse(text: str) -> object:
+    """The value of a JSON text; None for what is none."""
+    try:
+        return json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def shown(value: object) -> str:
+    """A value as text: texts as they are, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _step(match: re.Match[str]) -> str | int | _Every:
+    if "*" in (match["name"], match["index"]):
+        return EVERY
+    if match["index"] is not None:
+        return int(match["index"])
+    return next(name for name in (match["name"], match["single"], match["double"]) if name is not None)
+
+
+def _children(value: object, step: str | int | _Every) -> list[object]:
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        if isinstance(step, _Every):
+            return list(members.values())
+        return [members[step]] if isinstance(step, str) and step in members else []
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        if isinstance(step, _Every):
+            return items
+        return [items[step]] if isinstance(step, int) and -len(items) <= step < len(items) else []
+    return []

@@ -1,0 +1,209 @@
+"""sentiment, sentiment_monthly and aggregatesentiment: how positive English texts are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright: ignore[reportMissingTypeStubs]
+
+from pipelines.columns import Columns
+from pipelines.errors import RunError
+from pipelines.parameters import column_reference
+from pipelines.registry import RowStage, TableStage, stage
+from pipelines.rows import Row
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pipelines.spark.context import RunContext
+
+SCORE, LABEL = "sentiment_score", "sentiment_label"
+_THRESHOLD = 0.05  # VADER's own: https://github.com/cjhutto/vaderSentiment#about-the-scoring
+_LONGEST = 10_000  # characters: the time grows with the text, the score hardly changes
+_DATES = ("date", "datum", "day", "month", "time", "timestamp", "created", "createdat", "published", "publishedat")
+
+
+@cache
+def _analyzer() -> Any:
+    return SentimentIntensityAnalyzer()
+
+
+def score(text: str) -> float:
+    """VADER's compound score of a text, from -1 to 1."""
+    return float(_analyzer().polarity_scores(text[:_LONGEST])["compound"])
+
+
+def label(value: float) -> str:
+    return "positive" if value >= _THRESHOLD else "negative" if value <= -_THRESHOLD else "neutral"
+
+
+def _name(reference: str) -> str:
+    return column_reference(reference) or reference
+
+
+@stage("sentiment")
+class Sentiment(RowStage):
+    """Adds `sentiment_score`, from -1 (negative) to 1 (positive), and `sentiment_label` (positive, neutral, negative).
+
+    The score is VADER's, a lexicon of English words, emoticons and slang with rules for negation and emphasis; nothing
+    leaves the machine. Texts in other languages score near 0. A score from 0.05 on is positive, from -0.05 down
+    negative. Null where there is no text. Of a text the first 10,000 characters count. A row costs about 0.1 ms for a
+    sentence, 1 ms for a long review.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/reviews.csv"]}
+  - {stage: sentiment, args: [text]}
+"""
+
+    positional = ("column",)
+    column: str = Field(min_length=1)
+
+    def title(self) -> str:
+        return _name(self.column)
+
+    def reads(self) -> tuple[str, ...]:
+        return (_name(self.column),)
+
+    def columns(self, before: Columns) -> Columns:
+        return before.with_columns(((SCORE, "double"), (LABEL, "string")))
+
+    def worker(self) -> Callable[[Row], Iterable[Row]]:
+        name = _name(self.column)
+
+        def rated(row: Row) -> Iterable[Row]:
+            value = row.value(name)
+            text = "" if value is None else str(value).strip()
+            found = score(text) if text else None
+            yield row.with_values({SCORE: found, LABEL: None if found is None else label(found)})
+
+        return rated
+
+
+@stage("sentiment_monthly")
+class SentimentMonthly(TableStage):
+    """Replaces the rows by one for each month: how many rows, how they are meant, and their average score.
+
+    The columns are `month` (2026-01), `rows`, `sentiment_score` (the average), `positive`, `neutral` and `negative`
+    (counts). The texts are rated as by sentiment. `date` names the column of dates; without it, it is the first column
+    that holds dates, else the first whose name says so (date, month, published, created_at). Texts are read as ISO
+    8601, or as `dateFormat` (Spark's pattern, "dd.MM.yyyy") says; what is no date counts under the month null.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/reviews.csv"]}
+  - {stage: sentiment_monthly, args: [text, date]}
+"""
+
+    positional = ("column", "date", "dateFormat")
+    column: str = Field(min_length=1)
+    date: str | None = Field(None, min_length=1)
+    date_format: str | None = Field(None, alias="dateFormat", min_length=1)
+
+    def title(self) -> str:
+        return ", ".join(self.reads())
+
+    def reads(self) -> tuple[str, ...]:
+        return tuple(_name(each) for each in (self.column, self.date) if each)
+
+    def columns(self, before: Columns) -> Columns:
+        return Columns((("month", "string"), *_TOTALS))
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        from pipelines.spark.ratings import rate
+
+        date = _column(_name(self.date) if self.date else _date_column(rows))
+        text = _column(_name(self.column)).cast("string")
+        read = F.try_to_timestamp(date.cast("string"), F.lit(self.date_format) if self.date_format else None)
+        rated = rows.select(F.date_format(read, "yyyy-MM").alias("month"), rate(text).alias(SCORE))
+        return rated.groupBy("month").agg(*_totals()).withColumn("_ordinal", _month_place())
+
+
+@stage("aggregatesentiment")
+class AggregateSentiment(TableStage):
+    """Replaces the rows by one for each group: how many rows, how they are meant, and their average score.
+
+    A group is what is equal in the named columns; they keep their names and are followed by `rows`, `sentiment_score`
+    (the average), `positive`, `neutral` and `negative` (counts). It needs the columns that sentiment adds. Groups stand
+    in the order of their first rows.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/reviews.csv"]}
+  - {stage: sentiment, args: [text]}
+  - {stage: aggregatesentiment, args: [product]}
+"""
+
+    rest = "columns"
+    names: tuple[str, ...] = Field(alias="columns", min_length=1)
+
+    def title(self) -> str:
+        return ", ".join(map(_name, self.names))
+
+    def reads(self) -> tuple[str, ...]:
+        return (*map(_name, self.names), SCORE)
+
+    def columns(self, before: Columns) -> Columns:
+        types = dict(before.types)
+        return Columns((*((name, types.get(name, "string")) for name in map(_name, self.names)), *_TOTALS), before.open)
+
+    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        groups = [_column(_name(name)) for name in self.names]
+        return rows.groupBy(*groups).agg(*_totals(), F.min("_ordinal").alias("_ordinal"))
+
+
+_TOTALS = (
+    ("rows", "bigint"),
+    (SCORE, "double"),
+    ("positive", "bigint"),
+    ("neutral", "bigint"),
+    ("negative", "bigint"),
+)
+
+
+def _totals() -> list[Column]:
+    from pyspark.sql import functions as F
+
+    value = F.col(SCORE)
+    positive, negative = value >= _THRESHOLD, value <= -_THRESHOLD
+    return [
+        F.count(F.lit(1)).alias("rows"),
+        F.avg(value).alias(SCORE),
+        F.count_if(positive).alias("positive"),
+        F.count_if(~positive & ~negative).alias("neutral"),
+        F.count_if(negative).alias("negative"),
+    ]
+
+
+def _month_place() -> Column:
+    """Months in their order, rows without one last."""
+    from pyspark.sql import functions as F
+
+    number = F.regexp_replace("month", "-", "").cast("bigint")
+    return F.array(F.coalesce(number, F.lit(2**62)))
+
+
+def _date_column(rows: DataFrame) -> str:
+    types = [(name, type_) for name, type_ in rows.dtypes if not name.startswith("_")]
+    dated = [name for name, type_ in types if type_ in ("date", "timestamp", "timestamp_ntz")]
+    named = [name for name, _ in types if name.replace("_", "").casefold() in _DATES]
+    if not dated and not named:
+        known = ", ".join(name for name, _ in types)
+        raise RunError(f"none of the columns holds dates; name the one that does with 'date'; there are {known}")
+    return (dated or named)[0]
+
+
+def _column(name: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col(f"`{name.replace('`', '``')}`")

@@ -1,0 +1,157 @@
+"""Stages that rate, normalise and choose rows: sentiment and its sums, prices, matching, countries, echo."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from pipelines import PipelineError, RunError, check_yaml
+from tests.pipelines.conftest import Rows, Run
+
+REVIEWS = """product,text,date,seen on
+lamp,I love it,2026-02-03,03.02.2026
+cup,Terrible and ugly,2026-01-31,31.01.2026
+lamp,It is a lamp,2026-02-28T10:00:00Z,28.02.2026
+lamp,,2026-02-01,01.02.2026
+cup,Not good,soon,soon
+"""
+Pipe = str
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Pipe:
+    (tmp_path / "in.csv").write_text(REVIEWS)
+    return f"pipeline:\n- {{stage: load_csv, args: [{tmp_path}/in.csv]}}\n"
+
+
+def table(run: Run, tmp_path: Path, csv: str, stages: str) -> Rows:
+    (tmp_path / "table.csv").write_text(csv)
+    return run(f"pipeline:\n- {{stage: load_csv, args: [{tmp_path}/table.csv]}}\n{stages}")
+
+
+@pytest.mark.parametrize("call", ["{stage: sentiment, args: [text]}", "{stage: Sentiment, args: {column: $text}}"])
+def test_sentiment_scores_and_labels_each_row(run: Run, load: Pipe, call: str) -> None:
+    rows = run(load + f"- {call}")
+    assert [row["sentiment_label"] for row in rows] == ["positive", "negative", "neutral", None, "negative"]
+    assert [row["sentiment_score"] for row in rows] == pytest.approx([0.6369, -0.7506, 0.0, None, -0.3412])
+
+
+@pytest.mark.parametrize(
+    ("call", "null"),
+    [
+        ("{stage: sentiment_monthly, args: [text, date]}", 1),
+        ("{stage: sentimentMonthly, args: [text]}", 1),
+        ("{stage: sentiment_monthly, args: {column: text, date: $seen on, dateFormat: dd.MM.yyyy}}", 1),
+    ],
+)
+def test_months_stand_in_order_with_averages_and_counts(run: Run, load: Pipe, call: str, null: int) -> None:
+    january, february, unknown = run(load + f"- {call}")
+    assert list(january) == ["month", "rows", "sentiment_score", "positive", "neutral", "negative"]
+    assert list(january.values()) == ["2026-01", 1, pytest.approx(-0.7506), 0, 0, 1]
+    assert list(february.values()) == ["2026-02", 3, pytest.approx(0.6369 / 2), 1, 1, 0]
+    assert list(unknown.values()) == [None, 1, pytest.approx(-0.3412), 0, 0, 1]
+
+
+def test_months_need_a_column_of_dates(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"line 3: sentiment_monthly a: none of the columns holds dates.*there are a, b"):
+        table(run, tmp_path, "a,b\n1,2\n", "- {stage: sentiment_monthly, args: [a]}")
+
+
+@pytest.mark.parametrize(
+    "call", ["{stage: aggregatesentiment, args: [product]}", "{stage: aggregate_sentiment, args: {columns: [product]}}"]
+)
+def test_groups_stand_in_the_order_of_their_first_rows(run: Run, load: Pipe, call: str) -> None:
+    lamp, cup = run(load + f"- {{stage: sentiment, args: [text]}}\n- {call}")
+    assert list(lamp.values()) == ["lamp", 3, pytest.approx(0.6369 / 2), 1, 1, 0]
+    assert list(cup.values()) == ["cup", 2, pytest.approx(-1.0918 / 2), 0, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("{stage: priceNormalize, args: [price]}", ["EUR", "GBP", "USD", None, None, None]),
+        ("{stage: price_normalize, args: {column: $price, currency: cad}}", ["EUR", "GBP", "CAD", "CAD", "CAD", None]),
+    ],
+)
+def test_prices_become_amounts_and_currencies(run: Run, tmp_path: Path, call: str, found: list[str | None]) -> None:
+    csv = 'price\n"1.299,00 €"\n"£1,09 incl. 20% VAT"\n$5\n12.5\n100 kr\nsold out\n'
+    if "currency" in call:
+        found = [*found[:4], None, None]
+    rows = table(run, tmp_path, csv, f"- {call}")
+    assert [row["price_amount"] for row in rows] == [1299.0, 1.09, 5.0, 12.5, 100.0, None]
+    assert [row["price_currency"] for row in rows] == found
+
+
+def test_countries_in_every_spelling(run: Run, tmp_path: Path) -> None:
+    csv = "n,country\n1,Germany\n2,DE\n3, deu \n4,uk\n5,France\n6,\n7,gbr\n8,Deutschland\n9,Korea\n"
+    for call in ("[country, germany, GB]", "{column: $country, countries: [deu, United Kingdom]}"):
+        rows = table(run, tmp_path, csv, f"- {{stage: filter_country, args: {call}}}")
+        assert [row["n"] for row in rows] == ["1", "2", "3", "4", "7"]
+
+
+def test_matching_score_by_ean_then_by_words(run: Run, tmp_path: Path) -> None:
+    csv = """ean,name,brand,x_ean,x_gtin,x_name,x_brand,x_other
+4006381333931,Red Lamp,Acme,4006381333931,,Blue cup,,
+4006381333931,Red Lamp,Acme,,04006381333931,,,
+4006381333931,Red Lamp,Acme,5000000000000,,Red Lamp,Acme,
+4006381333931,Red Lamp,Acme,,,red LAMP,acme,z
+4006381333931,Red Lamp,Acme,,,Red lamp green big,,
+,Red Lamp,Acme,4006381333931,,Red,Other,
+4006381333931,,Acme,,,Red,,
+"""
+    for args in (
+        "[{input_ean_field: ean, iextract_prefix: x_}]",
+        "{fields: [{inputEanField: $ean, iextractPrefix: x_}]}",
+    ):
+        rows = table(run, tmp_path, csv, f"- {{stage: enrichMatchingScore, args: {args}}}")
+        assert [row["matching_score"] for row in rows] == [1.0, 1.0, 0.0, 0.9, 0.5, 0.25, 0.0]
+
+
+def test_echo_logs_the_first_rows_and_passes_all_on(run: Run, load: Pipe, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "pipelines.stages.echo"):
+        rows = run(load + "- {stage: echo, args: [2, loaded]}\n- {stage: Echo, args: {rows: 1}}")
+    assert len(rows) == 5
+    logged = [(line.fields["label"], line.fields["number"], line.fields["row"]["text"]) for line in caplog.records]  # type: ignore[attr-defined]
+    assert logged == [("loaded", 1, "I love it"), ("loaded", 2, "Terrible and ugly"), (None, 1, "I love it")]
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("{stage: sentiment}", "sentiment: 'column' is missing"),
+        ("{stage: sentiment, args: [text, x]}", "sentiment: too many arguments; it takes column"),
+        (
+            "{stage: sentiment, args: {column: text, colunm: x}}",
+            "sentiment: unknown argument 'colunm'; did you mean column?",
+        ),
+        ("{stage: sentimnt, args: [text]}", "unknown stage 'sentimnt'; did you mean sentiment"),
+        ("{stage: aggregatesentiment, args: []}", "aggregatesentiment: 'columns' is missing"),
+        ("{stage: priceNormalize, args: [p, EURO]}", "priceNormalize: unknown currency 'EURO'; did you mean EUR"),
+        (
+            "{stage: filter_country, args: [c, Germny]}",
+            "filter_country: unknown country 'Germny'; did you mean Germany",
+        ),
+        ("{stage: filter_country, args: [c]}", "filter_country: 'countries' is missing"),
+        (
+            "{stage: enrichMatchingScore, args: [{input_ean_field: a}]}",
+            "enrichMatchingScore: 'iextract_prefix' is missing",
+        ),
+        ("{stage: echo, args: [0]}", "echo: 'rows': input should be greater than or equal to 1"),
+        ("{stage: echo, args: [many]}", "echo: 'rows' must be a whole number"),
+    ],
+)
+def test_wrong_arguments_are_told_with_their_line(load: Pipe, call: str, problem: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml(load + f"- {call}")
+    (found,) = error.value.problems
+    assert found.line == 3
+    assert found.message.startswith(problem)
+
+
+def test_a_column_that_is_not_there_is_told_before_anything_is_rated(run: Run, load: Pipe) -> None:
+    with pytest.raises(RunError, match=r"line 3: sentiment txt: there is no column 'txt' here; did you mean text\?"):
+        run(load + "- {stage: sentiment, args: [txt]}")
+    with pytest.raises(RunError, match="there is no column 'sentiment_score' here"):
+        run(load + "- {stage: aggregatesentiment, args: [product]}")
