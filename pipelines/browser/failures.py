@@ -24,7 +24,14 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     ("ERR_UNSAFE_REDIRECT", "redirects to what is neither http nor https"),
     ("ERR_UNKNOWN_URL_SCHEME", "redirects to what is neither http nor https"),
 )
-_PASSING = ("ERR_EMPTY_RESPONSE", "ERR_CONNECTION_", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONTENT_LENGTH_MISMATCH")
+# a tab whose process dies while it goes somewhere is told as aborted
+_PASSING = (
+    "ERR_ABORTED",
+    "ERR_EMPTY_RESPONSE",
+    "ERR_CONNECTION_",
+    "ERR_INCOMPLETE_CHUNKED_ENCODING",
+    "ERR_CONTENT_LENGTH_MISMATCH",
+)
 
 
 class VisitFailed(Exception):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,11 +111,11 @@ def test_a_storm_of_crashes_loses_no_page(strange_site: Strange) -> None:
         return found
 
     paths = [f"{strange_site.url}/two?{number}" for number in range(100)]
-    with BrowserFetcher(OPTIONS, Browsing()) as fetcher:
+    with BrowserFetcher(replace(OPTIONS, retries=3), Browsing()) as fetcher:
         came: list[str] = []
         for page, path in fetcher.fetch((path, path) for path in paths):
             came.append(path)
-            assert page.ok or page.error == "the browser crashed on the page"
+            assert page.ok, page.error
             if len(came) % 10 == 0:
                 for pid in chromiums():
                     os.kill(pid, signal.SIGKILL)

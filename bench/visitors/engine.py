@@ -1,0 +1,52 @@
+"""Our own engine, cold and warm: `python -m bench.visitors.engine SITE PAGES TABS`, over `local[2]`.
+
+Each pass visits everything anew. The session's start is told apart; the first pass has that of the browsers in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from pyspark.sql import SparkSession
+
+from bench.visitors.fields import FIELDS
+from pipelines import Pipeline
+from pipelines.fetch import FetchOptions
+from pipelines.plan import Plan
+from pipelines.spark.context import RunContext
+from pipelines.spark.engine import run
+from pipelines.spark.session import session
+
+WORKERS = 2
+EXTRACTORS = ", ".join(f"{{selector: '{selector}', as: {name}}}" for name, selector in FIELDS.items())
+PIPELINE = f"""
+fetch: {{url: "${{SITE}}/index.html"}}
+pipeline:
+  - {{stage: visitJoin, args: ["li.item a", Inner]}}
+  - {{stage: extract, args: [{EXTRACTORS}]}}
+"""
+
+
+def main() -> None:
+    os.environ["SPINDLE_BROWSER_PAGES"] = str(int(sys.argv[3]) // WORKERS)
+    began = time.perf_counter()
+    spark = session(f"local[{WORKERS}]")
+    started = time.perf_counter() - began
+    plan = Pipeline.from_yaml(PIPELINE).plan({"SITE": sys.argv[1]})
+    cold, warm = one_pass(spark, plan), one_pass(spark, plan)
+    print(json.dumps({"session": started, "cold": cold["seconds"], **warm}))
+    spark.stop()
+
+
+def one_pass(spark: SparkSession, plan: Plan) -> dict[str, float]:
+    began = time.perf_counter()
+    rows = run(plan, spark, RunContext(fetch=FetchOptions(allow_networks=("127.0.0.1/32",))))
+    made = rows.where("made IS NOT NULL").count()
+    return {"rows": made, "seconds": time.perf_counter() - began}
+
+
+if __name__ == "__main__":
+    main()
