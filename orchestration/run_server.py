@@ -23,7 +23,7 @@ import dagster
 from orchestration.compute.local import LocalCompute
 from orchestration.instance import run_pidfile, run_socket
 from orchestration.pidfile import living, living_pid, locked
-from pipelines.stages import load_all
+from pipelines import plugins
 
 STOP_SECONDS = 12
 PRELOADED = (
@@ -54,7 +54,7 @@ def _preload() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     with dagster.DagsterInstance.get():
-        load_all()
+        plugins.load()
 
 
 def _exit(_number: int, _frame: FrameType | None) -> None:
