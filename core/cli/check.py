@@ -5,19 +5,22 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from core.cli.parameters import parameters
-from pipelines import Pipeline, PipelineError
+from core.cli.parameters import parameters, transforms_of
+from pipelines import Pipeline, PipelineError, plugins
 from pipelines.browser.needs import missing_browser
 
 
-def check(file: Path, parameter: list[str]) -> int:
+def check(file: Path, parameter: list[str], transforms: Path | None = None) -> int:
     """Prints the plan and returns 0; or prints each problem with its line and returns 1.
 
-    Without parameters, those that the file names stay open.
+    Without parameters, those that the file names stay open. `transforms` is a file with the row transforms.
     """
+    for failure in plugins.load():
+        print(f"warning: {failure}", file=sys.stderr)
     try:
         pipeline = Pipeline.from_yaml(file.read_text())
-        plan = pipeline.plan(parameters(parameter)) if parameter else pipeline.plan_open()
+        own = transforms_of(transforms)
+        plan = pipeline.plan(parameters(parameter), own) if parameter else pipeline.plan_open(own)
     except PipelineError as error:
         for problem in error.problems:
             print(f"{file}:{problem.line or 1}:{problem.column or 1}: {problem.message}", file=sys.stderr)

@@ -20,6 +20,10 @@ main = typer.Typer(
 )
 
 PipelineFile = Annotated[Path, typer.Argument(help="A pipeline file (YAML).", exists=True, dir_okay=False)]
+TransformsFile = Annotated[
+    Path | None,
+    typer.Option("--transforms", help="A Python file; its functions are row transforms.", exists=True, dir_okay=False),
+]
 Parameters = Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A ${NAME}, as NAME=value.")]
 
 
@@ -45,19 +49,20 @@ def run(
     parameter: Parameters = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows.")] = None,
     guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,
+    transforms: TransformsFile = None,
 ) -> None:
     """Run a pipeline file without any server: progress, then the rows as a table."""
     from core.cli.run import run
 
-    raise typer.Exit(run(file, output, parameter or [], guard, limit))
+    raise typer.Exit(run(file, output, parameter or [], guard, limit, transforms))
 
 
 @main.command()
-def check(file: PipelineFile, parameter: Parameters = None) -> None:
-    """Parse and plan a pipeline file: its errors with their lines, else the plan."""
+def check(file: PipelineFile, parameter: Parameters = None, transforms: TransformsFile = None) -> None:
+    """Parse and plan a pipeline file: its errors with their lines, else the plan with its passes."""
     from core.cli.check import check
 
-    raise typer.Exit(check(file, parameter or []))
+    raise typer.Exit(check(file, parameter or [], transforms))
 
 
 @main.command()

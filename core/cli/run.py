@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from core.cli.parameters import parameters
+from core.cli.parameters import parameters, transforms_of
 from pipelines import Pipeline, PipelineError, Plan, RunError
 from pipelines.runner.failures import sentence
 from pipelines.runner.progress import Progress as RunProgress
@@ -35,13 +35,23 @@ _CUT = 80
 _console = Console(stderr=True)
 
 
-def run(file: Path, output: Path | None, parameter: list[str], guard: bool, limit: int | None = None) -> int:
-    """Runs the file and shows its rows in document order, or writes them to `output`; 1 when it fails."""
+def run(
+    file: Path,
+    output: Path | None,
+    parameter: list[str],
+    guard: bool,
+    limit: int | None = None,
+    transforms: Path | None = None,
+) -> int:
+    """Runs the file and shows its rows in document order, or writes them to `output`; 1 when it fails.
+
+    `transforms` is a Python file with the functions that the pipeline calls as row transforms.
+    """
     if output is not None and output.suffix not in _FORMATS:
         _console.print(f"{output}: the name must end in one of {', '.join(_FORMATS)}", style="red", markup=False)
         return 1
     try:
-        plan = Pipeline.from_yaml(file.read_text()).plan(parameters(parameter))
+        plan = Pipeline.from_yaml(file.read_text()).plan(parameters(parameter), transforms_of(transforms))
         networks = () if guard else _OWN_NETWORKS
         _run(plan, RunContext(fetch=fetch_options(plan.options, networks), limit=limit), output)
     except PipelineError as error:

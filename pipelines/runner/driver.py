@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from pyspark import SparkContext
 
+from pipelines import plugins
 from pipelines.pipeline import Pipeline
 from pipelines.plan import Plan
 from pipelines.runner import logs
@@ -82,6 +83,8 @@ def _reported(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Mete
 def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter) -> dict[str, Any]:
     """Runs the pipeline and writes its output; the fields of the COMPLETED report."""
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
+    for failure in plugins.load():
+        _log.warning("plugin left out", extra={"fields": {"reason": str(failure)}})
     transforms = Transforms(spec.row_transforms, Limits(isolated=spec.isolate_transforms))
     plan = pipeline.plan(spec.parameters, transforms)  # the one that is shown
     running = pipeline.plan(secrets.revealed(spec.parameters), transforms)

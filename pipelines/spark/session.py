@@ -10,6 +10,8 @@ from tempfile import gettempdir
 
 from pyspark.sql import SparkSession
 
+from pipelines import plugins
+
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _PACKAGES = str(Path(__file__).parents[2])
 
@@ -26,7 +28,7 @@ def session(master: str = "local[*]", name: str = "spindle", conf: Mapping[str, 
 
 
 def _defaults() -> dict[str, str]:
-    paths = [_PACKAGES, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [_PACKAGES, *plugins.folders(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Djava.io.tmpdir='{gettempdir()}' -XX:-UsePerfData"
     return {
         "spark.driver.extraJavaOptions": java,

@@ -165,7 +165,8 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         return
     _answer(answers, {"ready": True})
     for line in requests:
-        _answer(answers, _outcome(function, values.loads(line), task["arguments"]))
+        asked = values.loads(line)
+        _answer(answers, {"number": asked["number"], **_outcome(function, asked["row"], task["arguments"])})
         if time.process_time() > RENEW_AFTER_CPU_SECONDS:
             return
 

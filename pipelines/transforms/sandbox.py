@@ -23,6 +23,7 @@ _JAIL = Path(__file__).with_name("jail.py")
 _START_SECONDS = 30.0
 _LONGEST_ANSWER = 64 * 1024 * 1024
 _LONGEST_MESSAGE = 500
+_NO_ANSWER = "it gave no answer that could be read"
 _MIB = 1024 * 1024
 
 
@@ -61,6 +62,7 @@ class Sandbox:
         self._task = task
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
+        self._number = 0
 
     def call(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
         """The function's row; raises RowFailed, and RunError where the function can be run at all."""
@@ -95,7 +97,11 @@ class Sandbox:
 
     def _ask(self, row: Mapping[str, Any]) -> dict[str, Any]:
         process = self._process or self._start()
-        return self._exchange(process, values.dumps(row), self._task.limits.seconds)
+        self._number += 1
+        answer = self._exchange(process, {"number": self._number, "row": row}, self._task.limits.seconds)
+        if answer.get("number") != self._number:
+            raise self._failed(_NO_ANSWER)
+        return answer
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = self._process = subprocess.Popen(
@@ -113,7 +119,7 @@ class Sandbox:
         for pipe in (process.stdin, process.stdout):
             os.set_blocking(_number(pipe), False)
         try:
-            answer = self._exchange(process, values.dumps(told), _START_SECONDS)
+            answer = self._exchange(process, told, _START_SECONDS)
         except (_Ended, RowFailed):
             answer = {"broken": "it ended its process, or took too long or too much memory to load"}
         self._check(answer)
@@ -127,20 +133,17 @@ class Sandbox:
             raise RunError(f"{NOT_ISOLATED} ({_shown(answer['refused'])})")
         raise RunError(f"{self._task.name} cannot be loaded: {_shown(answer.get('broken'))}")
 
-    def _exchange(self, process: subprocess.Popen[bytes], request: str, seconds: float) -> dict[str, Any]:
+    def _exchange(self, process: subprocess.Popen[bytes], request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Sends a line and takes one; raises _Ended, and RowFailed when it takes too long or is no answer."""
-        if self._unread:  # more than it was asked for: its answers can no longer be told apart
-            self.close()
-            raise _Ended
         deadline = time.monotonic() + seconds
-        self._write(process, request.encode() + b"\n", deadline)
+        self._write(process, values.dumps(request).encode() + b"\n", deadline)
         line = self._read(process, deadline)
         try:
             answer = values.loads(line)
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise self._failed("it gave no answer that could be read")
+            raise self._failed(_NO_ANSWER)
         return cast(dict[str, Any], answer)
 
     def _write(self, process: subprocess.Popen[bytes], request: bytes, deadline: float) -> None:

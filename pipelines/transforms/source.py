@@ -35,14 +35,24 @@ def read(name: str, text: str) -> Function:
     """The function for the transform `name`; raises PipelineError with the lines of what is wrong in the text."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
         raise PipelineError([Problem(f"a row transform may have at most {MAX_BYTES // 1024} KiB")])
+    module = _module(text)
+    function = _function(name, module)
+    return Function(function.name, _keywords(function), _columns(function, module))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The functions that a text defines for others; raises PipelineError when it is not Python."""
+    functions = (node.name for node in _module(text).body if isinstance(node, ast.FunctionDef))
+    return tuple(name for name in functions if not name.startswith("_"))
+
+
+def _module(text: str) -> ast.Module:
     try:
-        module = ast.parse(text, type_comments=False)
+        return ast.parse(text, type_comments=False)
     except SyntaxError as error:
         raise PipelineError([Problem(f"not Python: {error.msg}", error.lineno, error.offset)]) from None
     except (ValueError, RecursionError, MemoryError):
         raise PipelineError([Problem("not Python: it does not parse")]) from None
-    function = _function(name, module)
-    return Function(function.name, _keywords(function), _columns(function, module))
 
 
 def _function(name: str, module: ast.Module) -> ast.FunctionDef:

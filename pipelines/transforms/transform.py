@@ -47,6 +47,11 @@ class Transforms:
     own: Mapping[str, str | RowFunction] = field(default_factory=lambda: MappingProxyType[str, Any]({}))
     limits: Limits = LIMITS
 
+    @classmethod
+    def of_text(cls, text: str) -> Transforms:
+        """Each function of a file; raises PipelineError when it is not Python."""
+        return cls({name: text for name in source.names(text)})
+
     def find(self, name: str) -> Transform:
         """In any spelling; raises Unknown, and PipelineError for a text that is wrong."""
         for own, code in self.own.items():

@@ -1,0 +1,218 @@
+"""The process of a user's row transform: what it may not reach, and that nothing it does harms its worker."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.errors import RunError
+from pipelines.transforms import sandbox
+from pipelines.transforms.sandbox import Limits, RowFailed, Sandbox, Task
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def call() -> Iterator[Call]:
+    """Calls a function's body with a row; several calls with one body go to one process."""
+    made: dict[tuple[str, Limits], Sandbox] = {}
+
+    def call(body: str, row: dict[str, Any] | None = None, **limits: Any) -> Any:
+        source = "def f(row):\n" + "".join(f"  {line}\n" for line in body.splitlines())
+        held = Limits(**{"seconds": 2.0, "isolated": True, **limits})
+        box = made.setdefault((body, held), Sandbox(Task("f", source, "f", {}, held)))
+        return box.call(row or {})
+
+    yield call
+    for box in made.values():
+        box.close()
+
+
+def failure(call: Call, body: str, **limits: Any) -> str:
+    with pytest.raises(RowFailed) as error:
+        call(body, **limits)
+    return str(error.value)
+
+
+def test_no_file_but_pythons_own_can_be_read(call: Call, tmp_path: Path) -> None:
+    key = tmp_path / "secret-key"
+    key.write_text("canary")
+    for path in (key, "/etc/passwd", f"/proc/{os.getpid()}/environ", "/proc/self/environ", "/proc/1/cmdline", "/root"):
+        assert "FileNotFoundError" in failure(call, f"open({str(path)!r}).read()") or path == "/root"
+    assert set(call("import os\nreturn {'root': os.listdir('/')}")["root"]) <= {
+        "usr",
+        "lib",
+        "lib64",
+        "root",
+        "opt",
+        "home",
+    }
+
+
+def test_its_environment_is_empty_and_it_has_no_open_files(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPINDLE_EXECUTION_TOKEN", "canary")
+    assert call("import os\nreturn dict(os.environ)") == {"LANG": "C.UTF-8", "TZ": "UTC"}
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        os.set_inheritable(held.fileno(), True)
+        found = call(
+            "import os, stat\nopen_ = []\nfor n in range(64):\n  try: open_.append(stat.S_IFMT(os.fstat(n).st_mode))\n"
+            "  except OSError: pass\nreturn {'kinds': sorted(set(open_))}"
+        )
+    assert found["kinds"] == [0o010000, 0o020000]  # its two pipes, and /dev/null
+
+
+def test_nothing_can_be_written(call: Call) -> None:
+    for path in ("/x", "/usr/lib/x", "/tmp/x"):
+        assert "Error" in failure(call, f"open({path!r}, 'w').write('x')")
+
+
+def test_there_is_no_network(call: Call) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        told = failure(call, f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)")
+    assert "Network is unreachable" in told
+
+
+def test_it_is_another_user_that_sees_no_other_process(call: Call) -> None:
+    found = call("import os\nreturn {'uid': os.getuid(), 'pid': os.getpid(), 'groups': os.getgroups()}")
+    assert found["pid"] < 10
+    if os.geteuid() == 0:
+        assert 60578 <= found["uid"] < 61178
+        assert found["groups"] == []
+    for signalled in (1, os.getpid(), os.getppid()):
+        assert "Error" in failure(call, f"import os\nos.kill({signalled}, 9)")
+
+
+def test_it_cannot_become_root_again(call: Call) -> None:
+    becoming = (
+        "libc.setresuid(0, 0, 0), libc.unshare(0x10000000), libc.chroot(b'/usr'), libc.mount(b'/', b'/', 0, 4096, 0)"
+    )
+    asked = f"import ctypes\nlibc = ctypes.CDLL(None)\nreturn {{'done': [{becoming}]}}"
+    assert call(asked)["done"] == [-1] * 4
+
+
+def test_it_can_start_no_process_and_no_thread(call: Call) -> None:
+    assert "BlockingIOError" in failure(call, "import os\nwhile True: os.fork()")
+    assert "can't start new thread" in failure(call, "import threading\nthreading.Thread(target=print).start()")
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_memory_and_time_are_limited(call: Call, isolated: bool) -> None:
+    assert failure(call, "x = bytearray(10 ** 10)", isolated=isolated) == "line 2: MemoryError"
+    assert failure(call, "while True: pass", seconds=0.3, isolated=isolated) == "it took longer than 0.3 s for a row"
+    assert failure(call, "while True:\n  try: input()\n  except BaseException: pass", seconds=0.3, isolated=isolated)
+
+
+@pytest.mark.parametrize(
+    "ending", ["import os\nos._exit(0)", "import ctypes\nctypes.string_at(0)", "import sys\nsys.exit()"]
+)
+def test_a_process_that_ends_costs_its_row_and_the_next_row_gets_another(call: Call, ending: str) -> None:
+    body = "if row:\n" + "".join(f"  {line}\n" for line in ending.splitlines()) + "return {'a': 1}"
+    with pytest.raises(RowFailed):
+        call(body, {"end": True})
+    assert call(body) == {"a": 1}
+
+
+def test_what_it_prints_goes_nowhere(call: Call) -> None:
+    assert call("print('{\"row\": {\"a\": 2}}', flush=True)\nimport sys\nsys.stderr.write('x')\nreturn {'a': 1}") == {
+        "a": 1
+    }
+
+
+FORGING = """
+import os
+for n in range(3, 64):
+  try: os.write(n, {line})
+  except OSError: pass
+return row
+"""
+
+
+@pytest.mark.parametrize(
+    "line", [b"not JSON\n", b"5\n", b"[" * 9_999 + b"\n", b'{"row": {"a": {"$": "bytes", "of": 1}}}\n']
+)
+def test_forged_answers_are_noticed(call: Call, line: bytes) -> None:
+    assert failure(call, FORGING.format(line=line)) == "it gave no answer that could be read"
+
+
+def test_an_answer_counts_only_for_the_row_that_was_asked(call: Call) -> None:
+    forging = FORGING.format(line=b'{"number": 1, "row": {"a": "forged"}}\n')
+    assert call(forging, {"a": 1}) == {"a": "forged"}
+    for number in (2, 3):
+        with pytest.raises(RowFailed):
+            call(forging, {"a": number})
+
+
+def test_an_answer_is_limited_and_its_message_is_shown_plain(call: Call) -> None:
+    assert failure(call, "return {'a': 'x' * 70_000_000}", seconds=20) == "its row has more than 64 MiB"
+    told = failure(call, "raise ValueError('a' * 10_000 + '\\x1b[31m')")
+    assert len(told) <= 500
+    assert failure(call, "raise ValueError('\\x1b[31mred\\n' + repr(object()))").isprintable()
+
+
+def test_errors_are_the_same_in_each_run(call: Call) -> None:
+    told = {failure(call, f"raise ValueError(object()) # {n}") for n in range(3)}
+    assert told == {"line 2: ValueError: <object object>"}
+
+
+@pytest.mark.parametrize("value", ["object()", "{1: 2}", "open", "{'a': object()}"])
+def test_a_value_that_fits_in_no_column_is_the_rows_error(call: Call, value: str) -> None:
+    assert "Error" in failure(call, f"return {{'a': {value}}}")
+
+
+def test_where_it_cannot_be_isolated_it_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    refusing = tmp_path / "jail.py"
+    jail = Path(sandbox.__file__).with_name("jail.py")
+    text = jail.read_text().replace(
+        "def isolate() -> None:\n", "def isolate() -> None:\n    raise OSError(1, 'refused')\n"
+    )
+    refusing.write_text(text)
+    refusing.with_name("values.py").write_text(jail.with_name("values.py").read_text())
+    monkeypatch.setattr(sandbox, "_JAIL", refusing)
+    box = Sandbox(Task("f", "def f(row): return row", "f", {}, Limits(isolated=True)))
+    with pytest.raises(RunError, match="several organizations, so a user's Python runs only where it can be isolated"):
+        box.call({})
+
+
+def test_the_process_ends_with_its_worker() -> None:
+    code = (
+        "import sys, time\n"
+        "from pipelines.transforms.sandbox import *\n"
+        "box = Sandbox(Task('f', 'import ctypes, signal\\nsignal.signal(15, signal.SIG_IGN)\\n"
+        "ctypes.CDLL(None).prctl(1, 0)\\ndef f(row): return {}', 'f', {}, Limits(isolated=True)))\n"
+        "box.call({})\nprint(box._process.pid, flush=True)\ntime.sleep(60)\n"
+    )
+    worker = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert worker.stdout is not None
+    outer = int(worker.stdout.readline())
+    family = [outer, *descendants(outer)]
+    assert len(family) == 3
+    worker.kill()
+    worker.wait()
+    worker.stdout.close()
+    deadline = time.monotonic() + 10
+    while any(living(pid) for pid in family) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in family if living(pid)]
+
+
+def descendants(pid: int) -> list[int]:
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [each for child in children for each in (child, *descendants(child))]
+
+
+def living(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
