@@ -91,7 +91,7 @@ class BrowserFetcher:
         """One try, and whether another one may fare better."""
         try:
             async with self._tab() as tab, asyncio.timeout(self._patience()):
-                pages = await Visit(tab, url, self._options).pages(self._browsing.traces)
+                pages = await tab.unless_crashed(Visit(tab, url, self._options).pages(self._browsing.traces))
             return pages, passing_status(pages[-1].status or 0)
         except VisitFailed as failure:
             return [_failed(url, str(failure))], failure.passing

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from playwright.async_api import Browser, BrowserContext, CDPSession, Page
 from playwright.async_api import Error as PlaywrightError
 
+from pipelines.browser.failures import Crashed
 from pipelines.browser.filter import Filter
 from pipelines.browser.gate import Gate
 from pipelines.fetch import FetchOptions, Guard
+
+Result = TypeVar("Result")
 
 _MOST_VISITS = 100  # what a context gathers in memory goes with it
 _CLOSING_SECONDS = 5.0
@@ -31,6 +35,7 @@ class Tab:
     visits: int = 0
     crashed: bool = False
     soiled: bool = False
+    _working: asyncio.Future[Any] | None = None
 
     @classmethod
     async def open(cls, browser: Browser, options: FetchOptions, images: bool, remote: bool) -> Self:
@@ -70,6 +75,16 @@ class Tab:
     def usable(self) -> bool:
         return not (self.crashed or self.soiled) and self.visits < _MOST_VISITS and not self.page.is_closed()
 
+    async def unless_crashed(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """What `work` gives; raises Crashed as soon as the tab has died, which not every call to it is told."""
+        self._working = asyncio.ensure_future(work)
+        try:
+            return await self._working
+        except asyncio.CancelledError:
+            if self.crashed:
+                raise Crashed from None
+            raise
+
     async def clear(self) -> None:
         """Forgets cookies; whatever else a page has left makes the tab `soiled`."""
         await self.context.clear_cookies()
@@ -81,6 +96,8 @@ class Tab:
 
     def _crash(self, _: Page) -> None:
         self.crashed = True
+        if self._working:
+            self._working.cancel()
 
     async def _close_popup(self, popup: Page) -> None:
         if popup is not self.page:

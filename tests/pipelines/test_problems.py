@@ -70,8 +70,8 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
         ("fetch: {}\npipeline: []", ["1: 'url' is missing"]),
         ("fetch: {uri: x}\npipeline: []", ["1: unknown argument 'uri'; did you mean url?"]),
         (
-            "fetch:\n  url: 'http://a/'\n  traces: [{action: visit}]\npipeline: []",
-            ["3: traces need a browser, which this version does not have"],
+            "fetch:\n  url: 'http://a/'\n  traces: [{action: vsit}]\npipeline: []",
+            ["3: unknown action 'vsit'; did you mean visit?"],
         ),
         (
             "pipeline:\n- {stage: extract, args: [{selector: h1}]}",
