@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from typing import Any, cast
 
@@ -19,10 +19,11 @@ from core.errors import Conflict, Unavailable
 from core.metrics.prices import Rates, rates
 from core.settings import Settings
 
-BUSY_TIMEOUT_SECONDS = 30
+BUSY_TIMEOUT_SECONDS = 8
 CONNECT_TIMEOUT_SECONDS = 5
 STATEMENT_TIMEOUT_MS = 30_000
 POOL_SIZE = 20
+AWAY = "The metadata database does not answer. Try again in a moment."
 DAGSTER_SCHEMA = "dagster"
 DAGSTER_DATABASE = "DAGSTER_DATABASE_URL"  # the environment variable that Dagster's own configuration names
 
@@ -102,9 +103,22 @@ def translated() -> Generator[None]:
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeout) as error:
-        raise Unavailable("The metadata database does not answer. Try again in a moment.") from error
+        raise Unavailable(AWAY) from error
     except (IntegrityError, StaleDataError) as error:
         raise Conflict("What this request works on was changed or removed at the same time. Try again.") from error
+
+
+def _turns(lock: Lock) -> Callable[[], AbstractContextManager[None]]:
+    @contextmanager
+    def turn() -> Generator[None]:
+        if not lock.acquire(timeout=BUSY_TIMEOUT_SECONDS):
+            raise Unavailable(AWAY)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    return turn
 
 
 class Database:
@@ -121,7 +135,7 @@ class Database:
         self._writers = sessionmaker(engine.execution_options(writes=True), expire_on_commit=False, info=info)
         self._counters = sessionmaker(engine.execution_options(writes=True, brief=True), expire_on_commit=False)
         # SQLite's own wait for the writer polls and is unfair; within one process the writers queue up instead
-        self._turn = Lock() if engine.dialect.name == "sqlite" else nullcontext()
+        self._turn = _turns(Lock()) if engine.dialect.name == "sqlite" else nullcontext
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -130,13 +144,13 @@ class Database:
 
     @contextmanager
     def write(self) -> Generator[Session]:
-        with self._turn, translated(), self._writers.begin() as session:
+        with self._turn(), translated(), self._writers.begin() as session:
             yield session
 
     @contextmanager
     def brief(self) -> Generator[Session]:
         """A write that is not worth waiting for the disk: a power cut may lose it, nothing else."""
-        with self._turn, translated(), self._counters.begin() as session:
+        with self._turn(), translated(), self._counters.begin() as session:
             if self.engine.dialect.name == "postgresql":
                 session.execute(text("SET LOCAL synchronous_commit = off"))
             yield session

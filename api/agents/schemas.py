@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from api.kit.schemas import Body, Name, Record
+from api.kit.schemas import Body, Name, Record, example
 from core.tables import Agent
+
+EXAMPLE = "fetch: {url: https://example.com/}\npipeline:\n  - {stage: extract, args: [{selector: h1, as: title}]}\n"
 
 
 class AgentUpdate(Body):
+    model_config = example({"name": "Titles", "pipelineYaml": EXAMPLE})
+
     name: str | None = None
     category_id: str | None = None
     description: str | None = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from api.kit.schemas import Body, Name, Record, Time
+from api.kit.schemas import Body, Name, Record, Time, example
 from core.tables import ApiKey, Organization
 
 
 class KeyCreate(Body):
     """Without scopes the key gets all but `admin` and `super_admin`."""
+
+    model_config = example({"name": "Reports", "scopes": ["etl:read", "datasets:read"]})
 
     name: Name
     scopes: list[str] | None = None
@@ -31,6 +33,8 @@ class NewKey(KeyRecord):
 
 
 class OrganizationCreate(Body):
+    model_config = example({"name": "Example Ltd"})
+
     name: Name
 
 

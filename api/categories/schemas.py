@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from api.kit.schemas import Body, Name, Record
+from api.kit.schemas import Body, Name, Record, example
 from core.tables import Category
 
 
 class CategoryUpdate(Body):
+    model_config = example({"name": "Shops", "description": "Agents that read shops", "visibility": "PUBLIC"})
+
     name: str | None = None
     description: str | None = None
     icon: str | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Body, Record, example
 from core.credentials import MASK, SECRETS
 from core.sealing import CALLERS
 from core.tables import CloudCredential
@@ -15,6 +15,8 @@ from core.tables import CloudCredential
 
 class CredentialUpdate(Body):
     """A secret that is sent back masked stays as it is."""
+
+    model_config = example({"name": "Search", "provider": "BING_SEARCH", "apiKey": "the key"})
 
     name: str | None = None
     provider: str | None = None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Body, Record, example
 from core.datasets import address
 from core.sql.catalog import Table
 from core.sql.queries import DEFAULT_ROWS, MAX_ROWS, trino_columns
@@ -22,6 +22,8 @@ class Paged(Body):
 
 class DatasetQuery(Paged):
     """One SELECT, WITH … SELECT, VALUES, SHOW, DESCRIBE or EXPLAIN in Trino's dialect."""
+
+    model_config = example({"sql": "SELECT 1 AS answer", "limit": 10})
 
     sql: str
     catalog: str | None = None
@@ -43,6 +45,8 @@ class DatasetQuery(Paged):
 
 class BoundQuery(Paged):
     """A query of one dataset, which it knows as `output`, `output_table`, `dataset` or by its own name."""
+
+    model_config = example({"sql": "SELECT title, price FROM output ORDER BY price", "limit": 10})
 
     sql: str
     format: str | None = Field(default=None, description="json, the only format.")

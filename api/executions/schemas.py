@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BeforeValidator, Field
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Body, Record, example
 from core.executions.queries import Status
 from core.tables import Execution
 
@@ -32,6 +32,8 @@ PodType = Annotated[Literal["driver", "executor"], BeforeValidator(_lower)]
 
 class ExecuteRequest(Body):
     """What one execution gets beside its job; `parameters.limit` caps its output rows."""
+
+    model_config = example({"parameters": {"CITY": "Rome", "limit": 100}})
 
     parameters: dict[str, Any] | None = None
     arguments: list[str] | None = None

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from api.kit.schemas import Body, Name, Record, Time
+from api.kit.schemas import Body, Name, Record, Time, example
 from core.tables import Job
 
 
 class JobUpdate(Body):
+    model_config = example(
+        {"name": "Titles", "agentId": "01a1fe8d-908f-7f00-a12a-dce377429a92", "parameters": {"CITY": "Paris"}}
+    )
+
     name: str | None = None
     description: str | None = None
     agent_id: str | None = None

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from api.kit.schemas import Body, Name, Record
+from api.kit.schemas import Body, Name, Record, example
 from core.tables import Project
 
 
 class ProjectUpdate(Body):
+    model_config = example({"name": "Shop", "description": "Prices of one shop", "parameters": {"CITY": "Berlin"}})
+
     name: str | None = None
     description: str | None = None
     cron_schedule: str | None = None

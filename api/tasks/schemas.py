@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from api.kit.schemas import Body, Name, Record, Time
+from api.kit.schemas import Body, Name, Record, Time, example
 from core.executions.zombies import Cleanup
 from core.tasks import TaskRecord as Stored
 
 
 class TaskUpdate(Body):
+    model_config = example({"name": "Titles by hand", "taskType": "SPARK"})
+
     name: str | None = None
     description: str | None = None
     bot_id: str | None = None

@@ -7,12 +7,14 @@ from typing import Any
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Body, Record, example
 from core.events.announce import TYPES
 from core.tables import Delivery, Webhook
 
 
 class WebhookUpdate(Body):
+    model_config = example({"url": "https://example.com/hook", "events": ["execution.completed"]})
+
     url: str | None = Field(default=None, description="An http or https address. Redirects are not followed.")
     description: str | None = None
     events: list[str] | None = Field(

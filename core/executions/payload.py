@@ -66,7 +66,14 @@ class CompletionPayload(BaseModel):
     `additionalMetrics` may carry `attempt` (the fencing token), `progress` and `mode`.
     """
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        json_schema_extra={
+            "examples": [{"executionId": "01a1fe8d-908f-7f00-a12a-dce377429a92", "status": "RUNNING"}],
+        },
+    )
 
     job_id: str | None = None
     execution_id: str

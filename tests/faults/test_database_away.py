@@ -1,0 +1,81 @@
+"""The database is away for ten seconds: 503 meanwhile, and afterwards everything goes on by itself."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from api.app import create_app
+from core.cli.prepare import prepare
+from core.database import BUSY_TIMEOUT_SECONDS
+from core.settings import Settings
+from tests.api.conftest import running
+from tests.postgres import cluster
+
+pytestmark = pytest.mark.long
+SECONDS = 10
+PROJECTS = "/api/svc/api/projects"
+
+
+@contextmanager
+def client(settings: Settings) -> Generator[httpx.Client]:
+    prepare(settings)
+    key = (settings.data / "admin-key").read_text().strip()
+    with (
+        running(create_app(settings)) as url,
+        httpx.Client(base_url=url, headers={"X-API-Key": key}, timeout=60) as client,
+    ):
+        yield client
+
+
+def assert_refused(answer: httpx.Response) -> None:
+    assert (answer.status_code, answer.json()["code"]) == (503, 503), answer.text
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+def assert_recovers(client: httpx.Client, name: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while (answer := client.post(PROJECTS, json={"name": name})).status_code == 503:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.2)
+    assert answer.status_code == 200
+    assert name in client.get(PROJECTS).text
+
+
+def test_postgresql_is_stopped_and_started(tmp_path: Path) -> None:
+    with cluster() as server, client(Settings(data=tmp_path, database_url=SecretStr(server.url))) as caller:
+        caller.post(PROJECTS, json={"name": "before"}).raise_for_status()
+        server.stop()
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            assert_refused(caller.get(PROJECTS))
+            assert_refused(caller.post(PROJECTS, json={"name": "lost"}))
+            assert caller.get("/readyz").status_code == 503
+            assert caller.get("/livez").status_code == 200
+            time.sleep(0.5)
+        server.start()
+        assert_recovers(caller, "after")
+        assert caller.get("/readyz").status_code == 200
+        assert {project["name"] for project in caller.get(PROJECTS).json()} == {"before", "after"}
+
+
+def test_sqlite_is_locked_by_another(tmp_path: Path) -> None:
+    with client(Settings(data=tmp_path)) as caller:
+        caller.post(PROJECTS, json={"name": "before"}).raise_for_status()
+        other = sqlite3.connect(tmp_path / "spindle.db", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        assert_refused(caller.post(PROJECTS, json={"name": "lost"}))
+        assert time.monotonic() - began < BUSY_TIMEOUT_SECONDS + 5
+        time.sleep(max(0, SECONDS - (time.monotonic() - began)))
+        other.execute("ROLLBACK")
+        other.close()
+        assert_recovers(caller, "after")
+        assert {project["name"] for project in caller.get(PROJECTS).json()} == {"before", "after"}
