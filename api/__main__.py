@@ -1,28 +1,50 @@
-"""Serves the API: `python -m api`, told by the SPINDLE_ settings."""
+"""Serves the API: `python -m api`, told by the SPINDLE_ settings; several processes share the port if they say so."""
 
 from __future__ import annotations
 
+import os
+import sys
+from multiprocessing import parent_process
+from typing import Any
+
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import create_app
+from core.cli.processes import end_with_parent
 from core.logs import configure
 from core.settings import Settings
 
 STOP_SECONDS = 10
+HEALTHCHECK_SECONDS = 30  # a worker that is silent for so long is replaced: a loaded machine is slow, not dead
 
 
 def main() -> None:
     settings = Settings()
     configure("api")
-    uvicorn.run(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=STOP_SECONDS,
-    )
+    options: dict[str, Any] = {
+        "host": settings.host,
+        "port": settings.port,
+        "access_log": False,
+        "log_level": "warning",
+        "server_header": False,
+        "timeout_graceful_shutdown": STOP_SECONDS,
+    }
+    if settings.api_workers == 1:
+        uvicorn.run(create_app(settings), **options)
+    else:
+        workers = {"workers": settings.api_workers, "timeout_worker_healthcheck": HEALTHCHECK_SECONDS}
+        uvicorn.run("api.__main__:worker", factory=True, **workers, **options)
+
+
+def worker() -> FastAPI:
+    """The application of one of several processes, which end with the one that started them, however that ends."""
+    end_with_parent()
+    parent = parent_process()
+    if parent is not None and os.getppid() != parent.pid:
+        sys.exit("the process that started this worker has ended meanwhile")
+    configure("api")
+    return create_app(Settings())
 
 
 if __name__ == "__main__":

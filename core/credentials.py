@@ -121,7 +121,7 @@ class Credentials(Repository[CloudCredential]):
 
     def _write(self, credential: CloudCredential, known: Mapping[str, Any], keyring: Keyring) -> CloudCredential:
         sent = {field: known[field] for field in SECRETS if known.get(field, "").strip("*")}
-        sealed = {field: keyring.seal(value, _place(credential, field)) for field, value in sent.items()}
+        sealed = {field: keyring.seal(value, sealed_place(credential, field)) for field, value in sent.items()}
         plain = {field: value for field, value in known.items() if field not in SECRETS}
         return self._merge(credential, {**plain, "secrets": {**credential.secrets, **sealed}})
 
@@ -143,14 +143,16 @@ def inject(execution: Execution, credentials: Sequence[CloudCredential], keyring
             if name not in values:
                 values[name], sources[name] = value, credential.id
     execution.credentials = sources
-    execution.sealed_environment = keyring.services.seal(json.dumps(values), _sealed_at(execution)) if values else None
+    execution.sealed_environment = (
+        keyring.services.seal(json.dumps(values), environment_place(execution)) if values else None
+    )
 
 
 def environment(execution: Execution, keyring: Keyring) -> dict[str, str]:
     """The credential variables of an execution that has not ended; Conflict when they cannot be opened."""
     if execution.sealed_environment is None:
         return {}
-    return json.loads(keyring.open(execution.sealed_environment, _sealed_at(execution)))
+    return json.loads(keyring.open(execution.sealed_environment, environment_place(execution)))
 
 
 def opened(credential: CloudCredential, keyring: Keyring) -> dict[str, str]:
@@ -173,16 +175,18 @@ def _value(credential: CloudCredential, field: str, keyring: Keyring) -> str | N
     if field in PLAIN:
         return getattr(credential, field)
     sealed = credential.secrets.get(field)
-    return None if sealed is None else keyring.open(sealed, _place(credential, field))
+    return None if sealed is None else keyring.open(sealed, sealed_place(credential, field))
 
 
 def _owner(credential: CloudCredential) -> str:
     return credential.organization_id or GLOBAL
 
 
-def _place(credential: CloudCredential, field: str) -> Place:
+def sealed_place(credential: CloudCredential, field: str) -> Place:
+    """Where a credential's secret belongs; elsewhere it does not open."""
     return Place(_owner(credential), credential.id, field)
 
 
-def _sealed_at(execution: Execution) -> Place:
+def environment_place(execution: Execution) -> Place:
+    """Where the values that an execution was given belong."""
     return Place(execution.organization_id, execution.id, "environment")

@@ -70,6 +70,15 @@ class Keyring:
             sentence = f"The stored value of '{place.field}' was altered and cannot be opened. Write it anew."
             raise Conflict(sentence) from error
 
+    def resealed(self, sealed: str, place: Place, old: Keyring) -> str:
+        """The text under this service key, which was sealed under the old one; raises Conflict when neither opens it.
+
+        What is under this key already, or under a caller's, stays as it is.
+        """
+        if sealed.startswith((CALLERS, _key_id(SERVICES, self._service))):
+            return sealed
+        return self.services.seal(old.open(sealed, place), place)
+
     def lacks(self, sealed: str, owner: str) -> bool:
         """Whether the text is sealed under a caller's key that is not this one."""
         key = self._callers(owner) if sealed.startswith(CALLERS) else None

@@ -7,14 +7,25 @@ import os
 import secrets
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from core.settings import Settings
 
 
 def service_key(settings: Settings) -> bytes:
     """32 bytes that everything secret is derived from: the setting, or DATA/secret-key, made at first start."""
     if settings.secret_key is not None:
-        return hashlib.sha256(settings.secret_key.get_secret_value().encode()).digest()
-    path = settings.data / "secret-key"
+        return key_of(settings.secret_key)
+    return key_in(settings.data / "secret-key")
+
+
+def key_of(setting: SecretStr) -> bytes:
+    """The key that a setting's text stands for."""
+    return hashlib.sha256(setting.get_secret_value().encode()).digest()
+
+
+def key_in(path: Path) -> bytes:
+    """The key in the file, which is made when it is not there."""
     if not path.exists():
         write_once(path, secrets.token_hex(32))
     return bytes.fromhex(path.read_text().strip())

@@ -26,6 +26,7 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="Address that the API listens on.")
     port: int = Field(default=8080, description="Port of the API.")
+    api_workers: int = Field(default=1, ge=1, le=64, description="Processes that serve the API.")
     ui_port: int = Field(default=3000, description="Port of the Dagster UI, always on loopback.")
     root_path: str = Field(default="/api", description="Path that every operation hangs under.")
     service_segment: str = Field(default="svc", description="The service's own path segment.")
@@ -37,6 +38,9 @@ class Settings(BaseSettings):
         default=None,
         min_length=32,
         description="Service key, random text; DATA/secret-key, made at first start, when unset.",
+    )
+    new_secret_key: SecretStr | None = Field(
+        default=None, min_length=32, description="What SPINDLE_SECRET_KEY is to become, for `spindle secrets rotate`."
     )
     requests_per_minute: int = Field(
         default=REQUESTS_PER_MINUTE, ge=1, description="Requests of one API key in a clock minute."

@@ -35,11 +35,14 @@ def up(
     port: Annotated[int, typer.Option(envvar="SPINDLE_PORT", help="Port of the API.")] = 8080,
     ui_port: Annotated[int, typer.Option(envvar="SPINDLE_UI_PORT", help="Port of the Dagster UI.")] = 3000,
     host: Annotated[str, typer.Option(envvar="SPINDLE_HOST", help="Address that the API listens on.")] = "127.0.0.1",
+    workers: Annotated[
+        int, typer.Option(envvar="SPINDLE_API_WORKERS", min=1, max=64, help="Processes that serve the API.")
+    ] = 1,
 ) -> None:
     """Start everything in the foreground: API, launcher, Dagster webserver, daemon and code server."""
     from core.cli.up import up
 
-    raise typer.Exit(up(data, port, ui_port, host))
+    raise typer.Exit(up(data, port, ui_port, host, workers))
 
 
 @main.command()
@@ -93,7 +96,23 @@ def demo(
     raise typer.Exit(demo(data, once))
 
 
+secrets = typer.Typer(help="What is sealed in the database.", no_args_is_help=True)
+
+
+@secrets.command("rotate")
+def rotate_secrets(
+    data: Annotated[
+        Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder: database, keys, storage, logs.")
+    ] = Path(".spindle"),
+) -> None:
+    """Seal everything under a new service key, while Spindle is stopped; run it again if it was interrupted."""
+    from core.cli.secrets import rotate_secrets
+
+    raise typer.Exit(rotate_secrets(data))
+
+
 remote.register(main)
+main.add_typer(secrets, name="secrets")
 
 if __name__ == "__main__":
     main()

@@ -8,6 +8,7 @@ from core.api_keys import bootstrap
 from core.database import open_database
 from core.errors import SpindleError
 from core.migrations import check_current, migrate
+from core.rotation import finish_rotation
 from core.settings import Settings
 
 
@@ -20,6 +21,7 @@ def prepare(settings: Settings) -> None:
     database = open_database(settings)
     try:
         bootstrap(database, settings)
+        finish_rotation(settings, database)
     finally:
         database.close()
 

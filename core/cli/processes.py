@@ -76,7 +76,7 @@ class Child:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_end_with_parent if LINUX else None,
+            preexec_fn=end_with_parent,
             limit=2**20,
         )
         if self._stopping.is_set():  # it was asked to end while it was being started
@@ -126,9 +126,10 @@ def end_descendants() -> None:
             time.sleep(0.05)
 
 
-def _end_with_parent() -> None:
-    """In the child, before it becomes its program: a supervisor that is killed leaves no child behind."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+def end_with_parent() -> None:
+    """Called in a child: on Linux, one whose parent is killed does not stay behind."""
+    if LINUX:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:

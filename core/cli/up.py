@@ -25,12 +25,12 @@ class CannotStart(Exception):
     """Why this instance cannot start, as a sentence for the person at the terminal."""
 
 
-def up(data: Path, port: int, ui_port: int, host: str) -> int:
+def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1) -> int:
     """Runs until SIGINT or SIGTERM; the exit code is 1 when it could not start."""
-    settings = Settings(data=data.resolve(), port=port, ui_port=ui_port, host=host)
+    settings = Settings(data=data.resolve(), port=port, ui_port=ui_port, host=host, api_workers=workers)
     try:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(settings.data):
+        with locked(settings.data):
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")
             return asyncio.run(_supervise(settings))
@@ -40,7 +40,8 @@ def up(data: Path, port: int, ui_port: int, host: str) -> int:
 
 
 @contextmanager
-def _locked(data: Path) -> Generator[None]:
+def locked(data: Path) -> Generator[None]:
+    """Holds the data folder for one instance; raises CannotStart when another has it."""
     with (data / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,6 +120,7 @@ def _environment(settings: Settings) -> dict[str, str]:
         "SPINDLE_HOST": settings.host,
         "SPINDLE_PORT": str(settings.port),
         "SPINDLE_UI_PORT": str(settings.ui_port),
+        "SPINDLE_API_WORKERS": str(settings.api_workers),
     }
     here = {"DAGSTER_HOME": str(settings.data / "dagster"), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     return {**os.environ, **spindle, **here, **_dagster_database(settings)}

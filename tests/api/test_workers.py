@@ -1,0 +1,101 @@
+"""Several API processes on one port: limits hold over all of them, and none that dies stays away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from core.api_keys import bootstrap
+from core.database import open_database
+from core.migrations import migrate
+from core.settings import Settings
+from tests.service import descendants, free_port, wait_until
+
+LIMIT = 40
+
+
+@dataclass(frozen=True)
+class Workers:
+    process: subprocess.Popen[bytes]
+    url: str
+    key: str
+
+    def pids(self) -> list[int]:
+        """The processes that serve: the others of its children are not Python's spawned ones."""
+        found = descendants(self.process.pid)
+        return [pid for pid in found if "--multiprocessing-fork" in _command(pid)]
+
+    def status(self) -> int:
+        """Each time over a connection of its own, so that any of the processes may answer."""
+        try:
+            return httpx.get(f"{self.url}/api/svc/api/projects", headers={"X-API-Key": self.key}).status_code
+        except httpx.TransportError:
+            return 0
+
+    def ready(self) -> bool:
+        try:
+            return len(self.pids()) == 2 and httpx.get(f"{self.url}/readyz").is_success
+        except httpx.TransportError:
+            return False
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    data = tmp_path / "data"
+    settings = Settings(data=data)
+    migrate(settings)
+    database = open_database(settings)
+    bootstrap(database, settings)
+    database.close()
+    return data
+
+
+@contextmanager
+def serving(data: Path) -> Iterator[Workers]:
+    port = free_port()
+    told = {"DATA": str(data), "PORT": str(port), "API_WORKERS": "2", "REQUESTS_PER_MINUTE": str(LIMIT)}
+    environment = os.environ | {f"SPINDLE_{name}": value for name, value in told.items()}
+    process = subprocess.Popen([sys.executable, "-m", "api"], env=environment, stderr=subprocess.DEVNULL)
+    workers = Workers(process, f"http://127.0.0.1:{port}", (data / "admin-key").read_text())
+    try:
+        wait_until(lambda: workers.ready() or process.poll() is not None, 180)
+        assert process.poll() is None, "the API has ended"
+        yield workers
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_limits_are_exact_over_processes_and_none_that_dies_stays_away(data: Path):
+    with serving(data) as workers:
+        if time.time() % 60 > 50:
+            time.sleep(61 - time.time() % 60)  # all within one clock minute
+        with ThreadPoolExecutor(10) as pool:
+            statuses = list(pool.map(lambda _: workers.status(), range(LIMIT + 20)))
+        assert sorted(statuses) == [200] * LIMIT + [429] * 20
+        killed, kept = workers.pids()
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: killed not in workers.pids() and workers.ready(), 180)
+        family = workers.pids()
+        assert kept in family
+        workers.process.kill()  # and with the one that started them they all end
+        workers.process.wait()
+        wait_until(lambda: not any(_command(pid) for pid in family), 60)
