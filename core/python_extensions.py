@@ -27,6 +27,10 @@ class PythonExtensions:
         self._session = session
         self._organization_id = organization_id
 
+    def list(self) -> Sequence[PythonExtension]:
+        """Those of all agents."""
+        return self._session.scalars(self._own()).all()
+
     def of_agent(self, agent_id: str) -> Sequence[PythonExtension]:
         """Raises NotFound for an agent that is not there."""
         agent = Agents(self._session, self._organization_id).get(agent_id)

@@ -17,12 +17,14 @@ from core.packages.contents import (
     CategoryPart,
     Contents,
     CredentialName,
+    ExtensionPart,
     JobPart,
     ProjectPart,
 )
 from core.packages.plugins import plugins_of
 from core.projects import Projects
-from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project
+from core.python_extensions import PythonExtensions
+from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project, PythonExtension
 
 
 def collect(session: Session, organization_id: str, project_id: str | None = None) -> Contents:
@@ -41,6 +43,10 @@ class _Collector:
         self._categories = {row.id: row for row in Categories(session, organization_id).list()}
         agents = sorted(Agents(session, organization_id).list(), key=lambda row: (*self._place(row), row.id))
         self._agents = {row.id: row for row in agents}
+
+        self._extensions: dict[str, list[PythonExtension]] = {}
+        for extension in sorted(PythonExtensions(session, organization_id).list(), key=lambda row: row.folded_name):
+            self._extensions.setdefault(extension.agent_id, []).append(extension)
 
     def contents(self, project_id: str | None) -> Contents:
         projects = self._projects.list() if project_id is None else [self._projects.get(project_id)]
@@ -70,8 +76,10 @@ class _Collector:
         return category.name if category else "", agent.name
 
     def _agent(self, agent: Agent) -> AgentPart:
-        fields = {name: getattr(agent, name) for name in AgentPart.model_fields if name != "category"}
-        return AgentPart(**fields, category=self._place(agent)[0] or None)
+        computed = {"category", "extensions"}
+        fields = {name: getattr(agent, name) for name in AgentPart.model_fields if name not in computed}
+        extensions = tuple(ExtensionPart.model_validate(row) for row in self._extensions.get(agent.id, ()))
+        return AgentPart(**fields, category=self._place(agent)[0] or None, extensions=extensions)
 
     def _project(self, project: Project, jobs: Iterable[Job], agents: Mapping[str, AgentName]) -> ProjectPart:
         fields = {name: getattr(project, name) for name in ProjectPart.model_fields if name != "jobs"}

@@ -22,6 +22,14 @@ class CategoryPart(Part):
     enabled: bool
 
 
+class ExtensionPart(Part):
+    """Python that the agent's pipeline calls by this name."""
+
+    name: str
+    type: str
+    source: str
+
+
 class AgentPart(Part):
     """`category` is a category's name. Agents of one category and name are told apart by their order."""
 
@@ -32,6 +40,7 @@ class AgentPart(Part):
     code: str | None = None
     code_type_id: str | None = None
     enabled: bool
+    extensions: tuple[ExtensionPart, ...] = Field(default=(), strict=False)
 
 
 class AgentName(Part):

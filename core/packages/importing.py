@@ -17,10 +17,12 @@ from core.datasets import Datasets
 from core.errors import BadInput
 from core.jobs import Jobs
 from core.packages.archive import bad
-from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, JobPart, ProjectPart
+from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, ExtensionPart, JobPart, ProjectPart
 from core.projects import Projects
+from core.python_extensions import PythonExtensions
 from core.repository import lock_organization
-from core.tables import Agent, Category, CloudCredential, Job, Project
+from core.tables import Agent, Category, CloudCredential, Job, Project, PythonExtension
+from pipelines.names import fold
 
 CREDENTIALS = "cloud_credential_ids"
 
@@ -72,6 +74,7 @@ class _Import:
         self._report = Report()
         self._categories = Categories(session, organization_id)
         self._agents = Agents(session, organization_id)
+        self._extensions = PythonExtensions(session, organization_id)
         self._projects = Projects(session, organization_id)
         self._jobs = Jobs(session, organization_id)
 
@@ -112,8 +115,22 @@ class _Import:
         if part.category is not None and part.category not in categories:
             raise bad(f"The category of agent '{shown}' is not in it.", "agents")
         category = categories[part.category].id if part.category else None
-        values = {**part.model_dump(exclude={"category"}), "category_id": category}
-        return self._put("agent", shown, row, values, self._agents.create, self._agents.update)
+        values = {**part.model_dump(exclude={"category", "extensions"}), "category_id": category}
+        agent = self._put("agent", shown, row, values, self._agents.create, self._agents.update)
+        here = {extension.folded_name: extension for extension in self._extensions.of_agent(agent.id)}
+        for extension in part.extensions:
+            self._extension(agent, extension, here.get(fold(extension.name)), f"{shown}/{extension.name}")
+        return agent
+
+    def _extension(self, agent: Agent, part: ExtensionPart, row: PythonExtension | None, shown: str) -> None:
+        def create(values: Mapping[str, Any]) -> PythonExtension:
+            return self._extensions.create(agent.id, **values)
+
+        def update(extension_id: str, values: Mapping[str, Any]) -> PythonExtension:
+            return self._extensions.replace(extension_id, values["source"])
+
+        values = part.model_dump() if row is None else {"source": part.source}
+        self._put("python extension", shown, row, values, create, update)
 
     def _project(self, part: ProjectPart, row: Project | None, agents: Mapping[AgentName, Agent]) -> None:
         values = part.model_dump(exclude={"jobs"})

@@ -26,6 +26,7 @@ from core.packages.contents import Contents
 from core.packages.importing import apply
 from core.packages.store import Packages, linked, receive
 from core.projects import Projects
+from core.python_extensions import PythonExtensions
 from core.sealing import Keyring
 from core.secrets import service_key
 from core.tables import Agent, Category, Job, Project, now
@@ -52,6 +53,9 @@ def furnish(shop: Shop) -> None:
         for text in (PIPELINE, PIPELINE.replace("h1", "h2"), "print('python')"):
             agents.create({"name": "Twin", "code": text})
         filed = agents.create({"name": "Filed", "category_id": tools.id, "pipeline_yaml": PIPELINE, "enabled": False})
+        extensions = PythonExtensions(session, shop.organization_id)
+        for name in ("tidy", "Clean_Up"):
+            extensions.create(filed.id, name=name, source=f"def {name}(row):\n    return row\n")
         twins = [agent for agent in agents.list() if agent.name == "Twin"]
         keyring = Keyring(service_key(shop.settings))
         secret = Credentials(session, shop.organization_id).create(
