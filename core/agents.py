@@ -11,7 +11,7 @@ from core.errors import BadInput, Conflict, Detail, NotFound
 from core.repository import Repository, checked, lock_organization
 from core.tables import Agent
 from core.values import check_storable, storable
-from pipelines import PipelineError, check_yaml
+from pipelines import PipelineError, check_yaml, script
 
 # a top-level key `pipeline` of block or flow YAML, and not the annotated name of a line of Python
 _PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?pipeline["']?\s*:""", re.MULTILINE)
@@ -113,3 +113,12 @@ def bad_pipeline(error: PipelineError) -> BadInput:
 
 def _counted(problems: int) -> str:
     return "a problem" if problems == 1 else f"{problems} problems, the first of them"
+
+
+def pyspark_code(agent: Agent) -> str | None:
+    """The agent's pipeline as a Python script, with its row transforms; None for an agent without a pipeline."""
+    if agent.pipeline_yaml is None:
+        return None
+    calls_functions = "pythonrowtransform" in agent.pipeline_yaml.replace("_", "").casefold()
+    transforms = {each.name: each.source for each in agent.extensions} if calls_functions else {}
+    return script(agent.pipeline_yaml, transforms)

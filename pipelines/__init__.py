@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pipelines.errors import PipelineError, Problem, RunError
 from pipelines.listing import StageListing, listing
-from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.pipeline import Pipeline, check_yaml, stage
 from pipelines.plan import Kind, Plan, Step
 from pipelines.registry import Sink
+from pipelines.script import script
 from pipelines.transforms.transform import Transforms
 
 __all__ = [
@@ -22,4 +23,6 @@ __all__ = [
     "Transforms",
     "check_yaml",
     "listing",
+    "script",
+    "stage",
 ]

@@ -68,7 +68,16 @@ Node = Scalar | Sequence | Mapping
 
 
 def problem(node: Node, message: str, path: str = "") -> Problem:
-    return Problem(message, node.line, node.column, path)
+    return Problem(message, node.line or None, node.column or None, path)
+
+
+def node_of(value: Plain) -> Node:
+    """A tree of values that no text was read for: it has no lines."""
+    if isinstance(value, dict):
+        return Mapping(tuple((Scalar(key, 0, 0), node_of(each)) for key, each in value.items()), 0, 0)
+    if isinstance(value, list):
+        return Sequence(tuple(node_of(each) for each in value), 0, 0)
+    return Scalar(value, 0, 0)
 
 
 def scalars(node: Node) -> Iterator[Scalar]:

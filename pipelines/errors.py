@@ -17,7 +17,8 @@ class Problem:
     path: str = ""
 
     def __str__(self) -> str:
-        return self.message if self.line is None else f"line {self.line}: {self.message}"
+        place = self.path if self.line is None else f"line {self.line}"
+        return f"{place}: {self.message}" if place else self.message
 
 
 class PipelineError(Exception):

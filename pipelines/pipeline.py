@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipelines import document, reader
 from pipelines.catalog import Unknown
-from pipelines.document import Node, problem
+from pipelines.document import Node, Plain, node_of, problem
 from pipelines.errors import PipelineError, Problem
 from pipelines.model import PipelineModel, StageCall
 from pipelines.parameters import Value, names, substitute
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 NO_TRANSFORMS = Transforms()
 
 
+def stage(name: str, /, *arguments: Plain, **named: Plain) -> dict[str, Plain]:
+    """A stage of `Pipeline.of`: its arguments in order, by name, or first those and then these."""
+    if not arguments:
+        return {"stage": name, "args": named}
+    return {"stage": name, "args": [*arguments, *([named] if named else [])]}
+
+
 class Pipeline:
     """A pipeline whose text has been read; raises PipelineError with located problems wherever it is wrong."""
 
@@ -36,6 +43,22 @@ class Pipeline:
     def from_yaml(cls, text: str) -> Pipeline:
         """Parses the text and checks its shape; parameters may still be open."""
         pipeline = cls(document.parse(text))
+        reader.read(pipeline._root)
+        return pipeline
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        stages: Sequence[Mapping[str, Plain]],
+        fetch: Mapping[str, Plain] | None = None,
+        output: Mapping[str, Plain] | None = None,
+        spindle: Mapping[str, Plain] | None = None,
+    ) -> Pipeline:
+        """The same from Python values, as `stage` makes them; errors name the place in them instead of a line."""
+        blocks = {"fetch": fetch, "output": output, "spindle": spindle}
+        given: dict[str, Plain] = {name: dict(block) for name, block in blocks.items() if block is not None}
+        pipeline = cls(node_of({**given, "pipeline": [dict(each) for each in stages]}))
         reader.read(pipeline._root)
         return pipeline
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from api.kit.schemas import Body, Name, Record, example
+from core.agents import pyspark_code
 from core.tables import Agent
 
 EXAMPLE = "fetch: {url: https://example.com/}\npipeline:\n  - {stage: extract, args: [{selector: h1, as: title}]}\n"
@@ -43,4 +44,4 @@ class AgentRecord(Record):
 def agent_record(agent: Agent) -> AgentRecord:
     computed = {"code", "pyspark_code"}
     fields = {name: getattr(agent, name) for name in AgentRecord.model_fields if name not in computed}
-    return AgentRecord(**fields, code=agent.code or agent.pipeline_yaml, pyspark_code=None)
+    return AgentRecord(**fields, code=agent.code or agent.pipeline_yaml, pyspark_code=pyspark_code(agent))

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ForeignKey, String, Text, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from core.tables.base import Base, Owned, now
+from core.tables.extensions import PythonExtension
 
 
 class Project(Owned):
@@ -44,6 +45,7 @@ class Agent(Owned):
     code_type_id: Mapped[str | None]
     enabled: Mapped[bool] = mapped_column(default=True)
     revision: Mapped[int] = mapped_column(default=1)
+    extensions: Mapped[list[PythonExtension]] = relationship(viewonly=True)
 
 
 class Job(Owned):

@@ -1,0 +1,103 @@
+"""A pipeline as a Python script: readable, and giving the rows of the pipeline. `UPDATE_SCRIPTS=1` writes them anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import Pipeline, PipelineError, Transforms, script, stage
+from pipelines.spark.context import RunContext, fetch_options
+from pipelines.spark.output import records
+from tests.pipelines.site import Site
+
+YAML = Path(__file__).with_name("scripts") / "shop.yaml"
+SHOP = {
+    "/": "<li class=product><a>Lamp</a><b class=price data-amount=2.5></b></li><a class=next href=/2>next</a>",
+    "/2": "<li class=product><a>Cup</a></li><li class=product><a>Lamp</a></li><a class=next href=/3>next</a>",
+    "/3": "<li class=product><a>Bowl</a><b class=price data-amount=1></b></li>",
+}
+SHOUT = "def shout(row, *, times=1) -> {'name': str}:\n    return {'name': row['name']}\n"
+
+
+def test_the_script_is_as_written() -> None:
+    golden = YAML.with_suffix(".py.txt")
+    written = script(YAML.read_text())
+    assert written is not None
+    if os.environ.get("UPDATE_SCRIPTS"):
+        golden.write_text(written)
+    assert written == golden.read_text()
+
+
+def test_the_script_gives_the_rows_of_the_pipeline(
+    spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = site.serve(SHOP)
+    monkeypatch.setenv("SHOP", shop)
+    text = YAML.read_text()
+    names: dict[str, Any] = {"__name__": "script"}
+    exec(script(text) or "", names)
+    context = RunContext(fetch=fetch_options(Pipeline.from_yaml(text).plan_open().options, ("127.0.0.0/8",)))
+    inline = names["SHOUT"]
+    expected = Pipeline.from_yaml(text).run(spark, {"SHOP": shop}, context, {"shout": inline})
+    found = names["rows"](spark, context)
+    assert records(found.orderBy("name")) == records(expected.orderBy("name"))
+    assert records(found.orderBy("name")) == [
+        {"name": "BOWLBOWL", "price": 1.0, "_depth": 2},
+        {"name": "CUPCUP", "price": None, "_depth": 1},
+        {"name": "LAMPLAMP", "price": 2.5, "_depth": 0},
+    ]
+
+
+def test_a_function_of_the_agent_goes_before_one_that_stands_in_the_text() -> None:
+    assert SHOUT in (script(YAML.read_text(), {"Shout": SHOUT}) or "")
+
+
+ARGUMENTS = [
+    "a",
+    "[a, {depth: 2}]",
+    "{selector: a, depth: 2}",
+    '["a", 2]',
+    "['a[title=\"é €\"]', 1]",
+    "[a, {Depth: '${N}'}]",
+]
+
+
+@pytest.mark.parametrize("args", ARGUMENTS)
+def test_the_script_says_what_the_text_says(args: str) -> None:
+    text = f"fetch: {{url: 'http://a/'}}\npipeline:\n- {{stage: explore, args: {args}}}\n"
+    text += "- {stage: extract, args: [{selector: a}]}\n"
+    built: dict[str, Any] = {"__name__": "script"}
+    exec(script(text) or "", built)
+    planned = [built["pipeline"].plan({"N": 3}), Pipeline.from_yaml(text).plan({"N": 3})]
+    assert [(step.key, step.title, step.stage) for step in planned[0].steps] == [
+        (step.key, step.title, step.stage) for step in planned[1].steps
+    ]
+
+
+def test_a_function_keeps_its_text_whatever_is_in_it() -> None:
+    text = 'pipeline:\n- {stage: load_csv, args: [a]}\n- {stage: "python_row_transform:f"}\n'
+    for source in ('def f(row):\n  return {"a": """x"""}', "def f(row): return {'a': '\\n\t\u2028'}", 'def f(r): "x"'):
+        names: dict[str, Any] = {"__name__": "script"}
+        exec(script(text, {"f": source}) or "", names)
+        assert names["F"] == source
+
+
+def test_what_is_no_pipeline_has_no_script() -> None:
+    assert script("a: b: c") is None
+    assert script("pipeline: [{stage: nothing_like_it}]") is None
+
+
+def test_a_pipeline_from_python_tells_where_it_is_wrong() -> None:
+    with pytest.raises(PipelineError) as error:
+        Pipeline.of(stages=[stage("wget", "http://a/"), stage("extract", {"selector": "a", "method": "txt"})])
+    assert str(error.value).startswith("pipeline[1].args.extractors[0].method: extract: unknown method 'txt'")
+    assert (
+        Pipeline.of(stages=[stage("wget", "http://a/"), stage("python_row_transform:f", n=1)]).check(
+            Transforms({"f": "def f(row, n): return row"})
+        )
+        == ()
+    )
