@@ -15,12 +15,16 @@ class Site:
     def __init__(self, url: str) -> None:
         self.url = url
         self.pages: dict[str, str | int] = {}
+        self.types: dict[str, str] = {}
         self.requests: Counter[str] = Counter()
         self.sent = 0
 
-    def serve(self, pages: Mapping[str, str | int]) -> str:
-        """Replaces the pages, forgets the counts, and returns the site's address without a slash at its end."""
-        self.pages = dict(pages)
+    def serve(self, pages: Mapping[str, str | int], types: Mapping[str, str] | None = None) -> str:
+        """Replaces the pages, forgets the counts, and returns the site's address without a slash at its end.
+
+        All are HTML but for those that `types` says more of.
+        """
+        self.pages, self.types = dict(pages), dict(types or {})
         self.requests.clear()
         self.sent = 0
         return self.url
@@ -41,7 +45,7 @@ def serving() -> Generator[Site]:
             with lock:
                 site.sent += len(body)
             self.send_response(200 if isinstance(page, str) else page)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Type", f"{site.types.get(self.path, 'text/html')}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
