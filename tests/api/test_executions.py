@@ -1,0 +1,96 @@
+"""Executions over REST: ten at once and a queue, cancel, retry, stop, and lists in pages."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from tests.api.conftest import Api, Job
+
+
+def executes(job: Job, count: int, *, queue: bool = False) -> list[httpx.Response]:
+    query = {"queue": "true"} if queue else {}
+    with ThreadPoolExecutor(min(count, 40)) as pool:
+        return list(pool.map(lambda _: job.api.call("POST", f"{job.path}/execute", params=query), range(count)))
+
+
+def simultaneous(job: Job, count: int) -> None:
+    answers = executes(job, count)
+    accepted = [answer for answer in answers if answer.status_code == 200]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert (len(accepted), len(refused)) == (10, count - 10)
+    assert all(int(answer.headers["Retry-After"]) > 0 for answer in refused)
+    assert len(job.api.get(f"{job.path}/executions")) == 10
+
+
+def test_of_thirty_simultaneous_executes_ten_start_and_the_others_are_told_when_to_come_back(job: Job):
+    simultaneous(job, 30)
+
+
+@pytest.mark.long
+def test_of_two_hundred_simultaneous_executes_ten_start(job: Job):
+    simultaneous(job, 200)
+
+
+def test_the_others_wait_in_order_where_they_ask_for_it(job: Job):
+    answers = executes(job, 14, queue=True)
+    assert {answer.status_code for answer in answers} == {200}
+    waiting = [answer.json()["executionId"] for answer in answers if "waits" in answer.json()["message"]]
+    assert len(waiting) == 4
+    assert {job.status(execution)["status"] for execution in waiting} == {"PENDING"}
+    running = [answer.json()["executionId"] for answer in answers if "waits" not in answer.json()["message"]]
+    assert executes(job, 1)[0].status_code == 429
+    cancelled = job.api.post(f"{job.path}/executions/{sorted(waiting)[1]}/cancel")
+    assert (cancelled["status"], cancelled["errorMessage"]) == ("FAILED", "The execution was cancelled.")
+    for execution in running[:2]:
+        job.report(execution, "FAILED", errorMessage="It broke.")
+    following = [job.api.post(f"{job.path}/execute?queue=true") for _ in range(1)]
+    assert "waits" in following[0]["message"]
+    for execution in (sorted(waiting)[0], sorted(waiting)[2]):
+        job.report(execution, "RUNNING")
+        assert job.status(execution)["status"] == "RUNNING"
+    job.report(sorted(waiting)[3], "RUNNING")
+    assert job.status(sorted(waiting)[3])["status"] == "PENDING"
+
+
+def test_a_task_waits_as_well(acme: Api, job: Job):
+    executes(job, 10)
+    task = acme.post(f"{job.path}/tasks", {"name": "waits"})["id"]
+    start = f"{job.path}/tasks/{task}/start"
+    assert acme.call("POST", start).status_code == 429
+    assert acme.call("POST", start, params={"queue": "true"}).status_code == 200
+    assert acme.get(f"{job.path}/tasks/{task}/status")["status"] == "PENDING"
+    assert acme.call("POST", start, params={"queue": "true"}).status_code == 409
+    assert acme.call("POST", f"{job.path}/tasks/{task}/stop").status_code == 200
+    assert acme.get(f"{job.path}/tasks/{task}/status")["status"] == "FAILED"
+
+
+@pytest.mark.parametrize("spelling", ["/projects/id/{}", "/projects/{}"])
+def test_cancel_and_retry_in_both_spellings(acme: Api, job: Job, spelling: str):
+    jobs = f"{spelling.format(job.project_id)}/jobs/{job.id}"
+    first, second = job.execute(), job.execute()
+    assert acme.call("DELETE", f"{jobs}/executions/{first}").json()["status"] == "FAILED"
+    assert acme.post(f"{jobs}/executions/{second}/cancel")["status"] == "FAILED"
+    assert acme.post(f"{jobs}/executions/{second}/cancel")["status"] == "FAILED"
+    again = acme.post(f"{jobs}/executions/{first}/retry")
+    assert (again["executionId"], again["status"], again["success"]) == (first, "SUBMITTED", True)
+    record = acme.get(f"{jobs}/executions/{first}")
+    assert (record["status"], record["attempt"], record["errorMessage"]) == ("PENDING", 2, None)
+    assert acme.call("POST", f"{jobs}/executions/{first}/retry").status_code == 409
+
+
+def test_stopping_a_job_ends_all_of_its_executions(acme: Api, job: Job):
+    executions = [answer.json()["executionId"] for answer in executes(job, 12, queue=True)]
+    assert acme.post(f"{job.path}/stop")["executionStatus"] == "FAILED"
+    assert {job.status(execution)["errorMessage"] for execution in executions} == {"The job was stopped."}
+
+
+def test_executions_are_listed_newest_first_in_pages(acme: Api, job: Job):
+    executions = [job.execute() for _ in range(5)]
+    assert [one["executionId"] for one in acme.get(f"{job.path}/executions")] == executions[::-1]
+    first = acme.call("GET", f"{job.path}/executions", params={"limit": 2})
+    assert [one["executionId"] for one in first.json()] == executions[:2:-1]
+    rest = acme.call("GET", first.headers["Link"].split(">")[0].removeprefix("<"))
+    assert [one["executionId"] for one in rest.json()] == executions[2:0:-1]
