@@ -33,6 +33,8 @@ _PASSING = (
     "ERR_CONTENT_LENGTH_MISMATCH",
 )
 
+STOPPED = ("ERR_SOCKS_CONNECTION_", "ERR_ADDRESS_UNREACHABLE")  # the gate, or the filter, knows why
+
 
 class VisitFailed(Exception):
     """There is no page; the message is a sentence. `passing` when another try may bring one."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from random import SystemRandom
 from types import TracebackType
 from typing import Self, TypeVar
@@ -23,9 +23,11 @@ from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
 from pipelines.fetch import FetchOptions, Page, canonical_url
 from pipelines.fetch.failures import passing_status, retry_after
+from pipelines.fetch.queue import Request, RequestQueue
 
 T = TypeVar("T")
 
+_TICK = 0.1  # seconds between looks at what may start
 _random = SystemRandom()
 
 
@@ -50,21 +52,23 @@ class BrowserFetcher:
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
         """A page for each (url, tag), in the order in which they finish; one for each snapshot where there are more."""
-        waiting = iter(requests)
-        running: dict[Future[list[BrowserPage]], T] = {}
+        queue = RequestQueue(requests, self._options)
+        running: dict[Future[list[BrowserPage]], Request[T]] = {}
         done: SimpleQueue[Future[list[BrowserPage]]] = SimpleQueue()
         try:
             while True:
-                while len(running) < self._chromium.options.pages and (request := next(waiting, None)):
-                    future = self._chromium.submit(self._pages(request[0]))
-                    running[future] = request[1]
+                while len(running) < self._chromium.options.pages and (request := queue.next()):
+                    future = self._chromium.submit(self._pages(request.url))
+                    running[future] = request
                     future.add_done_callback(done.put)
-                if not running:
+                if not running and queue.empty:
                     return
-                future = done.get()
-                tag = running.pop(future)
-                for page in future.result():
-                    yield page, tag
+                with suppress(Empty):  # then a host may have room by now
+                    future = done.get(timeout=queue.wait(_TICK))
+                    request = running.pop(future)
+                    queue.done(request)
+                    for page in future.result():
+                        yield page, request.tag
         finally:
             for future in running:
                 future.cancel()

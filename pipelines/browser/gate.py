@@ -63,10 +63,6 @@ class Gate:
     def exceeded(self) -> bool:
         return self.received > self.most_bytes
 
-    def why(self, host: str, port: int) -> str | None:
-        """Why the page could not be connected to `host`."""
-        return self.failures.get(_place(host, port))
-
     def _cut(self) -> None:
         for task in self._open:
             task.cancel()

@@ -15,7 +15,7 @@ from playwright.async_api import TimeoutError as NotInTime
 
 from pipelines.actions import ACTIONS, Action
 from pipelines.actions.navigation import Open
-from pipelines.browser.failures import Crashed, VisitFailed, failed, net_error
+from pipelines.browser.failures import STOPPED, Crashed, VisitFailed, failed, net_error
 from pipelines.browser.filter import Filter
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
@@ -158,9 +158,10 @@ class Visit:
             return self._too_large()
         if self._dead(error):
             return Crashed()
-        if refused := list(self._tab.way.failures.values()):
-            return VisitFailed(refused[-1], passing=not refused[-1].startswith("refused"))
         code = net_error(error.message)
+        told = list(self._tab.way.failures.values())
+        if code and code.startswith(STOPPED) and told:  # the last one: what redirects led to is not named
+            return VisitFailed(told[-1], passing=not told[-1].startswith("refused"))
         host = urlsplit(target).hostname or target
         return failed(code, host) if code else VisitFailed(_plainly(error))
 

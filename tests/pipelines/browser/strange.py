@@ -69,6 +69,7 @@ class Strange:
     def __init__(self, url: str) -> None:
         self.url = url
         self.requests: Counter[str] = Counter()
+        self.at_once = self.most_at_once = 0
         self.headers: dict[str, str] = {}
         self.pages = dict(PAGES)
 
@@ -125,6 +126,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _busy(self) -> None:
         first = self.site.requests["/busy"] == 1
         self.answer("<h1>busy</h1>", 503 if first else 200, Retry_After="0")
+
+    def _slow(self) -> None:
+        self.site.at_once += 1
+        self.site.most_at_once = max(self.site.most_at_once, self.site.at_once)
+        time.sleep(0.2)
+        self.site.at_once -= 1
+        self.answer("<h1>Slow</h1>")
 
     def _silent(self) -> None:
         time.sleep(20)

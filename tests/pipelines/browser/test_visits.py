@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.actions import ACTIONS, Action, Visit, read_action
+from pipelines.actions import ACTIONS, Action, Browsing, Visit, read_action
+from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.catalog import ENGINE
 from pipelines.document import parse
 from pipelines.fetch import Page
@@ -53,6 +54,18 @@ def test_scripts_cannot_change_what_is_read(strange_site: Strange) -> None:
 def test_a_visit_knows_nothing_of_the_one_before(strange_site: Strange) -> None:
     pages = visited(f"{strange_site.url}/left", again=3)
     assert [texts(page) for page in pages] == [["nothing"]] * 3
+
+
+@pytest.mark.parametrize(("per_host", "most"), [(1, 1), (16, 4)])
+def test_a_host_gets_as_many_visits_at_a_time_as_the_pipeline_says(
+    strange_site: Strange, per_host: int, most: int
+) -> None:
+    strange_site.most_at_once = 0
+    with BrowserFetcher(replace(OPTIONS, per_host=per_host), Browsing()) as fetcher:
+        pages = list(fetcher.fetch((f"{strange_site.url}/slow?{number}", number) for number in range(8)))
+    assert sorted(number for page, number in pages if page.ok) == list(range(8))
+    assert strange_site.most_at_once <= most
+    assert (strange_site.most_at_once > 1) == (most > 1)
 
 
 def test_the_crawler_says_who_it_is(strange_site: Strange) -> None:
