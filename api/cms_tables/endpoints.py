@@ -9,12 +9,15 @@ from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 
 from api.cms_tables.schemas import RecordList, StoredRecord
 from api.kit.auth import KeyRoute, Reader, Writer
+from api.kit.editions import TAGGED, ExpectedOf
 from api.kit.errors import answers
 from api.kit.schemas import Nothing
 from api.kit.service import ServiceOf
-from core import records
-from core.records import Records
+from core.editions import edition
+from core.records import Query as Listed
+from core.records import Records, shown
 from core.records.query import MAX_PAGE, MAX_PAGE_SIZE, PAGE_SIZE
+from core.tables import StoredRecord as Row
 
 router = APIRouter(tags=["cms-tables"], route_class=KeyRoute)
 
@@ -33,8 +36,8 @@ def _listed(
     sort: Annotated[
         str | None, Query(description="Fields, separated by commas; `-` before a field turns its order.")
     ] = None,
-) -> records.Query:
-    return records.Query.of(page, page_size, request.query_params.multi_items(), sort)
+) -> Listed:
+    return Listed.of(page, page_size, request.query_params.multi_items(), sort)
 
 
 class Json(Response):
@@ -43,8 +46,13 @@ class Json(Response):
     media_type = "application/json"
 
 
-def _answer(model: Any) -> Mapping[str, Any]:
-    return {"response_class": Json, "response_model": model}
+def _record(record: Row) -> Response:
+    return Json(shown(record), headers={"ETag": f'"{edition(record)}"'})
+
+
+def _answer(model: Any, *errors: int) -> Mapping[str, Any]:
+    tagged = TAGGED if model is StoredRecord else {}
+    return {"response_class": Json, "response_model": model, "responses": {**tagged, **answers(*errors)}}
 
 
 @router.get(
@@ -52,11 +60,10 @@ def _answer(model: Any) -> Mapping[str, Any]:
     summary="List the records of a table",
     description="Any other query parameter filters: `?category=mugs&size.height=12` shows the records whose fields "
     "have these values; a parameter that comes twice means either of its values.",
-    responses=answers(413),
-    **_answer(RecordList),
+    **_answer(RecordList, 413),
 )
 def list_records(
-    table: Table, caller: Reader, service: ServiceOf, query: Annotated[records.Query, Depends(_listed)]
+    table: Table, caller: Reader, service: ServiceOf, query: Annotated[Listed, Depends(_listed)]
 ) -> Response:
     with service.database.read() as session:
         found = Records(session, caller.organization_id, table).list(query)
@@ -64,31 +71,38 @@ def list_records(
     return Json(f'{{"data":[{",".join(found.records)}],{head}}}')
 
 
-@router.post("/{table}", summary="Store a record", responses=answers(413), **_answer(StoredRecord))
+@router.post("/{table}", summary="Store a record", **_answer(StoredRecord, 413))
 def create_record(table: Table, body: Document, caller: Writer, service: ServiceOf) -> Response:
     with service.database.write() as session:
-        return Json(Records(session, caller.organization_id, table).create(body))
+        return _record(Records(session, caller.organization_id, table).create(body))
 
 
-@router.get("/{table}/{recordId}", summary="Read a record", responses=answers(404), **_answer(StoredRecord))
+@router.get("/{table}/{recordId}", summary="Read a record", **_answer(StoredRecord, 404))
 def read_record(table: Table, record_id: RecordId, caller: Reader, service: ServiceOf) -> Response:
     with service.database.read() as session:
-        return Json(Records(session, caller.organization_id, table).get(record_id))
+        return _record(Records(session, caller.organization_id, table).get(record_id))
 
 
 @router.put(
     "/{table}/{recordId}",
     summary="Change a record; what the body leaves out stays",
-    responses=answers(404, 413),
-    **_answer(StoredRecord),
+    **_answer(StoredRecord, 404, 409, 412, 413),
 )
-def update_record(table: Table, record_id: RecordId, body: Document, caller: Writer, service: ServiceOf) -> Response:
+def update_record(
+    table: Table, record_id: RecordId, body: Document, caller: Writer, service: ServiceOf, expected: ExpectedOf
+) -> Response:
     with service.database.write() as session:
-        return Json(Records(session, caller.organization_id, table).update(record_id, body))
+        records = Records(session, caller.organization_id, table)
+        expected.hold(session, caller, records.get(record_id))
+        return _record(records.update(record_id, body))
 
 
-@router.delete("/{table}/{recordId}", summary="Delete a record", responses=answers(404))
-def delete_record(table: Table, record_id: RecordId, caller: Writer, service: ServiceOf) -> Nothing:
+@router.delete("/{table}/{recordId}", summary="Delete a record", responses=answers(404, 409, 412))
+def delete_record(
+    table: Table, record_id: RecordId, caller: Writer, service: ServiceOf, expected: ExpectedOf
+) -> Nothing:
     with service.database.write() as session:
-        Records(session, caller.organization_id, table).delete(record_id)
+        records = Records(session, caller.organization_id, table)
+        expected.hold(session, caller, records.get(record_id))
+        records.delete(record_id)
     return Nothing()

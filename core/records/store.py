@@ -27,7 +27,7 @@ _TIMES: Mapping[Field, InstrumentedAttribute[datetime]] = {
 
 
 class Records:
-    """The records of one table, which is there as soon as it has one. Answers JSON texts."""
+    """The records of one table, which is there as soon as it has one."""
 
     def __init__(self, session: Session, organization_id: str, table: str) -> None:
         """Raises BadInput for what cannot be a table's name."""
@@ -38,16 +38,16 @@ class Records:
         self._organization_id = organization_id
         self._table = table
 
-    def create(self, document: Mapping[str, Any]) -> str:
+    def create(self, document: Mapping[str, Any]) -> StoredRecord:
         """Raises BadInput for what cannot be stored, TooLarge beyond 1 MiB."""
         record = StoredRecord(organization_id=self._organization_id, table_name=self._table)
         self._session.add(record)
         return self._write(record, own(document))
 
-    def get(self, record_id: str) -> str:
-        return _shown(self._one(record_id))
+    def get(self, record_id: str) -> StoredRecord:
+        return self._one(record_id)
 
-    def update(self, record_id: str, changes: Mapping[str, Any]) -> str:
+    def update(self, record_id: str, changes: Mapping[str, Any]) -> StoredRecord:
         """Merges: what the changes leave out, or have as null, stays."""
         record = self._one(record_id, lock=True)
         return self._write(record, merged(json.loads(record.document), changes))
@@ -70,7 +70,7 @@ class Records:
             record.id: record
             for record in self._session.scalars(self._own(StoredRecord).where(StoredRecord.id.in_(ids)))
         }
-        return Listing([_shown(records[record_id]) for record_id in ids if record_id in records], total)
+        return Listing([shown(records[record_id]) for record_id in ids if record_id in records], total)
 
     def _own(self, *columns: Any) -> Select[Any]:
         owner = StoredRecord.organization_id == self._organization_id
@@ -83,11 +83,11 @@ class Records:
             raise NotFound("There is no record with this id.")
         return cast(StoredRecord, found)
 
-    def _write(self, record: StoredRecord, document: Mapping[str, Any]) -> str:
+    def _write(self, record: StoredRecord, document: Mapping[str, Any]) -> StoredRecord:
         record.document = as_text(document)
         record.size_bytes = len(record.document.encode())
         self._session.flush()
-        return _shown(record)
+        return record
 
     def _matches(self, field: Field, values: Sequence[str]) -> ColumnElement[bool]:
         if field == ("id",):
@@ -106,8 +106,8 @@ class Records:
         return [*document_field(self._session, sort.field).order(sort.descending)]
 
 
-def _shown(record: StoredRecord) -> str:
-    """The document as it is stored, with what the server owns before it."""
+def shown(record: StoredRecord) -> str:
+    """JSON of the document as it is stored, with what the server owns before it."""
     owned = {"id": record.id, "createdAt": _iso(record.created_at), "updatedAt": _iso(record.updated_at)}
     head, body = json.dumps(owned, separators=(",", ":"))[:-1], record.document[1:]
     return f"{head},{body}" if body != "}" else f"{head}}}"

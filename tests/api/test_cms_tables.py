@@ -84,6 +84,18 @@ def test_a_table_needs_a_usable_name(acme: Api, table: str):
     assert acme.call("POST", f"{TABLES}/{table}", json={}).status_code in (400, 404, 405)
 
 
+def test_a_change_is_made_to_the_state_that_was_read_or_not_at_all(acme: Api):
+    path = f"{TABLES}/articles"
+    record = f"{path}/{acme.post(path, {'n': 1})['id']}"
+    read = acme.call("GET", record).headers["ETag"]
+    changed = acme.call("PUT", record, json={"n": 2}, headers={"If-Match": read})
+    assert (changed.status_code, changed.headers["ETag"] != read) == (200, True)
+    for method in ("PUT", "DELETE"):
+        assert acme.call(method, record, json={"n": 3}, headers={"If-Match": read}).status_code == 412
+    assert acme.get(record)["n"] == 2
+    assert acme.call("DELETE", record, headers={"If-Match": changed.headers["ETag"]}).status_code == 200
+
+
 def test_another_organization_sees_nothing_of_a_table(acme: Api, rival: Api):
     theirs = rival.post(f"{TABLES}/shared", {"n": 1})["id"]
     mine = acme.post(f"{TABLES}/shared", {"n": 2})["id"]

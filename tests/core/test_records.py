@@ -18,7 +18,7 @@ from sqlalchemy import update
 from core.database import Database
 from core.errors import BadInput, NotFound, TooLarge
 from core.organizations import create_organization
-from core.records import Query, Records
+from core.records import Query, Records, shown
 from core.records.documents import MAX_BYTES, MAX_DEPTH
 from core.tables import StoredRecord, new_id
 
@@ -44,15 +44,15 @@ class Table:
 
     def create(self, /, **document: Any) -> Any:
         with self.database.write() as session:
-            return json.loads(Records(session, self.organization, self.name).create(document))
+            return json.loads(shown(Records(session, self.organization, self.name).create(document)))
 
     def update(self, record_id: str, /, **changes: Any) -> Any:
         with self.database.write() as session:
-            return json.loads(Records(session, self.organization, self.name).update(record_id, changes))
+            return json.loads(shown(Records(session, self.organization, self.name).update(record_id, changes)))
 
     def get(self, record_id: str) -> Any:
         with self.database.read() as session:
-            return json.loads(Records(session, self.organization, self.name).get(record_id))
+            return json.loads(shown(Records(session, self.organization, self.name).get(record_id)))
 
     def list(self, *filters: tuple[str, str], page: int = 0, size: int = 50, sort: str | None = None) -> Any:
         with self.database.read() as session:
