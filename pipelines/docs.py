@@ -3,21 +3,112 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pydantic.fields import FieldInfo
 
 from pipelines.actions import ACTIONS, Action
 from pipelines.arguments import Arguments
 from pipelines.catalog import Named
-from pipelines.extractors import METHODS, Extractor
-from pipelines.model import Options
-from pipelines.registry import STAGES, Stage
+from pipelines.columns import ENGINE_COLUMNS
+from pipelines.extractors import METHODS, Extractor, Method
+from pipelines.model import Options, Output
+from pipelines.registry import STAGES, LinkStage, RowStage, Sink, Source, Stage
 
-_INTRODUCTION = """# Stages
+Schema = dict[str, Any]
 
-A pipeline is a list of stages, each with `stage` and `args`. Arguments stand in a list, in the order of the tables
-below, or in a map by name. Names of stages, arguments and methods ignore case and underscores. `$column` is a column's
-value, `${NAME}` a parameter. In the examples `${SHOP}` is the address of a small shop, `${FOLDER}` a folder of files.
+_INTRODUCTION = """\
+# Pipelines and their stages
+
+A pipeline is YAML: where it begins, what is done stage by stage, and where its rows go.
+
+```yaml
+fetch:                                   # the first page; or begin with a load or a wget
+  url: https://shop.example.com/
+pipeline:                                # the stages, in order
+  - stage: wgetExplore                   # this page and those that "next" leads to, up to 20 deep
+    args: [a.next, {depth: 20}]
+  - stage: flatSelect                    # a row for each product of each page
+    args:
+      - li.product
+      - {selector: a, as: name}
+  - stage: wgetJoin                      # on to each product's own page
+    args: [a]
+  - stage: extract                       # columns from that page
+    args:
+      - {selector: h1, as: title}
+      - {selector: .price, method: price}
+spindle:                                 # optional: how this pipeline runs
+  keepColumns: [_url, _error]
+output:                                  # optional: a name that other jobs load, overwrite or append
+  path: ${OUTPUT_PRODUCTS}
+```
+
+`spindle check FILE` tells what is wrong, with the line, or prints the plan: its passes and the columns after each step.
+`spindle run FILE` runs it here and shows the rows. As `pipelineYaml` of an agent it runs on the server.
+
+## Rows, pages and segments
+
+A row is columns and, once something was fetched, a page. The stages that follow links put a row on another page and
+keep its columns; extract reads the page into columns; flatSelect makes a row for each segment, and what follows reads
+inside the segment (a selector that begins with `:root` goes back to the whole page). Stages that work on whole tables
+(dedup, filter, sql_query, ...) leave the pages behind: extract before them. A load replaces the rows.
+
+## Writing arguments
+
+- In a list in the order of the tables below, by name in a map, or first in order and the last in a map:
+  `[a, {depth: 2}]` = `[a, 2]` = `{selector: a, depth: 2}`.
+- Names of stages, arguments, methods, actions and join types ignore case and underscores: `visitJoin` = `visit_join`.
+- `$column` is the row's value of a column: `$page`, `$"a name with spaces"`, `$EAN number`.
+- `${NAME}` is a parameter, wherever it stands in a text. It is looked up in the execute call's `parameters` and its
+  `arguments` (NAME=value), the job's and the project's parameters, the credentials' variables, and the built-in ones:
+  `INPUT_PATH` (the job's input dataset), `OUTPUT_...` (a stable place in the project), `EXECUTION_ID`, `JOB_ID`,
+  `PROJECT_ID`, `RUN_DATE`. On the command line it is `-p NAME=value`. One without a value is an error before anything
+  runs.
+- A selector is CSS as browsers have it, with `:contains(text)`, leading combinators (`> a`) and the rest of what jsoup
+  accepts. A selector that does not parse is an error with its line.
+
+In the examples `${SHOP}` is the address of a small shop, `${FOLDER}` a folder of files.
+
+## Errors
+
+A page that cannot be fetched, or that the server answers with a status of 400 or more, does not end the run: its row
+stays, without a page, with `_status` and `_error` set, and what is extracted from it is null. explore keeps such rows
+and follows nothing from them. They are counted in the execution's error count; when more of the addresses fail than
+`spindle.maxFailureRatio` allows, the execution fails. An extractor that finds nothing gives null.
+
+A row without a link is kept by joinType LeftOuter, the default, without a page, and dropped by Inner; a link that
+could not be fetched keeps its row under both.
+"""
+
+_KEPT = """\
+Every row also has these. They can be read like other columns, and are left out of the output unless
+`spindle.keepColumns` names them.
+"""
+
+_ENGINE = {
+    "_url": "where the page came from, after redirects",
+    "_requestedUrl": "the address that was asked for",
+    "_status": "the HTTP status",
+    "_error": "why there is no page, or why a row transform gave no row",
+    "_depth": "how many links explore followed to the page",
+    "_linkText": "the text of the link that led to the page",
+    "_ordinal": "the row's place in document order",
+    "_fetchedAt": "when the page was fetched",
+}
+
+_KINDS: tuple[tuple[type[Stage], str], ...] = (
+    (Source, "Rows from files"),
+    (LinkStage, "Pages"),
+    (RowStage, "Row by row"),
+    (Sink, "Files"),
+    (Stage, "Whole tables"),
+)
+
+_COLUMN = """\
+A column of extract and flatSelect. The first match counts; without `selector` and `field` the page or segment itself
+is read. A `field` is another column, read by the methods that can. `as` is the column's name, by default the method's;
+two columns of one name in a stage are an error, and a column that is there already is overwritten.
 """
 
 _TRACES = """\
@@ -30,8 +121,33 @@ An action that fails fails the page: the row says which one in `_error`.
 
 def reference() -> str:
     """The whole page as Markdown."""
-    parts = [_INTRODUCTION, *(_stage(entry) for entry in STAGES), _extractors(), _traces(), _options()]
-    return "\n".join(parts)
+    parts = [_INTRODUCTION, _engine(), _overview(), _extractors(), _traces(), _options(), _output()]
+    return "\n".join([*parts, "# Stages\n", *(_stage(entry) for entry in STAGES)])
+
+
+def _engine() -> str:
+    rows = [f"| `{name}` | {type_} | {_ENGINE[name]} |" for name, type_ in ENGINE_COLUMNS.items()]
+    return "\n".join(["## Engine columns", "", _KEPT, "| column | type | what |", "|---|---|---|", *rows, ""])
+
+
+def _overview() -> str:
+    kinds: dict[str, list[Named[type[Stage]]]] = {title: [] for _, title in _KINDS}
+    for entry in STAGES:
+        kinds[next(title for kind, title in _KINDS if issubclass(entry.thing, kind))].append(entry)
+    lines = ["## All stages", ""]
+    for title, entries in kinds.items():
+        lines += [f"### {title}", "", "| stage | what |", "|---|---|", *map(_row, entries), ""]
+    return "\n".join(lines)
+
+
+def _row(entry: Named[type[Stage]]) -> str:
+    aliases = f" ({', '.join(entry.aliases)})" if entry.aliases else ""
+    summary = " ".join(entry.doc.partition("\n\n")[0].split())
+    return f"| [{entry.name}](#{entry.name.casefold()}){aliases} | {summary} |"
+
+
+def _output() -> str:
+    return "\n".join(["## The key output", "", (Output.__doc__ or "").strip(), "", *_table(Output)])
 
 
 def _stage(entry: Named[type[Stage]]) -> str:
@@ -43,8 +159,14 @@ def _stage(entry: Named[type[Stage]]) -> str:
 
 
 def _extractors() -> str:
-    methods = ", ".join(f"`{each.name}`" for each in METHODS)
-    return "\n".join(["## Extractors", "", f"Methods: {methods}.", "", *_table(Extractor)])
+    methods = [f"| `{_spelled(each)}` | {each.thing.type} | {each.thing.about} |" for each in METHODS]
+    listed = ["### Methods", "", "| method | column type | what it reads |", "|---|---|---|", *methods, ""]
+    return "\n".join(["## Extractors", "", _COLUMN, *_table(Extractor), *listed])
+
+
+def _spelled(method: Named[Method]) -> str:
+    names = "` or `".join(method.spellings)
+    return f"{names}:{method.thing.takes}" if method.thing.takes else names
 
 
 def _traces() -> str:
@@ -64,19 +186,51 @@ def _options() -> str:
 
 
 def _table(model: type[Arguments]) -> Iterator[str]:
-    if not model.model_fields:
+    fields = {name: field for name, field in model.model_fields.items() if name != "keywords"}
+    if not fields:
         yield from ("It takes no arguments.", "")
         return
-    yield from ("| argument | default |", "|---|---|")
-    for name, field in model.model_fields.items():
-        yield f"| `{field.alias or name}` | {_default(field)} |"
+    schema: Schema = model.model_json_schema(by_alias=True)
+    yield from ("| argument | type | default |", "|---|---|---|")
+    for name, field in fields.items():
+        shown = field.alias or name
+        about = f" - {field.description}" if field.description else ""
+        type_ = _type(schema["properties"].get(shown, {}), schema.get("$defs", {}))
+        yield f"| `{shown}`{about} | {type_} | {_default(field)} |"
     yield ""
+
+
+def _type(schema: Schema, definitions: Schema) -> str:
+    """What a value looks like, in a few words."""
+    kinds: list[Schema] = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
+    return " or ".join(dict.fromkeys(_kind(each, definitions) for each in kinds))
+
+
+def _kind(schema: Schema, definitions: Schema) -> str:
+    if reference := schema.get("$ref"):
+        return _kind(definitions[reference.rpartition("/")[2]], definitions)
+    if values := schema.get("enum"):
+        return " or ".join(f"`{value}`" for value in values)
+    return _TYPES.get(schema.get("type", ""), "any")
+
+
+_TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "array": "list",
+    "object": "map",
+}
 
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    return "" if field.default in (None, (), "") else f"`{field.default}`"
+    default = field.get_default(call_default_factory=False)
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return "" if default in (None, (), "") else f"`{default}`"
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ class Method:
     of_element: Callable[[Element, str | None], object]
     of_value: Callable[[object, Row], object] | None = None
     takes: str | None = None
+    about: str = ""
 
 
 def _reads(name: str) -> Callable[[Element, str | None], object]:
@@ -50,13 +51,13 @@ def _link(value: object, row: Row) -> object:
 
 
 METHODS: Catalog[Method] = Catalog("method")
-METHODS.add("text", thing=Method("string", _reads("text"), _text))
-METHODS.add("code", "html", thing=Method("string", _reads("code"), _text))
-METHODS.add("attr", thing=Method("string", _reads("attr"), takes="NAME"))
-METHODS.add("attrs", thing=Method("map<string,string>", _reads("attrs")))
-METHODS.add("href", thing=Method("string", _reads("href"), _link))
-METHODS.add("src", thing=Method("string", _reads("src"), _link))
-METHODS.add("price", thing=Method("double", _reads("price"), _price))
+METHODS.add("text", thing=Method("string", _reads("text"), _text, about="the text as people see it, spaces collapsed"))
+METHODS.add("code", "html", thing=Method("string", _reads("code"), _text, about="the element as HTML"))
+METHODS.add("attr", thing=Method("string", _reads("attr"), takes="NAME", about="an attribute"))
+METHODS.add("attrs", thing=Method("map<string,string>", _reads("attrs"), about="all attributes"))
+METHODS.add("href", thing=Method("string", _reads("href"), _link, about="the address of a link, absolute"))
+METHODS.add("src", thing=Method("string", _reads("src"), _link, about="the address of an image or script, absolute"))
+METHODS.add("price", thing=Method("double", _reads("price"), _price, about="the first price: £1,09 is 1.09"))
 METHODS.absent("it needs a language model, which this version does not have; use selectors", "llm")
 
 

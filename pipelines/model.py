@@ -27,12 +27,20 @@ class Output(Arguments):
 class Options(Arguments):
     """The top-level key `spindle`: what a pipeline sets about its own run."""
 
-    max_failure_ratio: float = Field(default=0.5, alias="maxFailureRatio", ge=0, le=1)
-    user_agent: str | None = Field(default=None, alias="userAgent", min_length=1, max_length=500)
-    concurrency: PositiveInt | None = Field(default=None, le=256)
-    max_pages: PositiveInt | None = Field(default=None, alias="maxPages")
-    keep_columns: tuple[EngineColumn, ...] = Field(default=(), alias="keepColumns")
-    timeout: PositiveFloat | None = None
+    max_failure_ratio: float = Field(
+        default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"
+    )
+    user_agent: str | None = Field(
+        default=None, alias="userAgent", min_length=1, max_length=500, description="what servers are told"
+    )
+    concurrency: PositiveInt | None = Field(default=None, le=256, description="requests at once to one host")
+    max_pages: PositiveInt | None = Field(
+        default=None, alias="maxPages", description="most pages that one explore visits"
+    )
+    keep_columns: tuple[EngineColumn, ...] = Field(
+        default=(), alias="keepColumns", description="engine columns in the output"
+    )
+    timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take")
 
 
 @dataclass(frozen=True, slots=True)

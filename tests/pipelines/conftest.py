@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import Pipeline
+from pipelines import Pipeline, Transforms
 from pipelines.spark.context import RunContext, fetch_options
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine, check_failures
@@ -43,8 +43,10 @@ def site() -> Iterator[Site]:
 def run(spark: SparkSession) -> Run:
     """Runs a pipeline's text and returns its rows in document order."""
 
-    def run(text: str, context: RunContext | None = None, **parameters: str) -> Rows:
-        plan = Pipeline.from_yaml(text).plan(parameters)
+    def run(
+        text: str, context: RunContext | None = None, transforms: dict[str, str] | None = None, **parameters: str
+    ) -> Rows:
+        plan = Pipeline.from_yaml(text).plan(parameters, Transforms(transforms or {}))
         fetch = fetch_options(plan.options, ("127.0.0.0/8",))
         with Coordinator() as coordinator:
             engine = Engine(spark, plan, replace(context or RunContext(), fetch=fetch), coordinator.endpoint)

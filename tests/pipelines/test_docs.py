@@ -21,6 +21,7 @@ SHOP = {
     "/cup": "<h1>Cup</h1>",
 }
 
+SHOUT = "def shout(row, times=1):\n    return {'name': row['name'].upper() * times}\n"
 REVIEWS = """product,country,text,date,price,ean,found_ean,found_product
 Lamp,Germany,I love this lamp,2026-01-05,"€ 12,50",4006381333931,4006381333931,Lamp
 Lamp,US,The worst lamp ever,2026-02-11,$9,4006381333931,,lamp green
@@ -42,4 +43,13 @@ def test_every_example_gives_rows(entry: Named[type[Stage]], run: Run, site: Sit
     (tmp_path / "products.json").write_text('{"name": "Lamp"}')
     pq.write_table(pa.table({"name": ["Lamp"]}), tmp_path / "products.parquet")
     assert entry.doc
-    assert run(entry.thing.example, SHOP=shop, FOLDER=str(tmp_path))
+    assert run(entry.thing.example, transforms={"shout": SHOUT}, SHOP=shop, FOLDER=str(tmp_path))
+
+
+def test_the_first_pipeline_of_the_page_gives_its_rows(run: Run, site: Site) -> None:
+    shop = site.serve(SHOP)
+    text = reference().split("```yaml\n")[1].split("```")[0].replace("https://shop.example.com", shop)
+    assert run(text, OUTPUT_PRODUCTS="spindle://shop/products") == [
+        {"name": "Lamp", "title": "Lamp", "price": None, "_url": f"{shop}/lamp", "_error": None},
+        {"name": "Cup", "title": "Cup", "price": None, "_url": f"{shop}/cup", "_error": None},
+    ]
