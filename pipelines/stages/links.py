@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, NonNegativeInt
 
 from pipelines.fetch import canonical_url
-from pipelines.html import compile_selector
+from pipelines.html import SlowPattern, compile_selector
 from pipelines.names import choice
 from pipelines.parameters import column_reference
 from pipelines.registry import LinkStage, stage
@@ -48,7 +48,10 @@ def _links_of_page(selector: str) -> Callable[[Row], list[Link]]:
     compiled = compile_selector(selector)
 
     def links(row: Row) -> list[Link]:
-        found = row.element.select(compiled) if row.element else []
+        try:
+            found = row.element.select(compiled) if row.element else []
+        except SlowPattern as error:
+            return [Link(None, None, str(error))]
         urls = ((canonical_url(url), element) for element in found if (url := element.link()))
         return [Link(url, element.text()) for url, element in urls if url]
 

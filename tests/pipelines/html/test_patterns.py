@@ -8,6 +8,8 @@ import pytest
 
 from pipelines.html import SelectorError, SlowPattern, compile_selector
 from pipelines.html.patterns import Pattern
+from pipelines.rows import Fetched, Row
+from pipelines.stages.links import WgetJoin
 from tests.pipelines.html.test_jsonpath import page
 
 CATASTROPHIC = "p:matches((a|aa)+$)"
@@ -47,3 +49,11 @@ def test_what_java_writes(pattern: str, text: str, found: bool) -> None:
 def test_one_that_does_not_parse_is_told(selector: str) -> None:
     with pytest.raises(SelectorError):
         compile_selector(selector)
+
+
+def test_a_slow_pattern_gives_a_link_that_says_so() -> None:
+    document = page(f"<p>{'a' * 60}!</p>", "text/html")
+    row = Row({}, (0,), Fetched.of(document.page), document.root)
+    (link,) = WgetJoin(selector=CATASTROPHIC).worker()(row)
+    assert link.url is None
+    assert "takes more than 1 s" in (link.error or "")
