@@ -9,6 +9,7 @@ from fastapi import Depends, Query, Request, Response
 
 from core.errors import BadInput, Detail
 from core.repository import Row
+from core.values import storable
 
 MAX_PAGE = 1000
 MAX_DIGITS = 9
@@ -24,6 +25,8 @@ class Page:
         limit: Annotated[int | None, Query(ge=1, le=MAX_PAGE, description="Most records of the answer.")] = None,
         cursor: Annotated[str | None, Query(description="From the `Link` header of the page before.")] = None,
     ) -> None:
+        if cursor is not None and not storable(cursor):
+            raise _not_of_this_list()
         self.limit = limit
         self.after = cursor
         self._request = request
@@ -35,7 +38,7 @@ class Page:
         if self.after is None:
             return None
         if not (self.after.isascii() and self.after.isdecimal() and len(self.after) <= MAX_DIGITS):
-            raise BadInput("'cursor' is not one of this list.", [Detail("cursor", "is not one of this list")])
+            raise _not_of_this_list()
         return int(self.after)
 
     def linked(self, rows: Sequence[Row]) -> Sequence[Row]:
@@ -48,6 +51,10 @@ class Page:
         if self.limit is not None and len(ids) == self.limit:
             following = self._request.url.include_query_params(cursor=ids[-1])
             self._response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+
+
+def _not_of_this_list() -> BadInput:
+    return BadInput("'cursor' is not one of this list.", [Detail("cursor", "is not one of this list")])
 
 
 PageOf = Annotated[Page, Depends()]

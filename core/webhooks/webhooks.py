@@ -131,6 +131,9 @@ def _usable(settings: Settings, url: str) -> str:
     if address is None or len(address) > LONGEST_URL:
         sentence = f"'url' is an http or https address of at most {LONGEST_URL} characters."
         raise BadInput(sentence, [Detail("url", sentence)])
+    if "@" in urlsplit(address).netloc:
+        sentence = "'url' carries a user or a password, which everybody who reads the webhook would see."
+        raise BadInput(sentence, [Detail("url", sentence)])
     try:
         host = str(ip_address((urlsplit(address).hostname or "").strip("[]")))
     except ValueError:

@@ -233,6 +233,7 @@ def test_during_a_rotation_both_secrets_sign(shop: Shop, told: Receiver) -> None
         "http://169.254.169.254/latest",
         "http://[::ffff:10.0.0.1]/",
         "http://0x0a000001/",
+        "https://user:password@example.com/",
         "https://example.com/" + "x" * 3000,
     ],
 )
