@@ -1,0 +1,163 @@
+"""Twelve secrets go through a real execution: none of them is in the clear anywhere but in the driver's environment."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from core.tables import Execution
+from tests.service import Json, Service, command_line, descendants
+from tests.site import gated_site
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+CREDENTIALS: dict[str, tuple[str, ...]] = {
+    "GOOGLE_SEARCH": ("apiKey",),
+    "OPENAI": ("apiKey",),
+    "HUGGING_FACE": ("apiKey",),
+    "STEEL_DEV": ("apiKey",),
+    "AWS": ("accessKeyId", "secretAccessKey"),
+    "GCP": ("apiSecret",),
+    "AZURE": ("apiKey", "apiSecret"),
+}
+PIPELINE = """\
+fetch: {{url: "{url}"}}
+pipeline:
+  - {{stage: wgetJoin, args: ["ul li a"]}}
+  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
+  - {{stage: wget, args: ["{url}?key=${{OPENAI_API_KEY}}&other=${{HF_TOKEN}}"]}}
+"""
+KEPT_ON_PURPOSE = {"admin-key", "secret-key"}  # mode 0600, and said to be there
+
+
+class Watch:
+    """Samples the command lines of all processes, and the Spark UI of drivers, until it is left."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._stop = threading.Event()
+        self.seen: set[str] = set()
+
+    def __enter__(self) -> Watch:
+        self._thread = threading.Thread(target=self._sample)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._stop.wait(0.05):
+            self.seen |= {" ".join(command_line(pid)) for pid in descendants(self._service.process.pid)}
+
+
+@pytest.fixture
+def spindle(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path / "data").start()
+    yield service
+    assert service.stop() == 0
+
+
+def test_no_secret_is_found_after_a_real_execution(spindle: Service) -> None:
+    canaries: dict[str, str] = {}
+    answers: list[str] = []
+    with spindle.client() as client, gated_site() as site, Watch(spindle) as watch:
+
+        def call(method: str, path: str, body: Any = None, **headers: str) -> Any:
+            answer = client.request(method, path, json=body, headers=headers)
+            assert answer.is_success, answer.text
+            answers.append(answer.text)
+            return answer.json()
+
+        ids = [store(call, canaries, provider, fields) for provider, fields in CREDENTIALS.items()]
+        callers_key = canaries.setdefault("X-Encryption-Key", canary())
+        job = spindle.make_job(PIPELINE.format(url=site.url))
+        made = client.post("/auth/api-keys", json={"name": "canary", "scopes": ["jobs:execute"]}).json()
+        canaries["API key"] = made["key"]
+        hook = client.post(f"/projects/id/{job.project_id}/webhooks", json={"url": f"{site.url}hook"})
+        assert hook.is_success, hook.text
+        canaries.update({name: value for name, value in hook.json().items() if name.lower().endswith("secret")})
+        headers = {"X-Encryption-Key": callers_key}
+        execution = call("POST", f"{job.path}/execute", {"cloudCredentialIds": ids}, **headers)["executionId"]
+        site.wait_for_visitor()
+        canaries["execution token"] = driver_environment(spindle, execution)["SPINDLE_EXECUTION_TOKEN"]
+        answers += spark_pages(spindle, execution)
+        site.open()
+        status = spindle.wait(job, execution, seconds=150)
+        assert status["status"] == "COMPLETED", status
+        answers += read_everything(client, job.project_id, job.job_id, execution)
+        answers.append(json.dumps(spindle.runs(execution)))
+    assert len(canaries) >= 12
+    assert found(canaries, {"an answer": "\n".join(answers).encode()}) == []
+    assert found(canaries, {"a command line": "\n".join(watch.seen).encode()}) == []
+    assert found(canaries, {str(path): path.read_bytes() for path in files(spindle)}) == []
+
+
+def store(call: Any, canaries: dict[str, str], provider: str, fields: tuple[str, ...]) -> str:
+    """A credential of that provider; the id."""
+    secrets = {field: canaries.setdefault(f"{provider} {field}", canary()) for field in fields}
+    return call("POST", "/cloud-credentials", {"provider": provider, **secrets})["id"]
+
+
+def canary() -> str:
+    return f"canary{uuid4().hex}"
+
+
+def driver_environment(service: Service, execution: str) -> dict[str, str]:
+    """What the driver was given, which is where the secrets belong."""
+    pid = (service.data / "drivers" / f"{execution}.1").read_text().strip()
+    pairs = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
+def spark_pages(service: Service, execution: str) -> list[str]:
+    """The pages of the driver's Spark UI that show its environment and its steps, where it has one."""
+    with service.database() as database, database.read() as session:
+        url = session.get_one(Execution, execution).spark_ui_url
+    if not url:
+        return []
+    pages = ("environment/", "jobs/", "stages/", "SQL/", "api/v1/applications")
+    return [httpx.get(f"{url}/{page}", timeout=30, follow_redirects=True).text for page in pages]
+
+
+def read_everything(client: httpx.Client, project: str, job: str, execution: str) -> list[str]:
+    """All that a client may read of the execution and around it."""
+    own = f"/projects/id/{project}/jobs/{job}"
+    paths = ("", "/executions", f"/executions/{execution}", f"/executions/{execution}/logs?tail=10000", "/tasks")
+    lists = ("/projects", "/agents", "/cloud-credentials", "/auth/api-keys", f"/projects/id/{project}/webhooks")
+    texts = [client.get(path).text for path in (*(own + path for path in paths), *lists)]
+    with client.stream("GET", f"{own}/executions/{execution}/events", timeout=5) as stream:
+        events: list[str] = []
+        deadline = time.monotonic() + 5
+        try:
+            for line in stream.iter_lines():
+                events.append(line)
+                if time.monotonic() > deadline:
+                    break
+        except httpx.ReadTimeout:
+            events.append("")
+    return [*texts, "\n".join(events)]
+
+
+def files(service: Service) -> list[Path]:
+    """The database, Dagster's storage, logs and specs: all that the instance has written."""
+    written = [path for path in service.data.rglob("*") if path.is_file() and not path.is_symlink()]
+    return [service.log, *(path for path in written if path.name not in KEPT_ON_PURPOSE)]
+
+
+def found(canaries: Json, places: dict[str, bytes]) -> list[str]:
+    return [
+        f"{name} in {place}"
+        for place, content in places.items()
+        for name, value in canaries.items()
+        if value.encode() in content
+    ]
