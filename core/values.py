@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from core.errors import BadInput, Detail
@@ -26,6 +26,14 @@ def check_storable(path: str, value: object) -> None:
     for key, item in _items(value):
         check_storable(path, key)
         check_storable(f"{path}.{key}", item)
+
+
+def deeper_than(levels: int, value: object) -> bool:
+    """Whether lists and objects are nested in more levels than these, found without recursion."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        level = [item for parent in level for item in _children(parent) if isinstance(item, dict | list)]
+    return bool(level)
 
 
 def cleaned(value: Any) -> Any:
@@ -60,6 +68,12 @@ def _items(value: object) -> list[tuple[str, object]]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [(str(index), item) for index, item in enumerate(cast(Sequence[object], value))]
     return []
+
+
+def _children(parent: object) -> Iterable[object]:
+    if isinstance(parent, dict):
+        return cast(dict[str, object], parent).values()
+    return cast(list[object], parent)
 
 
 def _bad(path: str, sentence: str) -> BadInput:

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.errors import BadInput, Detail, TooLarge
 from core.packages.contents import Contents
+from core.values import deeper_than
 
 FORMAT = "spindle-package"
 VERSION = 1
@@ -28,7 +29,7 @@ PARTS = tuple(Contents.model_fields)
 FILES = {f"{part}.json": part for part in PARTS}
 MAX_PACKAGE = 64 * 2**20
 MAX_CONTENT = 256 * 2**20
-MAX_DEPTH = 64
+MAX_DEPTH = 128
 EPOCH = (1980, 1, 1, 0, 0, 0)
 UNIX = 3
 ENCRYPTED = 0x1
@@ -133,9 +134,12 @@ def _content(archive: zipfile.ZipFile, entries: Mapping[str, zipfile.ZipInfo], n
 
 def _json(name: str, content: bytes) -> Any:
     try:
-        return json.loads(content)
+        value = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise bad(f"'{name}' is not JSON.", name) from error
+    if deeper_than(MAX_DEPTH, value):
+        raise bad(f"'{name}' is nested deeper than {MAX_DEPTH} levels.", name)
+    return value
 
 
 def _check_format(manifest: Any) -> None:

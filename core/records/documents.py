@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from core.errors import BadInput, Detail, TooLarge
-from core.values import check_storable
+from core.values import check_storable, deeper_than
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 64
@@ -19,7 +19,9 @@ _SENTENCE = "The record contains something that cannot be stored (NUL, half a su
 
 def as_text(document: Mapping[str, Any]) -> str:
     """The document as compact JSON. Raises BadInput for what cannot be stored, TooLarge beyond 1 MiB."""
-    _check_depth(document)
+    if deeper_than(MAX_DEPTH, document):
+        sentence = f"The record is nested deeper than {MAX_DEPTH} levels."
+        raise BadInput(sentence, [Detail("body", sentence)])
     try:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         size = len(text.encode())
@@ -40,20 +42,6 @@ def merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 def own(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values without those that the server owns."""
     return {name: value for name, value in values.items() if name not in OWN_FIELDS}
-
-
-def _check_depth(document: Mapping[str, Any]) -> None:
-    level: list[Any] = [document]
-    for _ in range(MAX_DEPTH):
-        level = [item for parent in level for item in _children(parent) if isinstance(item, dict | list)]
-        if not level:
-            return
-    sentence = f"The record is nested deeper than {MAX_DEPTH} levels."
-    raise BadInput(sentence, [Detail("body", sentence)])
-
-
-def _children(parent: Any) -> Any:
-    return cast(dict[str, Any], parent).values() if isinstance(parent, dict) else parent
 
 
 def _unstorable(document: Mapping[str, Any]) -> BadInput:

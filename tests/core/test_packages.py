@@ -201,6 +201,13 @@ def lying(field_at: int, value: int) -> bytes:
     return patched(field_at, struct.pack("<L", value), b"PK\1\2")
 
 
+def deep(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
 NAMES = [
     "../manifest.json",
     "../../../etc/passwd",
@@ -286,6 +293,7 @@ BAD: dict[str, bytes] = {
     "a manifest of nothing": zipped({**files(), MANIFEST: b""}),
     "a manifest that is no text": zipped({**files(), MANIFEST: b"\xff\xfe"}),
     "deep JSON": zipped({**files(), MANIFEST: b"[" * 100_000}),
+    "a deep value": zipped(files(projects=[{**PROJECT, "parameters": deep(900)}])),
     "an agent of nobody": zipped(files(projects=[{**PROJECT, "jobs": [{"name": "j", "agent": {"name": 1}}]}])),
 }
 
