@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from core.cli.main import main
 from tests.api.conftest import PIPELINE, ROWS, Api, Job, Server
+from tests.service import CLONE
 
 LOGGED = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[")
 DECLARED = f"""\
@@ -100,6 +101,12 @@ def test_apply_makes_what_is_declared_and_again_nothing(api: Api, spindle: Spind
     for arguments in ((), ("--dry-run",), ("--prune",)):
         again = spindle("apply", "-f", file, *arguments)
         assert (again.exit_code, re.search(r"reated 0, .*hanged 0, .*eleted 0", again.output) is None) == (0, False)
+
+
+def test_the_example_applies(api: Api, spindle: Spindle):
+    applied = spindle("apply", "-f", CLONE / "examples" / "shop" / "spindle.yaml")
+    assert (applied.exit_code, "created 4" in applied.output.lower()) == (0, True), applied.output
+    assert [project["parameters"] for project in api.get("/projects")] == [{"SHOP_URL": "http://127.0.0.1:8900/"}]
 
 
 def test_apply_changes_what_differs_and_shows_how(api: Api, spindle: Spindle, file: Path):
