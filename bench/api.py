@@ -1,0 +1,276 @@
+"""The API under load: `python -m bench.api [SECONDS]`, on SQLite and on PostgreSQL.
+
+Two uvicorn workers, 100 keys of ten organizations with 300 projects. Reads by id from 100 connections (wrk) beside a
+bare FastAPI route that answers JSON of the same shape from memory; the workers' memory over that load; 10,000 jobs
+listed page by page; and `execute` at 25 a second, with the launcher not running, on an empty instance and on one that
+holds 100,000 executions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from pydantic import SecretStr
+from sqlalchemy import insert, update
+
+from bench.service import Child, child, free_port, machine, p50_p95, wait_for
+from core.agents import Agents
+from core.api_keys import create_key
+from core.cli.prepare import prepare
+from core.database import Database, open_database
+from core.jobs import Jobs
+from core.organizations import create_organization
+from core.projects import Projects
+from core.settings import Settings
+from core.tables import Execution, Job, Project, new_id
+from tests.postgres import cluster
+from tests.service import descendants
+
+ORGANIZATIONS, KEYS_EACH, PROJECTS_EACH = 10, 10, 30
+CONNECTIONS, WORKERS = 100, 2
+RATE, EXECUTE_SECONDS = 25, 120
+STORED_EXECUTIONS, LISTED_JOBS, PAGE = 100_000, 10_000, 1000
+BATCH = 5000
+PIPELINE = (
+    "fetch: {url: 'http://127.0.0.1:9/'}\npipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n"
+)
+SCRIPT = """
+local calls = {%s}
+local i = 0
+request = function()
+  i = i %% #calls + 1
+  return wrk.format("GET", calls[i][2], {["X-API-Key"] = calls[i][1]})
+end
+done = function(summary, latency)
+  local errors = summary.errors
+  local failed = errors.status + errors.read + errors.timeout + errors.connect
+  local rate = summary.requests / summary.duration * 1e6
+  local p50, p95 = latency:percentile(50) / 1000, latency:percentile(95) / 1000
+  print(string.format("RESULT %%f %%f %%f %%d", rate, p50, p95, failed))
+end
+"""
+
+
+def bare() -> FastAPI:
+    """One route that answers what a project looks like, from memory."""
+    app = FastAPI()
+    at = datetime.now(UTC).isoformat()
+    project: dict[str, Any] = {name: "x" * 36 for name in ("id", "name", "slug", "description")}
+    project |= {"cronSchedule": None, "enabled": True, "parameters": {}, "jobIds": ["x" * 36]}
+
+    @app.get("/readyz")
+    def read() -> dict[str, Any]:
+        return project | {"createdAt": at, "updatedAt": at}
+
+    return app
+
+
+@dataclass(frozen=True)
+class Target:
+    """A project with its job, and a key that may use them."""
+
+    key: str
+    project_id: str
+    job_id: str
+
+    @property
+    def path(self) -> str:
+        return f"/api/svc/api/projects/id/{self.project_id}"
+
+
+@dataclass(frozen=True)
+class Instance:
+    settings: Settings
+    database: Database
+    url: str
+    process: Child
+    targets: Sequence[Target]
+
+    def memory(self) -> float:
+        """MiB (PSS) of all processes of the API."""
+        pids = (self.process.pid, *descendants(self.process.pid))
+        lines = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
+        return sum(int(re.findall(r"^Pss:\s+(\d+)", text, re.M)[0]) for text in lines) / 1024
+
+
+@contextmanager
+def instance(database_url: str | None) -> Generator[Instance]:
+    with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
+        settings = Settings(
+            data=Path(folder), port=free_port(), database_url=SecretStr(database_url) if database_url else None
+        )
+        prepare(settings)
+        environment = {
+            "SPINDLE_DATA": folder,
+            "SPINDLE_PORT": str(settings.port),
+            "SPINDLE_API_WORKERS": str(WORKERS),
+            "SPINDLE_REQUESTS_PER_MINUTE": "1000000",
+        } | ({"SPINDLE_DATABASE_URL": database_url} if database_url else {})
+        database, url = open_database(settings), f"http://127.0.0.1:{settings.port}"
+        targets = seeded(database)
+        with child(["-m", "api"], environment, Path(folder) / "api.log") as process:
+            wait_for(f"{url}/readyz", process)
+            yield Instance(settings, database, url, process, targets)
+        database.close()
+
+
+def seeded(database: Database) -> list[Target]:
+    targets: list[Target] = []
+    for number in range(ORGANIZATIONS):
+        with database.write() as session:
+            owner = create_organization(session, f"bench {number}").id
+            keys = [create_key(session, owner, "bench")[1] for _ in range(KEYS_EACH)]
+            agent = Agents(session, owner).create({"name": "bench", "pipeline_yaml": PIPELINE})
+            for index in range(PROJECTS_EACH):
+                project = Projects(session, owner).create({"name": f"bench {index}"})
+                job = Jobs(session, owner).create(project.id, {"name": "bench", "agent_id": agent.id})
+                targets.append(Target(keys[index % KEYS_EACH], project.id, job.id))
+    return targets
+
+
+def load(url: str, calls: Sequence[tuple[str, str]], seconds: float) -> tuple[float, float, float]:
+    """Requests a second, and p50 and p95 in milliseconds."""
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
+        script.write(SCRIPT % ",".join(f'{{"{key}","{path}"}}' for key, path in calls))
+        script.flush()
+        command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}", "--timeout", "30", "-s", script.name, url]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rate, p50, p95, errors = map(float, re.findall(r"RESULT (\S+) (\S+) (\S+) (\S+)", printed)[0])
+    if errors:
+        raise SystemExit(f"{errors:g} requests were not answered with success:\n{printed}")
+    return rate, p50, p95
+
+
+def bare_rate(seconds: float) -> float:
+    with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
+        port = free_port()
+        command = ["-m", "uvicorn", "--factory", "bench.api:bare", "--workers", str(WORKERS), "--port", str(port)]
+        quiet = ["--log-level", "warning", "--no-access-log"]
+        with child([*command, *quiet], {}, Path(folder) / "bare.log") as process:
+            wait_for(f"http://127.0.0.1:{port}/readyz", process)
+            return show("bare route", load(f"http://127.0.0.1:{port}", [("", "/readyz")], seconds))
+
+
+def show(what: str, measured: tuple[float, float, float], bare: float | None = None) -> float:
+    rate, p50, p95 = measured
+    share = f", {rate / bare:.2f} of the bare route" if bare else ""
+    print(f"{what:<28}{rate:8,.0f} requests/s, p50 {p50:.1f} ms, p95 {p95:.1f} ms{share}", flush=True)
+    return rate
+
+
+def reads(spindle: Instance, seconds: float, bare: float) -> None:
+    kinds = {
+        "project by id": lambda target: target.path,
+        "job by id": lambda target: f"{target.path}/jobs/{target.job_id}",
+    }
+    for what, path in kinds.items():
+        calls = [(target.key, path(target)) for target in spindle.targets]
+        load(spindle.url, calls, 2)  # every key known, every statement compiled
+        before = spindle.memory()
+        show(what, load(spindle.url, calls, seconds), bare)
+        print(f"{'':<28}memory {before:.0f} → {spindle.memory():.0f} MiB")
+
+
+def lists(spindle: Instance) -> None:
+    target = spindle.targets[0]
+    with spindle.database.write() as session:
+        job = session.get_one(Job, target.job_id)
+        columns = {column.key: getattr(job, column.key) for column in Job.__table__.columns}
+        rows = [columns | {"id": new_id(), "slug": f"j{n}", "name": f"j{n}"} for n in range(LISTED_JOBS)]
+        session.execute(insert(Job), rows)
+    took: list[float] = []
+    path: str | None = f"{target.path}/jobs?limit={PAGE}"
+    with httpx.Client(base_url=spindle.url, headers={"X-API-Key": target.key}, timeout=60) as client:
+        while path:
+            began = time.perf_counter()
+            answer = client.get(path).raise_for_status()
+            took.append(time.perf_counter() - began)
+            path = answer.links.get("next", {}).get("url")
+    print(f"{LISTED_JOBS:,} jobs by pages of {PAGE}: first {1000 * took[0]:.0f} ms, tenth {1000 * took[9]:.0f} ms")
+
+
+def executes(spindle: Instance, what: str, seconds: int) -> None:
+    durations = asyncio.run(accepted(spindle, seconds))
+    third = len(durations) // 3
+    parts = {"all": durations, "first third": durations[:third], "last third": durations[-third:]}
+    told = [f"{name} p50 {p50:.1f}, p95 {p95:.1f} ms" for name, part in parts.items() for p50, p95 in [in_ms(part)]]
+    print(f"execute, {RATE}/s for {seconds} s, {what}: {'; '.join(told)}", flush=True)
+    with spindle.database.write() as session:
+        session.execute(update(Project).values(active_executions=0))
+
+
+def in_ms(durations: Sequence[float]) -> tuple[float, float]:
+    p50, p95 = p50_p95(durations)
+    return 1000 * p50, 1000 * p95
+
+
+async def accepted(spindle: Instance, seconds: int) -> list[float]:
+    """Calls that begin on time, whether or not those before have ended."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=CONNECTIONS)
+    async with httpx.AsyncClient(base_url=spindle.url, limits=limits, timeout=60) as client:
+
+        async def one(number: int) -> float:
+            target = spindle.targets[number % len(spindle.targets)]
+            began = time.perf_counter()
+            path = f"{target.path}/jobs/{target.job_id}/execute"
+            (await client.post(path, json={}, headers={"X-API-Key": target.key})).raise_for_status()
+            return time.perf_counter() - began
+
+        began, calls = time.monotonic(), []
+        for number in range(RATE * seconds):
+            await asyncio.sleep(max(0, began + number / RATE - time.monotonic()))
+            calls.append(asyncio.create_task(one(number)))
+        return list(await asyncio.gather(*calls))
+
+
+def store_executions(spindle: Instance) -> None:
+    """Copies of the newest execution, ended, under all jobs."""
+    with spindle.database.read() as session:
+        model = session.query(Execution).order_by(Execution.id.desc()).limit(1).one()
+        columns = {column.key: getattr(model, column.key) for column in Execution.__table__.columns}
+        homes = [(job.organization_id, job.project_id, job.id) for job in session.query(Job).limit(300)]
+    names = ("organization_id", "project_id", "job_id")
+    ended: Mapping[str, Any] = {"state": "COMPLETED", "task_id": None, "completed_at": datetime.now(UTC)}
+    for start in range(0, STORED_EXECUTIONS, BATCH):
+        with spindle.database.write() as session:
+            homed = (dict(zip(names, homes[n % len(homes)], strict=True)) for n in range(start, start + BATCH))
+            session.execute(insert(Execution), [{**columns, **ended, **home, "id": new_id()} for home in homed])
+
+
+def measure(spindle: Instance, seconds: int, bare: float) -> None:
+    reads(spindle, seconds, bare)
+    executing = min(EXECUTE_SECONDS, 12 * seconds)
+    executes(spindle, "empty", executing)
+    store_executions(spindle)
+    executes(spindle, f"{STORED_EXECUTIONS:,} stored", executing)
+    lists(spindle)
+
+
+def main() -> None:
+    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+    if subprocess.run(["which", "wrk"], capture_output=True, check=False).returncode:
+        subprocess.run(["apt-get", "install", "-y", "-qq", "wrk"], check=True, env={**os.environ, "LC_ALL": "C"})
+    print(machine())
+    bare = bare_rate(seconds)
+    for name in ("SQLite", "PostgreSQL"):
+        print(f"\n{name}")
+        with cluster() if name == "PostgreSQL" else nullcontext() as server, instance(server and server.url) as spindle:
+            measure(spindle, seconds, bare)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The API killed with -9 at random points of a load: what it acknowledged is there, and nothing happens twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import func, select
+
+from core import storage
+from core.cli.prepare import prepare
+from core.database import open_database
+from core.settings import Settings
+from core.tables import DatasetVersion, Execution, OutboxMessage, Project
+from tests.api.conftest import PIPELINE, ROWS, SCHEMA
+from tests.postgres import new_database
+from tests.service import CLONE, free_port
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+KILLS = 25  # on each database
+CALLERS = 4
+LONGEST_LIFE_SECONDS = 1.5
+PATIENCE_SECONDS = 60
+
+
+@dataclass
+class Api:
+    """`python -m api`, killed and started again on the same port."""
+
+    settings: Settings
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "SPINDLE_DATA": str(self.settings.data),
+            "SPINDLE_PORT": str(self.settings.port),
+            "SPINDLE_REQUESTS_PER_MINUTE": "1000000",
+        }
+        if self.settings.database_url:
+            environment["SPINDLE_DATABASE_URL"] = self.settings.database_url.get_secret_value()
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "api"]
+            self.process = subprocess.Popen(command, cwd=CLONE, env=environment, stdout=log, stderr=log)
+        while not self.ready():
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+
+    def ready(self) -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.settings.port}/readyz", timeout=10).is_success
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@dataclass
+class Caller:
+    """Makes projects with an execution each, from the first call to the last report, through every crash."""
+
+    settings: Settings
+    stop: threading.Event
+    done: list[tuple[str, str]] = field(default_factory=list)  # project, completed execution
+
+    def run(self) -> None:
+        key = (self.settings.data / "admin-key").read_text().strip()
+        base = f"http://127.0.0.1:{self.settings.port}/api/svc/api"
+        with httpx.Client(base_url=base, headers={"X-API-Key": key}, timeout=60) as self.http:
+            while not self.stop.is_set():
+                self.done.append(self._once())
+
+    def _once(self) -> tuple[str, str]:
+        name = uuid4().hex
+        project = self._made("/projects", name, {})
+        agent = self._made("/agents", name, {"pipelineYaml": PIPELINE})
+        job = self._made(f"/projects/id/{project}/jobs", name, {"agentId": agent})
+        path = f"/projects/id/{project}/jobs/{job}"
+        submitted = self._call("POST", f"{path}/execute", {}, {"Idempotency-Key": name})
+        execution = submitted.json()["executionId"]
+        for report in ({"status": "RUNNING"}, self._completed(project, execution)):
+            self._call("POST", f"{path}/completion", {"executionId": execution, **report})
+        return project, execution
+
+    def _made(self, path: str, name: str, fields: dict[str, Any]) -> str:
+        """The id of a new record, or of the one that a call made whose answer was cut off."""
+        answer = self._call("POST", path, {"name": name, **fields})
+        if answer.is_success:
+            return answer.json()["id"]
+        return next(each["id"] for each in self._call("GET", path).json() if each["name"] == name)
+
+    def _completed(self, project: str, execution: str) -> dict[str, Any]:
+        database = open_database(self.settings)
+        with database.read() as session:
+            organization = session.get_one(Project, project).organization_id
+        database.close()
+        output = Path(storage.output_path(self.settings, organization, execution, 1))
+        output.mkdir(parents=True, exist_ok=True)
+        pq.write_table(ROWS, output / "part-00000.parquet")
+        where = {"outputDatasetPath": str(output), "outputDatasetFormat": "parquet", "outputDatasetSchema": SCHEMA}
+        return {"status": "COMPLETED", **where, "recordsOutput": ROWS.num_rows}
+
+    def _call(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> httpx.Response:
+        """As a client does: the same call again until it is answered."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                answer = self.http.request(method, path, json=body, headers=headers)
+            except httpx.TransportError:
+                assert time.monotonic() < deadline, "the API has not come back"
+                time.sleep(0.05)
+                continue
+            assert answer.is_success or answer.status_code == 409, answer.text
+            return answer
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+    if request.param == "sqlite":
+        yield Settings(data=tmp_path / "data", port=free_port())
+        return
+    with new_database(request.getfixturevalue("postgres")) as url:
+        yield Settings(data=tmp_path / "data", port=free_port(), database_url=SecretStr(url))
+
+
+def test_what_was_acknowledged_outlives_the_api(settings: Settings, tmp_path: Path) -> None:
+    prepare(settings)
+    chance, stop = random.Random(7), threading.Event()
+    api, callers = Api(settings, tmp_path / "api.log"), [Caller(settings, stop) for _ in range(CALLERS)]
+    api.start()
+    with ThreadPoolExecutor(CALLERS) as pool:
+        running = [pool.submit(caller.run) for caller in callers]
+        try:
+            for _ in range(KILLS):
+                time.sleep(chance.uniform(0, LONGEST_LIFE_SECONDS))
+                api.kill()
+                api.start()
+        finally:
+            stop.set()
+        for each in running:
+            each.result()
+    api.kill()
+    assert_kept(settings, [pair for caller in callers for pair in caller.done])
+
+
+def assert_kept(settings: Settings, done: list[tuple[str, str]]) -> None:
+    """Each acknowledged execution is there once, completed once, launched once, and holds no slot."""
+    assert len(done) >= KILLS
+    database = open_database(settings)
+    with database.read() as session:
+        for project, execution in done:
+            [(found, state)] = session.execute(
+                select(Execution.id, Execution.state).where(Execution.project_id == project)
+            )
+            assert (found, state) == (execution, "COMPLETED")
+            assert session.get_one(Project, project).active_executions == 0
+            for table in (DatasetVersion, OutboxMessage):
+                query = select(func.count()).where(table.execution_id == execution)
+                assert session.scalar(query) == 1, table.__tablename__
+    database.close()
