@@ -1,7 +1,7 @@
 """Pages by the browser: `python -m bench.browser [PAGES]`.
 
-A local site whose pages a script completes, visited by our visitJoin on Spark local[2] (eight tabs in two browsers), by
-plain Playwright in a loop, and by Crawlee's browser crawler with eight tabs; the same Chromium, one after the other.
+A local site whose pages a script completes, visited by our visitJoin on Spark local[2] (four tabs in two browsers), by
+plain Playwright in a loop, and by Crawlee's browser crawler with four tabs; the same Chromium, one after the other.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TABS = 8
+TABS = 4
 FIELDS = {"heading": "h1", "price": "p.price", "made": "ul#made li:last-child"}
 CHROMIUM_FLAGS = ["--disable-gpu", "--no-sandbox"]
 
