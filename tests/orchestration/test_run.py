@@ -29,6 +29,7 @@ fragment Entry on MetadataEntry { label
   ... on PathMetadataEntry { path }
   ... on TableMetadataEntry { table { records } }
   ... on TableSchemaMetadataEntry { schema { columns { name type } } } }"""
+ATTEMPT = "spindle/attempt"
 TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename } }"
 
 
@@ -118,6 +119,34 @@ def test_cancelling_the_execution_ends_driver_and_run(service: Service, site: Ga
             organization = session.get_one(Execution, execution).organization_id
         cancel(database, organization, execution, "Nobody wants it any more.")
     assert service.status(job, execution)["errorMessage"] == "Nobody wants it any more."
+    assert_gone(service, execution, "CANCELED")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_cancelling_over_rest_ends_driver_and_run_and_a_retry_runs_to_the_end(
+    service: Service, site: GatedSite, job: Job
+) -> None:
+    execution = service.execute(job)
+    site.wait_for_visitor()
+    with service.client() as client:
+        cancelled = client.delete(f"{job.path}/executions/{execution}").json()
+    assert (cancelled["status"], cancelled["errorMessage"]) == ("FAILED", "The execution was cancelled.")
+    assert_gone(service, execution, "CANCELED")
+    site.open()
+    service.post(f"{job.path}/executions/{execution}/retry", {})
+    assert service.wait(job, execution, seconds=120)["status"] == "COMPLETED"
+    runs = {tag["value"]: run for run in service.runs(execution) for tag in run["tags"] if tag["key"] == ATTEMPT}
+    wait_until(lambda: service.runs(execution)[0]["status"] == "SUCCESS", 60)
+    assert sorted(runs) == ["1", "2"]
+
+
+@pytest.mark.long
+def test_deleting_the_project_ends_driver_and_run(service: Service, site: GatedSite, job: Job) -> None:
+    execution = service.execute(job)
+    site.wait_for_visitor()
+    with service.client() as client:
+        assert client.delete(f"/projects/id/{job.project_id}").is_success
     assert_gone(service, execution, "CANCELED")
 
 
