@@ -46,6 +46,15 @@ class Settings(BaseSettings):
         default=REQUESTS_PER_MINUTE, ge=1, description="Requests of one API key in a clock minute."
     )
     fetch_allow_networks: CommaSeparated = Field(default=(), description="CIDRs that the fetch guard lets through.")
+    page_trusted_seconds: float = Field(
+        default=1800,
+        ge=0,
+        description="How long a fetched page is used again whose server does not say; 0: its server is always asked.",
+    )
+    page_kept_days: float = Field(default=30, gt=0, description="Days after which a fetched page is deleted.")
+    page_gigabytes: float = Field(
+        default=10, gt=0, description="Most that an organization's fetched pages may take; the oldest go first."
+    )
     local_folders: CommaSeparated = Field(
         default=(), description="Folders of this machine that pipelines may read files from and save them to."
     )

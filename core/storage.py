@@ -4,6 +4,7 @@ DATA/storage/<organization>/executions/<execution>/<attempt>/spec.json
 DATA/storage/<organization>/executions/<execution>/<attempt>/output
 DATA/storage/<organization>/executions/<execution>/<attempt>/saves/<number>
 DATA/storage/<organization>/executions/<execution>/<attempt>/driver.log
+DATA/storage/<organization>/pages
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ def output_path(settings: Settings, organization_id: str, execution_id: str, att
 
 def spec_path(settings: Settings, organization_id: str, execution_id: str, attempt: int) -> Path:
     return root(settings) / execution_key(organization_id, execution_id, attempt) / "spec.json"
+
+
+def pages_path(settings: Settings, organization_id: str) -> str:
+    """The folder of the fetched pages that an organization's executions share."""
+    return physical(settings, f"{organization_id}/pages")
 
 
 def log_path(settings: Settings, organization_id: str, execution_id: str, attempt: int) -> Path:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from pipelines.arguments import Arguments
 from pipelines.columns import ENGINE_COLUMNS
@@ -24,16 +25,31 @@ class Output(Arguments):
     format: Annotated[str, choice("format", ["parquet"])] = "parquet"
 
 
+class Robots(StrEnum):
+    OBEY = "obey"
+    IGNORE = "ignore"
+
+
 class Options(Arguments):
     """The top-level key `spindle`: what a pipeline sets about its own run."""
 
+    robots: Annotated[Robots, choice("robots", Robots)] = Field(
+        default=Robots.OBEY, description="whether pages that robots.txt forbids are left alone"
+    )
+    delay: NonNegativeFloat = Field(default=0, le=3600, description="seconds between two requests to one host")
+    cache: NonNegativeFloat | None = Field(
+        default=None,
+        description="seconds that a page of an earlier run is used again whose server does not say; 0: always ask",
+    )
     max_failure_ratio: float = Field(
         default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"
     )
     user_agent: str | None = Field(
         default=None, alias="userAgent", min_length=1, max_length=500, description="what servers are told"
     )
-    concurrency: PositiveInt | None = Field(default=None, le=256, description="requests at once to one host")
+    concurrency: PositiveInt | None = Field(
+        default=None, le=256, description="requests at once to one host, over the whole run"
+    )
     max_pages: PositiveInt | None = Field(
         default=None, alias="maxPages", description="most pages that one explore visits"
     )

@@ -25,7 +25,11 @@ READY_SECONDS = 180
 Json = dict[str, Any]
 
 GUARD_LIFTED = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}
-SMALL = {"SPINDLE_SPARK_MASTER": "local[1]", "SPINDLE_SPARK_DRIVER_MEMORY": "512m"}
+SMALL = {
+    "SPINDLE_SPARK_MASTER": "local[1]",
+    "SPINDLE_SPARK_DRIVER_MEMORY": "512m",
+    "SPINDLE_PAGE_TRUSTED_SECONDS": "0",  # ports are used again: another test's pages must not answer for this one's
+}
 
 RUNS = """query ($execution: String!) { runsOrError(filter: {tags: [{key: "spindle/execution", value: $execution}]}) {
   ... on Runs { results { runId status tags { key value } stepStats { stepKey status } } } } }"""

@@ -28,6 +28,9 @@ def gated_site() -> Generator[GatedSite]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if self.path == "/robots.txt":
+                self.send_error(404)
+                return
             asked.set()
             gate.wait(200)
             self.send_response(200)

@@ -52,8 +52,7 @@ def run(
         return 1
     try:
         plan = Pipeline.from_yaml(file.read_text()).plan(parameters(parameter), transforms_of(transforms))
-        networks = () if guard else _OWN_NETWORKS
-        _run(plan, RunContext(fetch=fetch_options(plan.options, networks), limit=limit), output)
+        _run(plan, _context(plan, guard, limit), output)
     except PipelineError as error:
         for problem in error.problems:
             _console.print(f"{file}:{problem.line or 1}: {problem.message}", style="red", markup=False)
@@ -68,10 +67,15 @@ def run(
     return 0
 
 
+def _context(plan: Plan, guard: bool, limit: int | None) -> RunContext:
+    networks = () if guard else _OWN_NETWORKS
+    return RunContext(fetch=fetch_options(plan.options, networks), limit=limit)
+
+
 def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     with _console.status("starting Spark"):
         spark = session()
-    progress = RunProgress(plan, coordinator := Coordinator())
+    progress = RunProgress(plan, coordinator := Coordinator(context.fetch))
     with coordinator, _shown(progress):
         engine = Engine(spark, plan, context, coordinator.endpoint)
         progress.counting(engine.counts)

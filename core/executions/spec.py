@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from core.executions.tokens import execution_token
 from core.sealing import Keyring
 from core.secrets import service_key, write_private
 from core.settings import Settings
-from core.storage import output_path, physical, saves_key, spec_path
+from core.storage import output_path, pages_path, physical, saves_key, spec_path
 from core.tables import Execution
 
 
@@ -43,6 +44,16 @@ class Fetch(Part):
     allow_networks: list[str]
 
 
+class Pages(Part):
+    """Fetched pages that the organization's executions share; what came after `trusted_since` is this one's own."""
+
+    folder: str
+    lifetime_seconds: float
+    keep_seconds: float
+    max_bytes: int
+    trusted_since: datetime
+
+
 class Spark(Part):
     master: str
     conf: dict[str, str]
@@ -69,6 +80,7 @@ class ExecutionSpec(Part):
     webhook: Webhook | None
     heartbeat_seconds: float
     fetch: Fetch
+    pages: Pages
     spark: Spark
     preview_rows: int = 20
 
@@ -94,6 +106,13 @@ def execution_spec(settings: Settings, execution: Execution, shared: bool) -> Ex
         webhook=Webhook(url=completion_url(settings, execution)),
         heartbeat_seconds=settings.heartbeat_seconds,
         fetch=Fetch(allow_networks=list(settings.fetch_allow_networks)),
+        pages=Pages(
+            folder=pages_path(settings, execution.organization_id),
+            lifetime_seconds=settings.page_trusted_seconds,
+            keep_seconds=settings.page_kept_days * 86400,
+            max_bytes=int(settings.page_gigabytes * 1e9),
+            trusted_since=execution.created_at,
+        ),
         spark=Spark(master=settings.spark_master, conf={"spark.driver.memory": settings.spark_driver_memory}),
     )
 

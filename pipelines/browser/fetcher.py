@@ -21,13 +21,15 @@ from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
-from pipelines.fetch import FetchOptions, Page, canonical_url
+from pipelines.fetch import FetchOptions, Page
+from pipelines.fetch.cache import PageCache
 from pipelines.fetch.failures import passing_status, retry_after
+from pipelines.fetch.hosts import Hosts, OwnHosts
 from pipelines.fetch.queue import Request, RequestQueue
 
 T = TypeVar("T")
 
-_TICK = 0.1  # seconds between looks at what may start
+_TICK = 0.1  # seconds between looks at what the hosts allow
 _random = SystemRandom()
 
 
@@ -37,8 +39,17 @@ class BrowserFetcher:
     A page that redirects to what is not there, crashes the browser or never comes to rest is a page with an `error`.
     """
 
-    def __init__(self, options: FetchOptions, browsing: Browsing, browser: BrowserOptions | None = None) -> None:
+    def __init__(
+        self,
+        options: FetchOptions,
+        browsing: Browsing,
+        browser: BrowserOptions | None = None,
+        hosts: Hosts | None = None,
+        cache: PageCache | None = None,
+    ) -> None:
         self._options = options
+        self._hosts = hosts or OwnHosts(options)
+        self._cache = cache
         self._browsing = browsing
         self._chromium = chromium(browser or BrowserOptions.from_environment(), browsing.images)
         self._idle: list[Tab] = []
@@ -52,26 +63,39 @@ class BrowserFetcher:
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
         """A page for each (url, tag), in the order in which they finish; one for each snapshot where there are more."""
-        queue = RequestQueue(requests, self._options)
+        queue = RequestQueue(requests, self._options, self._hosts, self._cache)
         running: dict[Future[list[BrowserPage]], Request[T]] = {}
         done: SimpleQueue[Future[list[BrowserPage]]] = SimpleQueue()
         try:
             while True:
                 while len(running) < self._chromium.options.pages and (request := queue.next()):
-                    future = self._chromium.submit(self._pages(request.url))
+                    future = self._chromium.submit(self._pages(request.asked_url))
                     running[future] = request
                     future.add_done_callback(done.put)
+                at_hand = queue.take_finished()
+                yield from at_hand
                 if not running and queue.empty:
                     return
+                if at_hand and not running:
+                    continue
                 with suppress(Empty):  # then a host may have room by now
-                    future = done.get(timeout=queue.wait(_TICK))
-                    request = running.pop(future)
-                    queue.done(request)
-                    for page in future.result():
-                        yield page, request.tag
+                    seconds = queue.wait(_TICK, sleep=not running)
+                    future = done.get(timeout=seconds if running else 0)
+                    yield from self._finished(queue, running.pop(future), future.result())
         finally:
-            for future in running:
+            for future, request in running.items():
                 future.cancel()
+                queue.abandon(request)
+
+    def _finished(
+        self, queue: RequestQueue[T], request: Request[T], pages: list[BrowserPage]
+    ) -> Iterator[tuple[Page, T]]:
+        """The pages of one visit; a page with nothing beside it may be used again."""
+        last = pages[-1]
+        if last.status in (429, 503):
+            queue.back_off(request, retry_after(last.header("retry-after") or "") or self._options.backoff)
+        queue.done(request, last, keep=len(pages) == 1 and not last.values)
+        yield from ((page, request.tag) for page in pages)
 
     async def _leave(self) -> None:
         await asyncio.gather(*(tab.close() for tab in self._idle))
@@ -80,8 +104,6 @@ class BrowserFetcher:
 
     async def _pages(self, url: str) -> list[BrowserPage]:
         """The pages of one address after as many tries as may help; raises NoBrowser."""
-        if canonical_url(url) is None:
-            return [_failed(url, f"'{url[:200]}' is not an http or https address")]
         attempt = 0
         while True:
             pages, again = await self._tried(url)

@@ -1,194 +1,101 @@
-"""Pages kept in storage, many a file: Parquet files of a few thousand pages, compressed by zstd in small row groups.
-
-Measured on pages of 5 KB, Parquet takes 7 µs a page to write and 5 µs to read in order; WARC takes 138 and 38.
-"""
+"""Which pages need not be fetched: those that this run has fetched, and those of earlier runs that may be trusted."""
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
-from uuid import uuid4
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, quote_plus
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import xxhash
-from pyarrow import fs
 
+from pipelines.fetch.failures import passing_status
+from pipelines.fetch.freshness import lifetime, may_be_kept
 from pipelines.fetch.page import Page
-from pipelines.fetch.urls import canonical_url
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-_SCHEMA = pa.schema(
-    [
-        ("key", pa.uint64()),
-        ("actions", pa.string()),
-        ("requested_url", pa.string()),
-        ("url", pa.string()),
-        ("status", pa.int32()),
-        ("content_type", pa.string()),
-        ("charset", pa.string()),
-        ("body", pa.binary()),
-        ("fetched_at", pa.timestamp("us", tz="UTC")),
-        ("redirects", pa.list_(pa.string())),
-        ("head", pa.binary()),
-    ]
-)
-_GROUP_PAGES = 64  # one page that is wanted costs the reading of so many
-_FILE_PAGES = 4096
-_FILE_BYTES = 32 * 1024 * 1024
-_FILE_SECONDS = 10.0  # a crash loses no more than what came in so many
-_GROUPS_AT_HAND = 16
-_FILES_AT_HAND = 16
+from pipelines.fetch.store import PageStore
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a page stands."""
+class CacheOptions:
+    """`shared` is the folder that runs share, None for a run by itself; `own` that of this run alone.
 
-    path: str
-    group: int
-    row: int
+    A page of an earlier run is trusted as long as its server says, for `lifetime_seconds` where it does not; with 0
+    never without asking. Whatever came after `since` belongs to this run. Addresses that hold one of `secrets` are
+    not kept.
+    """
+
+    shared: str | None = None
+    own: str | None = None
+    lifetime_seconds: float = 1800
+    since: datetime | None = None
+    secrets: tuple[str, ...] = ()
 
 
 class PageCache:
-    """Pages by canonical URL and the actions that brought them, in a folder (a path or an `s3://` address).
+    """Pages by canonical URL and `variant`, what else tells them apart; for one thread."""
 
-    Any number of processes may write to one folder; each sees what was there when it opened the cache and what it put
-    in itself. For one thread.
-    """
+    def __init__(self, options: CacheOptions, variant: str = "") -> None:
+        self._own = PageStore(Path(options.own)) if options.own else None
+        self._shared = PageStore(Path(options.shared)) if options.shared else None
+        self._lifetime = timedelta(seconds=options.lifetime_seconds)
+        self._since = options.since or datetime.now(UTC)
+        self._secrets = _spellings(options.secrets)
+        self._variant = variant
 
-    def __init__(self, folder: str, lifetime: timedelta) -> None:
-        self._lifetime = lifetime
-        self._files, self._folder = _storage(folder)
-        self._files.create_dir(self._folder, recursive=True)
-        self._places: dict[int, _Place] = {}
-        self._pending: dict[int, tuple[Page, str]] = {}
-        self._pending_bytes = 0
-        self._pending_since = 0.0
-        self._open: OrderedDict[str, pq.ParquetFile] = OrderedDict()
-        self._groups: OrderedDict[tuple[str, int], list[pa.Array]] = OrderedDict()
-        for path in self._paths():
-            self._index(path)
+    def __enter__(self) -> Self:
+        return self
 
-    def get(self, url: str, actions: str = "") -> Page | None:
-        """The newest page of `url`, a canonical address, that is kept."""
-        key = _key(url, actions)
-        if key in self._pending:
-            page, its_actions = self._pending[key]
-            return page if (page.requested_url, its_actions) == (url, actions) else None
-        place = self._places.get(key)
-        row = self._row(place) if place else None
-        return _page(row) if row and row[1:3] == [actions, url] else None
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def get(self, url: str) -> Page | None:
+        """The page of `url`, a canonical address, that is kept."""
+        key = _key(url, self._variant)
+        for store in (self._own, self._shared):
+            _, variant, page = (store.get(key) if store else None) or (key, "", None)
+            if page and (variant, page.requested_url) == (self._variant, url):
+                return page
+        return None
 
     def is_fresh(self, page: Page) -> bool:
-        """Whether `page` is young enough to be trusted."""
-        return datetime.now(UTC) - page.fetched_at < self._lifetime
+        """Whether `page` may be used without asking its server."""
+        if page.fetched_at >= self._since:
+            return True
+        return bool(self._lifetime) and datetime.now(UTC) - page.fetched_at < lifetime(page, self._lifetime)
 
-    def put(self, page: Page, actions: str = "") -> None:
-        """Keeps `page`, in place of an older one; on disk after some seconds, or after `flush`."""
-        url = canonical_url(page.requested_url) or page.requested_url
-        if url != page.requested_url:
-            page = replace(page, requested_url=url)
-        if not self._pending:
-            self._pending_since = time.monotonic()
-        self._pending[_key(url, actions)] = page, actions
-        self._pending_bytes += len(page.body)
-        waited = time.monotonic() - self._pending_since
-        if len(self._pending) >= _FILE_PAGES or self._pending_bytes >= _FILE_BYTES or waited >= _FILE_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Writes what is not yet in storage as one file, which appears at once and whole."""
-        if not self._pending:
+    def put(self, page: Page) -> None:
+        """Keeps `page`, whose `requested_url` is canonical, in place of an older one: on disk after a second, or after
+        `close`. What may be better at the next try is not kept, what only this run may have is not shared.
+        """
+        if page.error is not None or page.status is None or passing_status(page.status) or self._tells(page):
             return
-        path = f"{self._folder}/{time.time_ns():020}-{uuid4().hex}.parquet"
-        with self._files.open_output_stream(f"{path}.part") as stream:
-            pq.write_table(
-                _table(self._pending),
-                stream,
-                row_group_size=_GROUP_PAGES,
-                compression="zstd",
-                use_dictionary=False,
-            )
-        self._files.move(f"{path}.part", path)
-        self._remember(path, list(self._pending))
-        self._pending.clear()
-        self._pending_bytes = 0
+        store = self._shared if self._shared and may_be_kept(page) else self._own
+        if store:
+            store.put((_key(page.requested_url, self._variant), self._variant, page))
 
-    def _paths(self) -> list[str]:
-        """The files, oldest first: their names begin with the time."""
-        found = self._files.get_file_info(fs.FileSelector(self._folder))
-        return sorted(each.path for each in found if each.path.endswith(".parquet"))
+    def tick(self) -> None:
+        """Writes what has waited for a second."""
+        for store in (self._own, self._shared):
+            if store:
+                store.tick()
 
-    def _index(self, path: str) -> None:
-        keys: list[int] = pq.read_table(path, columns=["key"], filesystem=self._files).column("key").to_pylist()
-        self._remember(path, keys)
+    def close(self) -> None:
+        for store in (self._own, self._shared):
+            if store:
+                store.close()
 
-    def _remember(self, path: str, keys: list[int]) -> None:
-        for position, key in enumerate(keys):
-            self._places[key] = _Place(path, position // _GROUP_PAGES, position % _GROUP_PAGES)
-
-    def _row(self, place: _Place) -> list[Any]:
-        return [column[place.row].as_py() for column in self._group(place)]
-
-    def _group(self, place: _Place) -> list[pa.Array]:
-        """The columns of a page's row group; the last are kept, for pages are wanted as they were put."""
-        where = (place.path, place.group)
-        if where not in self._groups:
-            table = self._file(place.path).read_row_group(place.group)
-            self._groups[where] = [column.combine_chunks() for column in table.columns]
-        return _recent(self._groups, where, _GROUPS_AT_HAND)
-
-    def _file(self, path: str) -> pq.ParquetFile:
-        if path not in self._open:
-            self._open[path] = pq.ParquetFile(path, filesystem=self._files)
-        return _recent(self._open, path, _FILES_AT_HAND)
+    def _tells(self, page: Page) -> bool:
+        """Whether an address of the page holds a secret."""
+        addresses = (page.requested_url, page.url, *page.redirects) if self._secrets else ()
+        return any(secret in address for secret in self._secrets for address in addresses)
 
 
-def _recent(at_hand: OrderedDict[K, V], key: K, most: int) -> V:
-    """The value of `key`, which is now the last to be let go; the first go when there are more than `most`."""
-    at_hand.move_to_end(key)
-    while len(at_hand) > most:
-        at_hand.popitem(last=False)
-    return at_hand[key]
+def _spellings(secrets: Iterable[str]) -> frozenset[str]:
+    return frozenset(text for secret in secrets for text in (secret, quote(secret, safe=""), quote_plus(secret)))
 
 
-def _storage(folder: str) -> tuple[fs.FileSystem, str]:
-    if "://" in folder:
-        return fs.FileSystem.from_uri(folder)
-    return fs.LocalFileSystem(), folder
-
-
-def _key(url: str, actions: str) -> int:
-    return xxhash.xxh3_64_intdigest(f"{actions}\n{url}".encode())
-
-
-def _table(pages: dict[int, tuple[Page, str]]) -> pa.Table:
-    rows = (
-        (
-            key,
-            actions,
-            page.requested_url,
-            page.url,
-            page.status,
-            page.content_type,
-            page.charset,
-            page.body,
-            page.fetched_at,
-            page.redirects,
-            page.head,
-        )
-        for key, (page, actions) in pages.items()
-    )
-    columns = zip(*rows, strict=True)
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], _SCHEMA)
-
-
-def _page(row: list[Any]) -> Page:
-    _, _, requested_url, url, status, content_type, charset, body, fetched_at, redirects, head = row
-    return Page(requested_url, url, status, None, content_type, charset, body, fetched_at, tuple(redirects), head)
+def _key(url: str, variant: str) -> int:
+    return xxhash.xxh3_64_intdigest(f"{variant}\n{url}".encode())

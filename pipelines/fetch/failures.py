@@ -26,6 +26,7 @@ _PASSING_ERRORS = frozenset(
 )
 _PASSING_STATUSES = frozenset((429, 502, 503, 504))
 
+_UNDECODABLE = "the page cannot be decompressed"
 _SENTENCES = {
     pycurl.E_UNSUPPORTED_PROTOCOL: "{where} does not speak HTTP",
     pycurl.E_URL_MALFORMAT: "{where} redirects to something that is not an address",
@@ -39,7 +40,7 @@ _SENTENCES = {
     pycurl.E_HTTP2: "the connection to {where} broke",
     _HTTP2_STREAM: "the connection to {where} broke",
     pycurl.E_TOO_MANY_REDIRECTS: "redirects more than {max_redirects} times",
-    pycurl.E_BAD_CONTENT_ENCODING: "the page cannot be decompressed",
+    pycurl.E_BAD_CONTENT_ENCODING: _UNDECODABLE,
     pycurl.E_PEER_FAILED_VERIFICATION: "the certificate of {host} is not valid for it or not trusted",
     pycurl.E_SSL_CONNECT_ERROR: "could not agree on encryption with {where}",
 }
@@ -58,6 +59,10 @@ def sentence(code: int, detail: str, where: str, options: FetchOptions) -> str:
 
 def no_answer(where: str, options: FetchOptions) -> str:
     return f"{where} did not answer within {options.first_byte_timeout:g} s"
+
+
+def undecodable() -> str:
+    return _UNDECODABLE
 
 
 def too_large(options: FetchOptions) -> str:

@@ -5,24 +5,19 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from datetime import UTC, datetime
 from random import SystemRandom
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 import pycurl
 
-from pipelines.fetch.failures import passing_status
+from pipelines.fetch.cache import PageCache
 from pipelines.fetch.guard import Guard
+from pipelines.fetch.hosts import Hosts, OwnHosts
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
-from pipelines.fetch.queue import Request, RequestQueue
+from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.transfer import Transfer
-from pipelines.fetch.urls import canonical_url
-
-if TYPE_CHECKING:
-    from pipelines.fetch.cache import PageCache
 
 T = TypeVar("T")
 
@@ -34,11 +29,15 @@ _random = SystemRandom()
 class HttpFetcher:
     """Fetches pages, up to `options.concurrency` at a time; for one thread. Connections live until `close`.
 
-    With a `cache`, a page that it has fresh is not fetched, an old one only if it has changed, and what comes is kept.
+    `hosts` says whom it may ask when. What `cache` has fresh is not fetched, what is old only if it has changed, and
+    what comes is kept; the cache is the caller's to close.
     """
 
-    def __init__(self, options: FetchOptions | None = None, cache: PageCache | None = None) -> None:
+    def __init__(
+        self, options: FetchOptions | None = None, hosts: Hosts | None = None, cache: PageCache | None = None
+    ) -> None:
         self._options = options or FetchOptions()
+        self._hosts = hosts or OwnHosts(self._options)
         self._cache = cache
         self._guard = Guard(self._options.allow_networks)
         self._idle: list[Transfer] = []
@@ -55,9 +54,7 @@ class HttpFetcher:
         self.close()
 
     def close(self) -> None:
-        """Ends what is still in flight, closes all connections, and writes what the cache still holds."""
-        if self._cache:
-            self._cache.flush()
+        """Ends what is still in flight and closes all connections."""
         for transfer in list(self._active.values()):
             self._release(transfer)
         for transfer in self._idle:
@@ -69,51 +66,34 @@ class HttpFetcher:
         """A page for each (url, tag), in the order in which they finish; failures are pages with an `error`.
         `requests` is pulled from only as requests can start. Several such iterators of one fetcher may be interleaved.
         """
-        queue = RequestQueue(requests, self._options)
+        queue = RequestQueue(requests, self._options, self._hosts, self._cache)
         mine: set[Transfer] = set()
         finished: deque[Transfer] = deque()
         try:
             while True:
-                pages = self._finish(mine, finished, queue) + self._start(mine, finished, queue)
+                pages = self._finish(mine, finished, queue)
+                self._start(mine, finished, queue)
                 self._perform()
+                at_hand = queue.take_finished()
                 yield from pages
+                yield from at_hand
                 if not mine and queue.empty:
                     return
-                if not finished:
-                    self._wait(queue)
+                if not (finished or at_hand):
+                    self._wait(queue, mine)
         finally:
             for transfer in mine:
+                queue.abandon(transfer.request)
                 self._release(transfer)
 
-    def _start(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> list[tuple[Page, T]]:
-        """Starts what may start; the pages of what need not be fetched or cannot be."""
-        at_hand: list[tuple[Page, T]] = []
-        room = self._options.concurrency
-        while len(mine) < room and len(at_hand) < room and (request := queue.next()):
-            url = canonical_url(request.url)
-            page = self._at_hand(request, url)
-            if page or not url:
-                queue.done(request)
-                at_hand.append((page or _not_an_address(request.url), request.tag))
-                continue
+    def _start(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> None:
+        """Starts what may start."""
+        while len(mine) < self._options.concurrency and (request := queue.next()):
             transfer = self._idle.pop() if self._idle else Transfer(self._options, self._guard)
-            transfer.prepare(request, url, finished)
+            transfer.prepare(request, finished)
             mine.add(transfer)
             self._active[transfer.curl] = transfer
             self._multi.add_handle(transfer.curl)
-        return at_hand
-
-    def _at_hand(self, request: Request[T], url: str | None) -> Page | None:
-        """The page that the cache has of `url`; one that is too old is left with the request."""
-        kept = self._cache.get(url) if self._cache and url else None
-        if kept is None:
-            return None
-        if kept.requested_url != request.url:
-            kept = replace(kept, requested_url=request.url)
-        if self._cache and self._cache.is_fresh(kept):
-            return kept
-        request.kept = kept
-        return None
 
     def _perform(self) -> None:
         """Lets libcurl work and hands what is over to the iterators that asked for it."""
@@ -141,11 +121,11 @@ class HttpFetcher:
         if not transfer.silent:
             transfer.finished.append(transfer)
 
-    def _wait(self, queue: RequestQueue[T]) -> None:
-        """Waits until a socket is ready, a retry is due or a tick is over."""
-        seconds = queue.wait(_TICK)
-        if self._multi.select(seconds) < 0:
-            time.sleep(min(seconds, 0.01) if self._active else seconds)
+    def _wait(self, queue: RequestQueue[T], mine: set[Transfer]) -> None:
+        """Waits until a socket is ready, something may start or a tick is over."""
+        seconds = queue.wait(_TICK, sleep=not mine)
+        if mine and self._multi.select(seconds) < 0:
+            time.sleep(min(seconds, 0.01))
 
     def _finish(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> list[tuple[Page, T]]:
         """The pages of the transfers that are over, but for those that will be tried again."""
@@ -153,42 +133,33 @@ class HttpFetcher:
         while finished:
             transfer = finished.popleft()
             request = transfer.request
-            delay = self._retry_delay(transfer)
-            if delay is None:
-                pages.append((self._kept(transfer.page(), request), request.tag))
+            if transfer.is_zstd():
+                mine.discard(transfer)
+                self._release(transfer)
+                request.zstd = True
+                queue.again(request, 0)
+                continue
+            asked = transfer.asks_to_be_left_alone()
+            delay = self._retry_delay(transfer, asked)
+            if asked is not None:
+                queue.back_off(request, max(asked, delay or self._options.backoff))
+            page = transfer.page() if delay is None else None
             mine.discard(transfer)
             self._release(transfer)
-            queue.done(request)
-            if delay is not None:
-                queue.again(request, delay)
+            if page:
+                pages.append((queue.done(request, page), request.tag))
+            else:
+                queue.again(request, delay or 0)
         return pages
 
-    def _kept(self, page: Page, request: Request[T]) -> Page:
-        """`page`, or the old copy when nothing has changed; kept for later unless it failed."""
-        if self._cache is None:
-            return page
-        if page.status == 304 and request.kept:
-            page = replace(request.kept, fetched_at=page.fetched_at)
-        if page.error is None and page.status is not None and not passing_status(page.status):
-            self._cache.put(page)
-        return page
-
-    def _retry_delay(self, transfer: Transfer) -> float | None:
+    def _retry_delay(self, transfer: Transfer, asked: float | None) -> float | None:
         """Seconds until the next try: exponential with jitter, at least what the server asks; None for no other try."""
         options, attempt = self._options, transfer.request.attempt
-        if not transfer.may_pass() or attempt >= options.retries:
+        if not transfer.may_pass() or attempt >= options.retries or (asked or 0) > options.max_retry_after:
             return None
-        asked = transfer.retry_after() or 0.0
-        if asked > options.max_retry_after:
-            return None
-        return max(asked, options.backoff * 2**attempt * _random.uniform(0.5, 1.5))
+        return max(asked or 0, options.backoff * 2**attempt * _random.uniform(0.5, 1.5))
 
     def _release(self, transfer: Transfer) -> None:
         self._multi.remove_handle(transfer.curl)
         del self._active[transfer.curl]
         self._idle.append(transfer)
-
-
-def _not_an_address(url: str) -> Page:
-    error = f"'{url[:200]}' is not an http or https address"
-    return Page(url, url, None, error, None, None, b"", datetime.now(UTC))

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class FetchOptions:
     """Times are in seconds, sizes in bytes.
 
-    `concurrency` counts requests in flight of one fetcher, `per_host` those to one host and port among them.
+    `concurrency` counts requests in flight of one fetcher, `per_host` those of a whole run to one scheme, host and
+    port; `delay` lies between the starts of two such. `robots`: what a site's robots.txt forbids is not fetched.
     `first_byte_timeout` runs until the answer's first byte, connecting included; `total_timeout` until its last.
     `max_body` is measured after decompression. `allow_networks` are CIDRs that the guard lets through.
     """
@@ -17,6 +18,8 @@ class FetchOptions:
     user_agent: str = "Spindle/0.1"
     concurrency: int = 16
     per_host: int = 16
+    delay: float = 0
+    robots: bool = True
     connect_timeout: float = 10
     first_byte_timeout: float = 30
     total_timeout: float = 60

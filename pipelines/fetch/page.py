@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 
 
 @dataclass(slots=True)  # never changed; to freeze it would cost six times as much, on every page
@@ -15,6 +16,7 @@ class Page:
     are what the Content-Type header says, in lower case. `fetched_at` is in UTC. Of a page that is larger than was
     asked for, `body` is the beginning; with any other `error` it is empty. `head` is the answer's header lines.
     `received` counts the bytes of the body as they were transferred, none where nothing was fetched.
+    `forbidden` tells that the site does not let crawlers have the page, so that it was not asked for.
     """
 
     requested_url: str
@@ -28,6 +30,7 @@ class Page:
     redirects: tuple[str, ...] = ()
     head: bytes = b""
     received: int = field(default=0, compare=False)
+    forbidden: bool = False
 
     @property
     def ok(self) -> bool:
@@ -35,5 +38,13 @@ class Page:
 
     def header(self, name: str) -> str | None:
         """A header of the answer, in any case; None when it has none of that name."""
-        found = re.search(rb"(?im)^%b:[ \t]*([^\r\n]*)" % re.escape(name.encode()), self.head)
-        return found.group(1).decode("latin-1").rstrip() if found else None
+        return next(iter(self.headers(name)), None)
+
+    def headers(self, name: str) -> list[str]:
+        """All headers of that name, in their order."""
+        return [value.decode("latin-1").rstrip() for value in _header(name).findall(self.head)]
+
+
+@lru_cache(maxsize=64)
+def _header(name: str) -> re.Pattern[bytes]:
+    return re.compile(rb"(?im)^%b:[ \t]*([^\r\n]*)" % re.escape(name.encode()))

@@ -1,43 +1,60 @@
-"""What is fetched next: requests in their order, as far as their hosts have room, and retries when they are due."""
+"""What is fetched next: requests in their order, as far as they are not at hand and their hosts may be asked."""
 
 from __future__ import annotations
 
 import heapq
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from typing import Generic, TypeVar
 
+from pipelines.fetch.cache import PageCache
+from pipelines.fetch.freshness import revalidated
+from pipelines.fetch.hosts import Hosts
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
+from pipelines.fetch.urls import canonical_url, origin
 
 T = TypeVar("T")
 
 
 class Request(Generic[T]):
-    """One page to fetch; `tag` is the caller's, `kept` an old copy of the page that may still be right."""
+    """One page to fetch; `asked_url` is as the caller wrote it, `tag` the caller's, `kept` an old copy of the page that
+    may still be right. `zstd`: the server compresses so, whatever it was asked for.
+    """
 
-    __slots__ = ("attempt", "host", "kept", "tag", "url")
+    __slots__ = ("asked_url", "attempt", "kept", "origin", "tag", "url", "zstd")
 
-    def __init__(self, url: str, tag: T, host: str) -> None:
+    def __init__(self, asked_url: str, url: str, tag: T) -> None:
+        self.asked_url = asked_url
         self.url = url
         self.tag = tag
-        self.host = host
+        self.origin = origin(url)
         self.kept: Page | None = None
+        self.zstd = False
         self.attempt = 0
 
 
 class RequestQueue(Generic[T]):
-    """Pulls from `requests` only as many as can start, and a bounded number more that wait for their host."""
+    """Pulls from `requests` only as many as can start, and a bounded number more that wait for their host.
 
-    def __init__(self, requests: Iterable[tuple[str, T]], options: FetchOptions) -> None:
+    Whatever fetches works through one: `next` says what may start, each of these ends with `done` or `again`, and
+    `take_finished` gives the pages of what need not or must not be fetched.
+    """
+
+    def __init__(
+        self, requests: Iterable[tuple[str, T]], options: FetchOptions, hosts: Hosts, cache: PageCache | None = None
+    ) -> None:
+        self._finished: list[tuple[Page, T]] = []
         self._requests = iter(requests)
         self._exhausted = False
-        self._per_host = options.per_host
-        self._max_held = 4 * options.concurrency
-        self._by_host = options.per_host < options.concurrency
-        self._running: Counter[str] = Counter()
+        self._hosts = hosts
+        self._cache = cache
+        self._room = options.concurrency
+        self._max_held = 64 * options.concurrency
         self._held: dict[str, deque[Request[T]]] = {}
         self._held_count = 0
         self._ready: deque[Request[T]] = deque()
@@ -48,51 +65,114 @@ class RequestQueue(Generic[T]):
         """The next request that may start now; None when there is none for the moment."""
         while self._delayed and self._delayed[0][0] <= time.monotonic():
             self._offer(heapq.heappop(self._delayed)[2])
-        while not self._ready and not self._exhausted and self._held_count < self._max_held:
+        for each in self._hosts.news():
+            self._enter(each)
+        while not self._ready and not self._exhausted and self._may_pull():
             self._pull()
         return self._ready.popleft() if self._ready else None
 
-    def done(self, request: Request[T]) -> None:
-        """`request` is no longer in flight: its host has room for another."""
-        if not self._by_host:
-            return
-        host = request.host
-        self._running[host] -= 1
-        if held := self._held.get(host):
-            self._held_count -= 1
-            self._offer(held.popleft())
-        elif not self._running[host]:
-            del self._running[host]
-            self._held.pop(host, None)
+    def take_finished(self) -> list[tuple[Page, T]]:
+        """The pages that came without a request since the last call."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def done(self, request: Request[T], page: Page, keep: bool = True) -> Page:
+        """`request` brought `page`; returns the page to go on with, the old copy where nothing has changed.
+
+        `keep`: the page is all that it brought, so that it may be used again.
+        """
+        self._left(request)
+        if page.status == 304 and request.kept:
+            page = revalidated(request.kept, page)
+        if self._cache and keep:
+            self._cache.put(page)
+        return _as_asked(page, request)
 
     def again(self, request: Request[T], delay: float) -> None:
         """Puts `request` back, to start in `delay` seconds."""
+        self._left(request)
         request.attempt += 1
         heapq.heappush(self._delayed, (time.monotonic() + delay, next(self._sequence), request))
 
+    def abandon(self, request: Request[T]) -> None:
+        """`request` is given up, and nobody waits for its page."""
+        self._hosts.leave(request.origin, waiting=False)
+
+    def back_off(self, request: Request[T], seconds: float) -> None:
+        """The host of `request` wants to be left alone for so long."""
+        self._hosts.back_off(request.origin, seconds)
+
     @property
     def empty(self) -> bool:
-        return self._exhausted and not (self._ready or self._delayed or self._held_count)
+        return self._exhausted and not (self._ready or self._delayed or self._held_count or self._finished)
 
-    def wait(self, longest: float) -> float:
-        """Seconds until a retry is due, at most `longest`."""
-        if not self._delayed:
-            return longest
-        return min(longest, max(0.0, self._delayed[0][0] - time.monotonic()))
+    def wait(self, longest: float, sleep: bool) -> float:
+        """Seconds until something may start, at most `longest`; sleeps as long if told to."""
+        if self._cache:
+            self._cache.tick()
+        if self._delayed:
+            longest = min(longest, max(0.0, self._delayed[0][0] - time.monotonic()))
+        return self._hosts.wait(longest, sleep)
+
+    def _may_pull(self) -> bool:
+        return self._held_count < self._max_held and len(self._finished) < self._room
 
     def _pull(self) -> None:
-        for url, tag in self._requests:
-            self._offer(Request(url, tag, url.split("/", 3)[2] if self._by_host and url.count("/") > 1 else ""))
+        for asked_url, tag in self._requests:
+            url = canonical_url(asked_url)
+            if url is None:
+                self._finished.append((_failed(asked_url, f"'{asked_url[:200]}' is not an http or https address"), tag))
+                return
+            request = Request(asked_url, url, tag)
+            if not self._at_hand(request):
+                self._offer(request)
             return
         self._exhausted = True
 
+    def _at_hand(self, request: Request[T]) -> bool:
+        """Whether the cache has the page; one that may have changed is left with the request."""
+        kept = self._cache.get(request.url) if self._cache else None
+        if kept is None or self._cache is None:
+            return False
+        if self._cache.is_fresh(kept):
+            self._finished.append((_as_asked(kept, request), request.tag))
+            return True
+        request.kept = kept
+        return False
+
     def _offer(self, request: Request[T]) -> None:
-        """Makes `request` ready, or holds it until its host has room."""
-        if not self._by_host:
-            self._ready.append(request)
-        elif self._running[request.host] < self._per_host:
-            self._running[request.host] += 1
-            self._ready.append(request)
-        else:
-            self._held.setdefault(request.host, deque()).append(request)
-            self._held_count += 1
+        """Makes `request` ready, or holds it until its host may be asked."""
+        held = self._held.setdefault(request.origin, deque())
+        held.append(request)
+        self._held_count += 1
+        if len(held) == 1:
+            self._enter(request.origin)
+
+    def _enter(self, origin: str) -> None:
+        """Takes from the requests that wait for a host as many as may start."""
+        held = self._held.get(origin)
+        while held:
+            leave = self._hosts.enter(origin, held[0].url)
+            if leave is False:
+                return
+            request = held.popleft()
+            self._held_count -= 1
+            if leave is True:
+                self._ready.append(request)
+            else:
+                page = replace(_failed(request.asked_url, str(leave)), forbidden=True)
+                self._finished.append((page, request.tag))
+        self._held.pop(origin, None)
+
+    def _left(self, request: Request[T]) -> None:
+        self._hosts.leave(request.origin, waiting=request.origin in self._held)
+        self._enter(request.origin)
+
+
+def _as_asked(page: Page, request: Request[T]) -> Page:
+    """`page` with the address that was asked for as the caller wrote it."""
+    return page if page.requested_url == request.asked_url else replace(page, requested_url=request.asked_url)
+
+
+def _failed(url: str, error: str) -> Page:
+    return Page(url, url, None, error, None, None, b"", datetime.now(UTC))

@@ -3,37 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from ada_url import join_url
 from protego import Protego
 
 from pipelines.fetch.page import Page
+from pipelines.fetch.urls import origin
 
 MAX_ROBOTS = 500 * 1024  # bytes that are read at most (RFC 9309, section 2.5); a fetcher for these files stops there
+_LONGEST_DELAY = 60.0  # a site that asks for more would never be done
 
 
 @dataclass(frozen=True, slots=True)
 class Robots:
     """The rules of one site (scheme, host and port) for one crawler.
 
-    `crawl_delay` is in seconds; `refusal` says why nothing may be fetched, where that does not depend on the address.
+    Without `text` everything may be fetched; `refusal` says why nothing may, where that does not depend on the address.
     """
 
     agent: str
-    rules: Protego | None = None
-    crawl_delay: float | None = None
+    text: str | None = None
     refusal: str | None = None
 
-    def allows(self, url: str) -> bool:
-        """Whether `url`, an address of the site, may be fetched."""
+    def forbids(self, url: str) -> str | None:
+        """Why `url`, an address of the site, may not be fetched; None when it may."""
         if self.refusal is not None:
-            return False
-        return self.rules is None or self.rules.can_fetch(url, self.agent)
+            return self.refusal
+        if self.text is None or _rules(self.text).can_fetch(url, self.agent):
+            return None
+        return f"{robots_url(url)} forbids this address to {self.agent}"
+
+    @property
+    def crawl_delay(self) -> float:
+        """Seconds that the site wants to lie between two requests; 0 when it does not say."""
+        asked = _rules(self.text).crawl_delay(self.agent) if self.text is not None else None
+        return min(asked, _LONGEST_DELAY) if asked and asked > 0 else 0.0
+
+
+@lru_cache(maxsize=256)
+def _rules(text: str) -> Protego:
+    return Protego.parse(text)
 
 
 def robots_url(url: str) -> str:
     """Where the rules for `url`, a canonical address, stand."""
-    return join_url(url, "/robots.txt")
+    return f"{origin(url)}/robots.txt"
 
 
 def read_robots(page: Page, user_agent: str) -> Robots:
@@ -50,6 +64,4 @@ def read_robots(page: Page, user_agent: str) -> Robots:
         )
     if page.status >= 400:
         return Robots(agent)
-    rules = Protego.parse(page.body[:MAX_ROBOTS].decode("utf-8-sig", "replace"))
-    delay = rules.crawl_delay(agent)
-    return Robots(agent, rules, delay if delay and delay > 0 else None)
+    return Robots(agent, page.body[:MAX_ROBOTS].decode("utf-8-sig", "replace"))

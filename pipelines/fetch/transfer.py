@@ -22,10 +22,12 @@ from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
 from pipelines.fetch.queue import Request
 from pipelines.fetch.urls import absolute_url, canonical_url
+from pipelines.fetch.zstd import BadZstd, Unzstd
 
 _ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _SLOWEST = 32  # bytes a second; a page that comes slower than this for first_byte_timeout is given up
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\r\n]*)")
+_ENCODING = re.compile(rb"(?im)^content-encoding:[ \t]*([^\r\n]*)")
 _RETRY_AFTER = re.compile(rb"(?im)^retry-after:[ \t]*([^\r\n]*)")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
 
@@ -34,7 +36,6 @@ class Transfer:
     """A libcurl handle with what one request of it collects; used for one request after another."""
 
     __slots__ = (
-        "_conditional",
         "_guard",
         "_head",
         "_interrupted",
@@ -42,7 +43,10 @@ class Transfer:
         "_parts",
         "_refused",
         "_size",
+        "_special",
         "_started",
+        "_undecodable",
+        "_unzstd",
         "curl",
         "failure",
         "finished",
@@ -59,29 +63,33 @@ class Transfer:
         self._options = options
         self._guard = guard
         self._head = BytesIO()
-        self._conditional = False
+        self._special = False
         self.curl = _handle(options)
         self.curl.setopt(pycurl.WRITEFUNCTION, self._receive)
         self.curl.setopt(pycurl.HEADERFUNCTION, self._head.write)
         self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
-    def prepare(self, request: Request[Any], url: str, finished: deque[Transfer]) -> None:
+    def prepare(self, request: Request[Any], finished: deque[Transfer]) -> None:
         """Makes ready for `request`; once over, the transfer puts itself into `finished`."""
         self.request = request
         self.finished = finished
         self.failure = None
         self.silent = False
         self._interrupted = False
+        self._undecodable = False
         self._parts: list[bytes] = []
         self._size = 0
         self._refused: str | None = None
         self._started = time.monotonic()
         self._head.seek(0)
         self._head.truncate()
-        self.curl.setopt(pycurl.URL, url)
-        if request.kept or self._conditional:
-            self.curl.setopt(pycurl.HTTPHEADER, [_ACCEPT, *_conditions(request.kept)])
-            self._conditional = request.kept is not None
+        self.curl.setopt(pycurl.URL, request.url)
+        self._unzstd = Unzstd() if request.zstd else None
+        if request.kept or request.zstd or self._special:
+            encoding = ["Accept-Encoding: zstd"] if request.zstd else []
+            self.curl.setopt(pycurl.HTTPHEADER, [_ACCEPT, *encoding, *_conditions(request.kept)])
+            self.curl.setopt(pycurl.HTTP_CONTENT_DECODING, 0 if request.zstd else 1)
+            self._special = request.zstd or request.kept is not None
 
     def interrupt(self, seconds: float) -> None:
         """Nobody looked after the transfer for so long: running out of time in it is not the server's fault."""
@@ -94,9 +102,15 @@ class Transfer:
             self.silent = True
             self.finished.append(self)
 
+    def is_zstd(self) -> bool:
+        """Whether libcurl failed because the body is compressed by zstd, which it was not asked to expect."""
+        if self.failure != pycurl.E_BAD_CONTENT_ENCODING or self.request.zstd:
+            return False
+        return [each.strip().lower() for each in _ENCODING.findall(self._head.getvalue())] == [b"zstd"]
+
     def may_pass(self) -> bool:
         """Whether the request failed and may fare better in a moment."""
-        if self.silent or self._refused or self._size > self._options.max_body:
+        if self.silent or self._refused or self._undecodable or self._size > self._options.max_body:
             return False
         if self.failure is None:
             return failures.passing_status(self.curl.getinfo(pycurl.RESPONSE_CODE))
@@ -104,10 +118,12 @@ class Transfer:
             return self._interrupted
         return failures.passing_error(self.failure)
 
-    def retry_after(self) -> float | None:
-        """Seconds that the server asks to be left alone for."""
-        asked = _RETRY_AFTER.findall(self._head.getvalue()) if self.failure is None else []
-        return failures.retry_after(asked[-1].decode("latin-1")) if asked else None
+    def asks_to_be_left_alone(self) -> float | None:
+        """Seconds that an overloaded server asks for, 0 when it names none; None when it is not overloaded."""
+        if self.failure is not None or self.silent or self.curl.getinfo(pycurl.RESPONSE_CODE) not in (429, 503):
+            return None
+        asked = _RETRY_AFTER.findall(self._head.getvalue())
+        return (failures.retry_after(asked[-1].decode("latin-1")) if asked else None) or 0.0
 
     def page(self) -> Page:
         curl, url = self.curl, self.request.url
@@ -126,12 +142,25 @@ class Transfer:
         return Page(url, final, status or None, error, content_type, charset, body, now, redirects, head, received)
 
     def _receive(self, data: bytes) -> int:
+        """Takes what has come; libcurl gives up when told another length than that of `data`."""
+        if self._unzstd is None or not _ENCODING.search(self._head.getvalue()):
+            return self._add(data)
+        try:
+            for piece in self._unzstd.pieces(data):
+                if self._add(piece) != len(piece):
+                    return 0
+        except BadZstd:
+            self._undecodable = True
+            return 0
+        return len(data)
+
+    def _add(self, data: bytes) -> int:
         size = len(data)
         self._size += size
         excess = self._size - self._options.max_body
         if excess > 0:
             self._parts.append(data[:-excess])
-            return 0  # anything but the length of data makes libcurl give up
+            return 0
         self._parts.append(data)
         return size
 
@@ -152,6 +181,8 @@ class Transfer:
             return failures.no_answer(where, self._options)
         if self._size > self._options.max_body:
             return failures.too_large(self._options)
+        if self._undecodable:
+            return failures.undecodable()
         if self._refused:
             return f"refused: {self._refused}"
         return failures.sentence(self.failure or 0, self.curl.errstr(), where, self._options)

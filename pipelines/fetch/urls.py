@@ -24,3 +24,9 @@ def canonical_url(url: str, base: str | None = None) -> str | None:
     if absolute is None or not absolute.startswith(_WEB):
         return None
     return absolute.partition("#")[0]
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port of a canonical address."""
+    end = url.find("/", 8)
+    return url if end < 0 else url[:end]

@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 from pyspark import SparkContext
 
 from pipelines import plugins
+from pipelines.fetch.cache import CacheOptions
+from pipelines.fetch.retention import tidy
 from pipelines.pipeline import Pipeline
 from pipelines.plan import Plan
 from pipelines.runner import logs
@@ -23,9 +25,9 @@ from pipelines.runner.meter import Meter
 from pipelines.runner.progress import Progress
 from pipelines.runner.report import Report
 from pipelines.runner.secrets import Secrets
-from pipelines.runner.spec import ExecutionSpec, read_spec
+from pipelines.runner.spec import ExecutionSpec, Pages, read_spec
 from pipelines.runner.webhook import WebhookFailed
-from pipelines.spark.context import Files, RunContext, fetch_options
+from pipelines.spark.context import Files, RunContext, cache_options, fetch_options
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.output import Written, first_rows, records, write
@@ -88,14 +90,15 @@ def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter
     transforms = Transforms(spec.row_transforms, Limits(isolated=spec.isolate_transforms))
     plan = pipeline.plan(spec.parameters, transforms)  # the one that is shown
     running = pipeline.plan(secrets.revealed(spec.parameters), transforms)
-    with Coordinator() as coordinator:
+    context = _context(spec, running, secrets)
+    with Coordinator(context.fetch) as coordinator:
         meter.count(coordinator)
         progress = Progress(plan, coordinator)
         report.planned(plan, progress)
         spark = session(spec.spark.master, spec.job_name, spec.spark.conf)
         meter.watch(spark.sparkContext)
         report.started(plan, spark.sparkContext.uiWebUrl)
-        engine = Engine(spark, running, _context(spec, running), coordinator.endpoint)
+        engine = Engine(spark, running, context, coordinator.endpoint)
         progress.counting(engine.counts)
         rows = engine.rows().persist()
         progress.writing()
@@ -106,14 +109,22 @@ def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter
         return _completed(spec, plan, written, engine.saves.commit(), coordinator)
 
 
-def _context(spec: ExecutionSpec, plan: Plan) -> RunContext:
+def _context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
     return RunContext(
+        cache=cache_options(plan.options, _cache(spec.pages, secrets)),
         fetch=fetch_options(plan.options, spec.fetch.allow_networks),
         inputs={path: Files(each.paths, each.format) for path, each in spec.inputs.items()},
         local_folders=spec.local_folders,
         limit=spec.limit,
         saves_folder=spec.output.saves,
     )
+
+
+def _cache(pages: Pages | None, secrets: Secrets) -> CacheOptions:
+    if pages is None:
+        return CacheOptions(secrets=secrets.values)
+    tidy(Path(pages.folder), pages.keep_seconds, pages.max_bytes)
+    return CacheOptions(pages.folder, None, pages.lifetime_seconds, pages.trusted_since, secrets.values)
 
 
 def _completed(

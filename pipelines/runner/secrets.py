@@ -23,6 +23,11 @@ class Secrets:
         spellings = {spelled for value in found for spelled in (value, quote(value, safe=""), quote_plus(value))}
         self._spellings = sorted(spellings, key=len, reverse=True)
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values that are long enough to be secrets."""
+        return tuple(value for value in self._values.values() if len(value) >= _LEAST_LENGTH)
+
     def revealed(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
         """The parameters with the values of those that stand for a credential variable, as `${NAME}` of itself."""
         secret = {name: value for name, value in self._values.items() if parameters.get(name) == f"${{{name}}}"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from pydantic.alias_generators import to_camel
 
 from pipelines.parameters import Value
@@ -35,6 +35,16 @@ class Fetch(_Part):
     allow_networks: tuple[str, ...] = ()
 
 
+class Pages(_Part):
+    """The folder of the pages that runs of the organization share; `trusted_since` is when the execution began."""
+
+    folder: str
+    lifetime_seconds: NonNegativeFloat
+    keep_seconds: PositiveFloat
+    max_bytes: PositiveInt
+    trusted_since: AwareDatetime | None = None
+
+
 class Spark(_Part):
     master: str = "local[*]"
     conf: dict[str, str] = Field(default_factory=dict[str, str])
@@ -59,6 +69,7 @@ class ExecutionSpec(_Part):
     webhook: Webhook | None = None
     heartbeat_seconds: PositiveFloat = 10
     fetch: Fetch = Fetch()
+    pages: Pages | None = None
     spark: Spark = Spark()
     preview_rows: int = 20
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
-from pipelines.model import Options
+from pipelines.fetch.cache import CacheOptions
+from pipelines.model import Options, Robots
 
 _PATTERN = re.compile(r"[*?\[{]")
 
@@ -35,6 +36,7 @@ class RunContext:
     """
 
     fetch: FetchOptions = field(default_factory=FetchOptions)
+    cache: CacheOptions = field(default_factory=CacheOptions)
     inputs: Mapping[str, Files] = field(default_factory=dict[str, Files])
     local_folders: tuple[str, ...] | None = None
     limit: int | None = None
@@ -95,9 +97,16 @@ def fetch_options(options: Options, allow_networks: tuple[str, ...]) -> FetchOpt
         user_agent=options.user_agent or defaults.user_agent,
         concurrency=max(per_host, defaults.concurrency),
         per_host=per_host,
+        delay=options.delay,
+        robots=options.robots is Robots.OBEY,
         total_timeout=options.timeout or defaults.total_timeout,
         allow_networks=allow_networks,
     )
+
+
+def cache_options(options: Options, cache: CacheOptions) -> CacheOptions:
+    """Which kept pages are trusted: `cache`, and how long as far as the pipeline says so."""
+    return cache if options.cache is None else replace(cache, lifetime_seconds=options.cache)
 
 
 def _literal(path: str) -> str:

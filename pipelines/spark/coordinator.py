@@ -1,4 +1,6 @@
-"""A small server in the driver that workers report to while a pass runs, so that progress shows live."""
+"""A small server in the driver that tasks speak to while a pass runs: they report what they count, so that progress
+shows live, and are told which hosts they may ask.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,17 @@ import secrets
 import socketserver
 import threading
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
-from pipelines.spark.progress import Endpoint
+from pipelines.fetch import FetchOptions
+from pipelines.spark.budgets import Message
+from pipelines.spark.channel import Endpoint
+from pipelines.spark.sites import Sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +36,35 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Fetches:
-    """Distinct URLs asked for and failed (never answered well), with a few failures told: (URL, reason)."""
+    """Distinct URLs asked for and failed (never answered well), with a few failures told: (URL, reason); `forbidden`
+    are those that were not asked for because their site does not let crawlers have them.
+    """
 
     urls: int
     failed: int
+    forbidden: int
     examples: tuple[tuple[str, str], ...]
 
 
 class Coordinator:
-    """Collects the counts of all tasks; a task that runs again replaces what its first attempt counted."""
+    """Collects the counts of all tasks; a task that runs again replaces what its first attempt counted.
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    It speaks for one run: `options` say what each host may be asked, and a folder for the run's own pages comes and
+    goes with it.
+    """
+
+    def __init__(self, options: FetchOptions | None = None, host: str = "127.0.0.1") -> None:
         self._lock = threading.Lock()
         self._tasks: dict[str, dict[str, Any]] = {}
         self._seen: dict[str, tuple[float, float]] = {}
         self._urls: dict[int, bool] = {}
-        self._token = secrets.token_hex(16)
-        self._server = _Server((host, 0), self._receive)
-        self.endpoint = Endpoint(host, self._server.server_address[1], self._token)
+        self._forbidden = set[int]()
+        self._handlers: dict[str, _Handler] = {}
+        self._sites = Sites(options or FetchOptions(), self._send)
+        self._pages = TemporaryDirectory(prefix="spindle-pages-", ignore_cleanup_errors=True)
+        self._server = _Server((host, 0), self)
+        self.token = secrets.token_hex(16)
+        self.endpoint = Endpoint(host, self._server.server_address[1], self.token, self._pages.name)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, name="coordinator", daemon=True).start()
@@ -56,6 +75,8 @@ class Coordinator:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
+        self._sites.close()
+        self._pages.cleanup()
 
     def counts(self) -> dict[str, Counts]:
         """Counts by step key, of the steps that have begun."""
@@ -66,7 +87,23 @@ class Coordinator:
         with self._lock:
             failed = sum(not ok for ok in self._urls.values())
             examples = [(url, reason) for task in self._tasks.values() for url, reason in task["failures"]]
-            return Fetches(len(self._urls), failed, tuple(examples[:3]))
+            return Fetches(len(self._urls), failed, len(self._forbidden), tuple(examples[:3]))
+
+    def connected(self, task: str, handler: _Handler) -> None:
+        with self._lock:
+            self._handlers[task] = handler
+
+    def disconnected(self, task: str) -> None:
+        with self._lock:
+            self._handlers.pop(task, None)
+        self._sites.gone(task)
+
+    def take(self, connection: str, message: dict[str, Any]) -> None:
+        """Takes one message of a task."""
+        if "origin" in message:
+            self._sites.take(connection, message)
+        else:
+            self._count(message)
 
     def _counts(self, key: str, first: float, last: float) -> Counts:
         rows, pages, errors, received = (
@@ -75,35 +112,62 @@ class Coordinator:
         )
         return Counts(rows, pages, errors, received, last - first)
 
-    def _receive(self, line: bytes) -> bool:
-        """Takes one message; False when it does not carry the token."""
-        message = json.loads(line)
-        if not hmac.compare_digest(str(message.get("token")), self._token):
-            return False
+    def _count(self, message: dict[str, Any]) -> None:
         now = time.monotonic()
         with self._lock:
             self._tasks[message["task"]] = message
+            self._forbidden.update(message.pop("forbidden"))
             for url, ok in message.pop("urls"):
                 self._urls[url] = ok or self._urls.get(url, False)
             for key in {**message["rows"], **message["pages"]}:
                 self._seen[key] = (self._seen.get(key, (now, now))[0], now)
-        return True
+
+    def _send(self, messages: Iterable[Message]) -> None:
+        for task, message in messages:
+            with self._lock:
+                handler = self._handlers.get(task)
+            if handler:
+                handler.send(message)
 
 
 class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], receive: Any) -> None:
-        self.receive = receive
+    def __init__(self, address: tuple[str, int], coordinator: Coordinator) -> None:
+        self.coordinator = coordinator
         super().__init__(address, _Handler)
 
 
 class _Handler(socketserver.StreamRequestHandler):
+    """One task's connection; the first line says whose it is."""
+
     server: _Server  # type: ignore[assignment]
 
     def handle(self) -> None:
-        for line in self.rfile:
-            if not self.server.receive(line):
-                return
-        self.wfile.write(b".")
+        self._writing = threading.Lock()
+        coordinator = self.server.coordinator
+        hello = json.loads(self.rfile.readline() or b"{}")
+        if not hmac.compare_digest(str(hello.get("token")), coordinator.token):
+            return
+        # a task that Spark starts again has a connection of its own, and leases of its own
+        connection = f"{hello['task']}#{self.client_address[1]}"
+        coordinator.connected(connection, self)
+        try:
+            self._listen(coordinator, connection)
+        finally:
+            coordinator.disconnected(connection)
+
+    def send(self, message: dict[str, Any]) -> None:
+        with self._writing, suppress(OSError):  # whoever has hung up gives back its leases by that
+            self.wfile.write(json.dumps(message).encode() + b"\n")
+
+    def _listen(self, coordinator: Coordinator, connection: str) -> None:
+        with suppress(ConnectionError):  # a task that was killed
+            for line in self.rfile:
+                message = json.loads(line)
+                if "end" in message:
+                    self.send(message)
+                    return
+                coordinator.take(connection, message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from typing import Any
@@ -22,11 +23,11 @@ from pipelines.plan import Plan, Step
 from pipelines.planner import check_references
 from pipelines.registry import LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
+from pipelines.spark.channel import Endpoint
 from pipelines.spark.context import RunContext
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.explore import Explorer
 from pipelines.spark.open import close
-from pipelines.spark.progress import Endpoint
 from pipelines.spark.saves import Saves
 from pipelines.spark.schema import LINK, columns_of, explore_schema, links_schema, pass_schema, rows_schema
 from pipelines.spark.worker import Exploration, Pass
@@ -34,8 +35,9 @@ from pipelines.spark.worker import Exploration, Pass
 
 def run(plan: Plan, spark: SparkSession, context: RunContext | None = None) -> DataFrame:
     """Runs a plan to its end and returns the output rows, held by Spark; raises RunError."""
-    with Coordinator() as coordinator:
-        engine = Engine(spark, plan, context or RunContext(), coordinator.endpoint)
+    context = context or RunContext()
+    with Coordinator(context.fetch) as coordinator:
+        engine = Engine(spark, plan, context, coordinator.endpoint)
         rows = engine.output(engine.rows()).persist()
         rows.count()
         check_failures(plan, coordinator)
@@ -46,6 +48,11 @@ def run(plan: Plan, spark: SparkSession, context: RunContext | None = None) -> D
 def check_failures(plan: Plan, coordinator: Coordinator) -> None:
     """Raises RunError when more of the distinct URLs failed than the pipeline allows."""
     fetches = coordinator.fetches()
+    if fetches.forbidden and not fetches.urls and plan.options.max_failure_ratio < 1:
+        raise RunError(
+            f"robots.txt forbids all {fetches.forbidden} addresses that were to be fetched; "
+            "where the site's owner has agreed to it, 'spindle: {robots: ignore}' fetches them all the same"
+        )
     if fetches.failed > plan.options.max_failure_ratio * fetches.urls:
         examples = "; ".join(f"{url}: {reason}" for url, reason in fetches.examples)
         allowed = f"spindle.maxFailureRatio allows {plan.options.max_failure_ratio:g}"
@@ -87,7 +94,8 @@ class Engine:
     def __init__(self, spark: SparkSession, plan: Plan, context: RunContext, endpoint: Endpoint | None) -> None:
         self._spark = spark
         self._plan = plan
-        self._context = replace(context, stored={}, saved={})
+        since = context.cache.since or datetime.now(UTC)
+        self._context = replace(context, stored={}, saved={}, cache=replace(context.cache, since=since))
         self.saves = Saves(self._context)
         self._observed: dict[str, Observation] = {}
         self._endpoint = endpoint
@@ -217,6 +225,7 @@ class Engine:
             columns=segment.after,
             schema=links_schema(segment.after) if links else rows_schema(segment.after),
             options=self._context.fetch,
+            cache=self._context.cache,
             endpoint=self._endpoint,
             browsing=segment.browsing,
         )

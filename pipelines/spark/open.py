@@ -14,7 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipelines.columns import Columns
 from pipelines.errors import RunError
-from pipelines.spark.progress import Endpoint, Reporter
+from pipelines.spark.channel import Endpoint, connected
+from pipelines.spark.progress import Reporter
 from pipelines.spark.schema import LINK, OPEN, links_schema, rows_schema
 from pipelines.transforms.schema import Mismatch, Types, fitting, held, inferred
 from pipelines.transforms.values import loads
@@ -63,7 +64,8 @@ class Closed:
 def run(task: Closing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a Python worker: the open values of each batch as columns."""
     context = TaskContext.get()
-    reporter = Reporter(task.endpoint, f"{task.key}/open/{context.partitionId() if context else 0}")
+    name = f"{task.key}/open/{context.partitionId() if context else 0}"
+    reporter = Reporter(connected(task.endpoint, name), name)
     for batch in batches:
         yield _closed(task, batch, reporter)
     reporter.close()

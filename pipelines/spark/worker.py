@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -15,10 +15,14 @@ from pipelines.actions import Browsing
 from pipelines.browser.page import BrowserPage
 from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher, Page
+from pipelines.fetch.cache import CacheOptions, PageCache
+from pipelines.fetch.hosts import Hosts
 from pipelines.registry import LinkStage, RowStage
 from pipelines.rows import NOTHING, Fetched, Ordinal, Row
 from pipelines.spark.batches import Output, Table
-from pipelines.spark.progress import Endpoint, Reporter
+from pipelines.spark.channel import DriverGone, Endpoint, connected
+from pipelines.spark.leases import Leases
+from pipelines.spark.progress import Reporter
 from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads
 
@@ -56,6 +60,7 @@ class Pass:
     columns: Columns
     schema: pa.Schema
     options: FetchOptions
+    cache: CacheOptions
     endpoint: Endpoint | None
     browsing: Browsing | None = None
 
@@ -64,13 +69,26 @@ class Pass:
 
 
 def run(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs the pass over the batches of one partition; rows come out as their pages arrive."""
+    """Runs the pass over the batches of one partition; rows come out as their pages arrive. Raises DriverGone."""
     context = TaskContext.get()
-    reporter = Reporter(task.endpoint, f"{task.name}/{context.partitionId() if context else 0}")
+    name = f"{task.name}/{context.partitionId() if context else 0}"
+    channel = connected(task.endpoint, name)
+    if task.fetches and task.endpoint and not channel:
+        raise DriverGone
+    try:
+        yield from _batches(task, batches, Reporter(channel, name), Leases(channel, task.options) if channel else None)
+    finally:
+        if channel:
+            channel.close()
+
+
+def _batches(
+    task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hosts: Hosts | None
+) -> Iterator[pa.RecordBatch]:
     links = {key: Table(each.columns, each.schema) for key, each in task.explorations().items()}
     output = Output(Table(task.columns, task.schema), links)
     enter = _chain(task, output, reporter)
-    for row in _rows(task, batches, reporter):
+    for row in _rows(task, batches, reporter, hosts):
         reporter.row(task.enters)
         enter(row)
         if output.full():
@@ -80,7 +98,7 @@ def run(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     reporter.close()
 
 
-def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter) -> Iterator[Row]:
+def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hosts: Hosts | None) -> Iterator[Row]:
     entering = _entering(task.entering, batches)
     if not task.fetches:
         for _, row in entering:
@@ -91,7 +109,7 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter) -> 
     first = next((stage for _, stage in task.stages), None)
     once = isinstance(first, Exploration) and first.level > 0
     without_link: deque[Row] = deque()
-    with _fetcher(task) as fetcher:
+    with _cache(task) as cache, _fetcher(task, hosts, cache) as fetcher:
         for page, rows in fetcher.fetch(_requests(entering, without_link, once)):
             fetched = Fetched.of(page)
             reporter.page(task.enters, page, fetched)
@@ -102,12 +120,18 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter) -> 
     yield from without_link
 
 
-def _fetcher(task: Pass) -> Fetcher:
+def _cache(task: Pass) -> PageCache:
+    own = task.endpoint.pages if task.endpoint else None
+    variant = f"{task.options.user_agent}\n{task.browsing}" if task.browsing else task.options.user_agent
+    return PageCache(replace(task.cache, own=own), variant)
+
+
+def _fetcher(task: Pass, hosts: Hosts | None, cache: PageCache) -> Fetcher:
     if task.browsing:
         from pipelines.browser.fetcher import BrowserFetcher  # late: Playwright takes its time to load
 
-        return BrowserFetcher(task.options, task.browsing)
-    return HttpFetcher(task.options)
+        return BrowserFetcher(task.options, task.browsing, hosts=hosts, cache=cache)
+    return HttpFetcher(task.options, hosts, cache)
 
 
 def _arrived(row: Row, page: Page, fetched: Fetched) -> Row:

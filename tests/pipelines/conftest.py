@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines import Pipeline, Transforms
-from pipelines.spark.context import RunContext, fetch_options
+from pipelines.spark.context import RunContext, cache_options, fetch_options
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.output import records
@@ -48,8 +48,10 @@ def run(spark: SparkSession) -> Run:
     ) -> Rows:
         plan = Pipeline.from_yaml(text).plan(parameters, Transforms(transforms or {}))
         fetch = fetch_options(plan.options, ("127.0.0.0/8",))
-        with Coordinator() as coordinator:
-            engine = Engine(spark, plan, replace(context or RunContext(), fetch=fetch), coordinator.endpoint)
+        with Coordinator(fetch) as coordinator:
+            context = context or RunContext()
+            context = replace(context, fetch=fetch, cache=cache_options(plan.options, context.cache))
+            engine = Engine(spark, plan, context, coordinator.endpoint)
             rows = engine.rows().persist()
             found = records(engine.output(rows.orderBy("_ordinal")))
             check_failures(plan, coordinator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -10,13 +11,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Site:
-    """Pages by path; a number instead of a text is answered as that status. `sent` are the bytes of all bodies."""
+    """Pages by path; a number instead of a text is answered as that status. A missing robots.txt is not counted.
+
+    `sent` are the bytes of all bodies, `times` when pages were asked for; each takes `seconds`, and `most_running` were
+    asked for at a time.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.pages: dict[str, str | int] = {}
         self.types: dict[str, str] = {}
         self.requests: Counter[str] = Counter()
+        self.times: list[float] = []
+        self.seconds = 0.0
+        self.running = self.most_running = 0
         self.sent = 0
 
     def serve(self, pages: Mapping[str, str | int], types: Mapping[str, str] | None = None) -> str:
@@ -26,6 +34,9 @@ class Site:
         """
         self.pages, self.types = dict(pages), dict(types or {})
         self.requests.clear()
+        self.times.clear()
+        self.seconds = 0.0
+        self.most_running = 0
         self.sent = 0
         return self.url
 
@@ -39,11 +50,19 @@ def serving() -> Generator[Site]:
 
         def do_GET(self) -> None:
             with lock:
-                site.requests[self.path] += 1
+                if self.path != "/robots.txt" or self.path in site.pages:
+                    site.requests[self.path] += 1
+                if self.path != "/robots.txt":
+                    site.times.append(time.monotonic())
+                site.running += 1
+                site.most_running = max(site.most_running, site.running)
+            time.sleep(site.seconds)
+            with lock:
+                site.running -= 1
             page = site.pages.get(self.path, 404)
             body = page.encode() if isinstance(page, str) else b"<h1>no</h1>"
             with lock:
-                site.sent += len(body)
+                site.sent += len(body) if self.path in site.pages or self.path != "/robots.txt" else 0
             self.send_response(200 if isinstance(page, str) else page)
             self.send_header("Content-Type", f"{site.types.get(self.path, 'text/html')}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))

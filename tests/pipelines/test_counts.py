@@ -15,8 +15,8 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
     base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>"})
     stages = "[{stage: join, args: [a]}, {stage: extract, args: [{selector: h1}]}]"
     plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
-    with Coordinator() as coordinator:
-        context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
+    context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
+    with Coordinator(context.fetch) as coordinator:
         Engine(spark, plan, context, coordinator.endpoint).rows().count()
         counts = coordinator.counts()
     seed, join, *_ = (counts[key] for key in sorted(counts))

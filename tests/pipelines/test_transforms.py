@@ -44,7 +44,7 @@ def run(spark: SparkSession) -> RunWith:
     def run(text: str, seconds: float = 10, counted: dict[str, int] | None = None, **own: Any) -> Rows:
         plan = Pipeline.from_yaml(text).plan(transforms=Transforms(own, Limits(seconds)))
         fetch = fetch_options(plan.options, ("127.0.0.0/8",))
-        with Coordinator() as coordinator:
+        with Coordinator(fetch) as coordinator:
             engine = Engine(spark, plan, RunContext(fetch=fetch), coordinator.endpoint)
             rows = engine.rows().persist()
             found = records(engine.output(rows.orderBy("_ordinal")))

@@ -13,8 +13,12 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import zstandard
 
 PAGE = b"<!doctype html><html><head><title>Page</title></head><body><h1>It works</h1></body></html>"
+
+
+_BR_BOMB = "cfffff7f002400e2b14072effff9ffff0f8004401c1680eefd3fffffff01900088c302d0bdffcfffff7f001200715800baf7ff"
 
 
 class BadServer(ThreadingTCPServer):
@@ -28,6 +32,7 @@ class BadServer(ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: Counter[str] = Counter()
         self.headers: dict[str, dict[str, str]] = {}
+        self.times: list[float] = []
         self.connections = 0
         self.running: Counter[str] = Counter()
         self.most_running = 0
@@ -64,6 +69,7 @@ class _Handler(StreamRequestHandler):
         target = urlsplit(line[1])
         with self.server.lock:
             self.server.requests[target.path] += 1
+            self.server.times.append(time.monotonic())
             self.server.headers[target.path] = headers
             count = self.server.requests[target.path]
             self.server.running[target.path] += 1
@@ -217,6 +223,27 @@ def _bomb(handler: _Handler, query: dict[str, str], count: int) -> None:
     handler.answer(gzip.compress(bytes(int(query["size"]))), Content_Encoding="gzip")
 
 
+def _bomb_br(handler: _Handler, query: dict[str, str], count: int) -> None:
+    """64 MiB of zeros, by brotli."""
+    handler.answer(bytes.fromhex(_BR_BOMB), Content_Encoding="br")
+
+
+def _zstd(handler: _Handler, query: dict[str, str], count: int) -> None:
+    """A page, or `size` zeros, by zstd, which nobody asked for."""
+    body = bytes(int(query["size"])) if "size" in query else PAGE
+    handler.answer(zstandard.ZstdCompressor().compress(body), Content_Encoding="zstd")
+
+
+def _bad_zstd(handler: _Handler, query: dict[str, str], count: int) -> None:
+    handler.answer(b"this is no zstd stream" * 10, Content_Encoding="zstd")
+
+
+def _slow_redirects(handler: _Handler, query: dict[str, str], count: int) -> None:
+    """Each a little later, to an address of its own, for ever."""
+    time.sleep(0.05)
+    handler.answer(b"", "302 Found", None, Location=f"/slow-redirects?{count}")
+
+
 def _gzip(handler: _Handler, query: dict[str, str], count: int) -> None:
     handler.answer(gzip.compress(PAGE), Content_Encoding="gzip")
 
@@ -238,6 +265,12 @@ def _validated(handler: _Handler, query: dict[str, str], count: int) -> None:
         handler.answer(b"", "304 Not Modified", None, ETag=etag)
     else:
         handler.answer(ETag=etag, Last_Modified="Sat, 01 Nov 2025 00:00:00 GMT")
+
+
+def _said(handler: _Handler, query: dict[str, str], count: int) -> None:
+    """With a header as asked."""
+    name, _, value = query["header"].partition(": ")
+    handler.answer(**{name: value})
 
 
 def _counted(handler: _Handler, query: dict[str, str], count: int) -> None:
@@ -272,10 +305,15 @@ _BEHAVIOURS: dict[str, Behaviour] = {
     "/large": _large,
     "/padded": _padded,
     "/bomb": _bomb,
+    "/bomb-br": _bomb_br,
+    "/zstd": _zstd,
+    "/bad-zstd": _bad_zstd,
+    "/slow-redirects": _slow_redirects,
     "/gzip": _gzip,
     "/bad-gzip": _bad_gzip,
     "/headers": _headers,
     "/validated": _validated,
+    "/said": _said,
     "/counted": _counted,
     "/slow": _slow,
 }

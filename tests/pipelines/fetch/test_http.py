@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
@@ -161,6 +162,9 @@ class TestRedirects:
         assert not page.ok
         assert bad_server.requests["/loop"] == 6
 
+    def test_that_lead_on_for_ever_end(self, bad_server: BadServer) -> None:
+        assert fetch(bad_server.url("/slow-redirects"), max_redirects=20).error == "redirects more than 20 times"
+
     def test_to_nowhere_are_an_error(self, bad_server: BadServer) -> None:
         assert fetch(bad_server.url("/redirect?to=http://[bad/")).error is not None
 
@@ -258,6 +262,23 @@ class TestBodies:
         assert page.body == bytes(2**20)
         # the server in this process holds the bomb's 200 MiB while it packs them, the fetcher no further ones
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024
+
+    def test_so_is_one_by_brotli(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/bomb-br"), max_body=2**20)
+        assert (page.error, page.body) == ("the page is larger than 1,048,576 bytes", bytes(2**20))
+
+    def test_zstd_is_undone_where_a_server_insists_on_it(self, bad_server: BadServer) -> None:
+        urls = [bad_server.url(path) for path in ("/zstd", "/good", "/zstd", "/gzip")]
+        assert [page.body for page in fetch_all(urls, concurrency=1)] == [PAGE] * 4
+
+    def test_a_bomb_by_zstd_is_stopped_too(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url(f"/zstd?size={64 * 2**20}"), max_body=2**20)
+        assert (page.error, page.body) == ("the page is larger than 1,048,576 bytes", bytes(2**20))
+
+    def test_what_is_no_zstd_is_an_error(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/bad-zstd"), retries=3)
+        assert page.error == "the page cannot be decompressed"
+        assert bad_server.requests["/bad-zstd"] == 2
 
     def test_a_large_page_is_stopped_while_it_streams(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url(f"/large?size={100 * 2**20}"), max_body=2**20)
@@ -359,6 +380,14 @@ class TestRetries:
         page = fetch(bad_server.url("/flaky?times=1&code=429&after=86400"), retries=3)
         assert (page.status, bad_server.requests["/flaky"]) == (429, 1)
         assert time.monotonic() - began < 1
+
+    def test_all_of_the_host_is_left_alone_meanwhile(self, bad_server: BadServer) -> None:
+        urls = [bad_server.url("/flaky?times=1&code=503&after=1"), *(bad_server.url(f"/slow?{n}") for n in range(12))]
+        began = time.monotonic()
+        assert all(page.ok for page in fetch_all(urls, concurrency=2, retries=1))
+        asked = sorted(bad_server.times)
+        assert max(later - earlier for earlier, later in pairwise(asked)) >= 0.9
+        assert time.monotonic() - began < 4
 
     def test_a_pause_of_the_caller_is_not_held_against_the_server(self, bad_server: BadServer) -> None:
         urls = [bad_server.url("/good"), bad_server.url("/silent?seconds=0.5")]

@@ -1,0 +1,66 @@
+"""How long an answer may be used again (RFC 9111), by what its header lines say."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+
+from pipelines.fetch.page import Page
+
+_LASTING = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414))
+_DIRECTIVE = re.compile(r'([a-z-]+)(?:\s*=\s*"?([^",\s]*)"?)?')
+_LONGEST = 10 * 365 * 86400
+
+
+def may_be_kept(page: Page) -> bool:
+    """Whether a later run may have the answer: a lasting one, whole, whose server does not forbid it."""
+    return page.error is None and page.status in _LASTING and "no-store" not in _directives(page)
+
+
+def lifetime(page: Page, default: timedelta) -> timedelta:
+    """How long the answer may be trusted after it came; `default` where its server does not say."""
+    directives = _directives(page)
+    if "no-cache" in directives or "no-store" in directives:
+        return timedelta()
+    if (seconds := _seconds(directives.get("max-age"))) is not None:
+        return timedelta(seconds=max(0, seconds - (_seconds(page.header("age")) or 0)))
+    if (expires := page.header("expires")) is not None:
+        return _until(expires, page)
+    return default if directives or "no-cache" not in (page.header("pragma") or "") else timedelta()
+
+
+def revalidated(kept: Page, answer: Page) -> Page:
+    """The kept page after its server said that it has not changed (section 4.3.4)."""
+    lines = answer.head.splitlines(keepends=True)
+    names = {_name(line) for line in lines}
+    old = (line for line in kept.head.splitlines(keepends=True) if _name(line) not in names)
+    fields = (kept.requested_url, kept.url, kept.status, None, kept.content_type, kept.charset, kept.body)
+    return Page(*fields, answer.fetched_at, kept.redirects, b"".join((*lines, *old)), answer.received)
+
+
+def _name(line: bytes) -> bytes:
+    """What a header line is called; nothing for a status line."""
+    name, separator, _ = line.partition(b":")
+    return name.strip().lower() if separator else b""
+
+
+def _directives(page: Page) -> dict[str, str]:
+    text = ",".join(page.headers("cache-control")).lower()
+    return {match[1]: match[2] or "" for match in _DIRECTIVE.finditer(text)}
+
+
+def _seconds(text: str | None) -> int | None:
+    """None for what is no number of seconds."""
+    text = (text or "").strip()
+    return min(int(text[:12]), _LONGEST) if text.isascii() and text.isdigit() else None
+
+
+def _until(expires: str, page: Page) -> timedelta:
+    try:
+        at = parsedate_to_datetime(expires)
+        date = page.header("date")
+        since = parsedate_to_datetime(date) if date else page.fetched_at
+        return max(timedelta(), at - since)
+    except (ValueError, TypeError):
+        return timedelta()  # what is no date, such as 0, has passed (section 5.3)

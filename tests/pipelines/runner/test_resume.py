@@ -1,0 +1,70 @@
+"""A crawl that was killed goes on where it stood."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipelines.runner.test_driver import driver, finish, spec
+from tests.pipelines.site import Site, serving
+
+LINKS = "".join(f"<a href=/{each}>{each}</a>" for each in range(60))
+PAGES = {"/": LINKS} | {f"/{each}": f"<h1>{each}</h1><a href=/x{each}>x</a>" for each in range(60)}
+PAGES |= {f"/x{each}": f"<h1>x{each}</h1>" for each in range(60)}
+PIPELINE = """
+fetch: {url: "${BASE}/"}
+pipeline:
+  - {stage: wgetExplore, args: [a, 2]}
+  - {stage: extract, args: [{selector: h1, as: title}]}
+spindle: {concurrency: 4}
+"""
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving() as site:
+        yield site
+
+
+def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) -> None:
+    base = site.serve(PAGES)
+    site.seconds = 0.2
+
+    def execution(attempt: int) -> dict[str, Any]:
+        pages = {"folder": str(tmp_path / "pages"), "lifetimeSeconds": 1800, "keepSeconds": 86400, "maxBytes": 10**9}
+        output = {"path": str(tmp_path / f"out{attempt}")}
+        return spec(
+            tmp_path,
+            None,
+            pipelineYaml=PIPELINE,
+            parameters={"BASE": base},
+            pages=pages,
+            output=output,
+            attempt=attempt,
+        )
+
+    with driver(tmp_path, execution(1)) as process:
+        deadline = time.monotonic() + 200
+        while len(site.requests) < 80:
+            assert time.monotonic() < deadline, "the crawl does not begin"
+            assert process.poll() is None, "the driver ended before it was killed"
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+    time.sleep(1)  # the workers go with their driver
+    before = sum(site.requests.values())
+    with driver(tmp_path, execution(2)) as process:
+        finish(process, 0)
+
+    assert sorted(site.requests) == sorted(PAGES)
+    again = sum(site.requests.values()) - len(PAGES)
+    # what came in the second before the kill may be asked for again: 20 pages a second, and 4 in flight
+    assert again <= 28, f"{before} requests before the kill, {again} pages asked for twice"
+    titles = pq.read_table(tmp_path / "out2").column("title").to_pylist()
+    expected = [None, *map(str, range(60)), *(f"x{each}" for each in range(60))]
+    assert sorted(titles, key=str) == sorted(expected, key=str)

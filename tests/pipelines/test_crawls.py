@@ -1,0 +1,116 @@
+"""Crawls that are polite, and that fetch nothing twice."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import RunError
+from pipelines.fetch.cache import CacheOptions
+from pipelines.spark.context import RunContext
+from tests.pipelines.conftest import Run
+from tests.pipelines.site import Site
+
+PAGES = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(12))} | {
+    f"/{each}": f"<h1>{each}</h1><a href=/{each}>again</a>" for each in range(12)
+}
+JOIN = """
+fetch: {url: "${B}/"}
+pipeline:
+  - {stage: wgetJoin, args: [a]}
+  - {stage: extract, args: [{selector: h1, as: name}]}
+spindle: {keepColumns: [_status, _error]%s}
+"""
+
+
+class TestRobots:
+    RULES = "User-agent: *\nDisallow: /3\nDisallow: /4"
+
+    def test_what_they_forbid_is_a_row_that_says_so(self, run: Run, site: Site) -> None:
+        base = site.serve({**PAGES, "/robots.txt": self.RULES})
+        rows = run(JOIN % "", B=base)
+        assert [row["name"] for row in rows] == [None if each in (3, 4) else str(each) for each in range(12)]
+        error = f"{base}/robots.txt forbids this address to Spindle"
+        assert [(row["_status"], row["_error"]) for row in rows if row["name"] is None] == [(None, error)] * 2
+        assert site.requests == {path: 1 for path in (*PAGES, "/robots.txt") if path not in ("/3", "/4")}
+
+    def test_are_ignored_where_the_pipeline_says_so(self, run: Run, site: Site) -> None:
+        base = site.serve({**PAGES, "/robots.txt": self.RULES})
+        rows = run(JOIN % ", robots: ignore", B=base)
+        assert all(row["_error"] is None for row in rows)
+        assert site.requests["/robots.txt"] == 0
+
+    def test_are_those_for_the_name_that_the_pipeline_goes_by(self, run: Run, site: Site) -> None:
+        base = site.serve({**PAGES, "/robots.txt": "User-agent: Shopper\nDisallow: /3"})
+        rows = run(JOIN % ", userAgent: Shopper/1.0", B=base)
+        assert [row["name"] for row in rows if row["_error"]] == [None]
+
+    @pytest.mark.parametrize("rules", ["User-agent: *\nDisallow: /", 503])
+    def test_that_forbid_the_start_end_the_run(self, rules: str | int, run: Run, site: Site) -> None:
+        base = site.serve({**PAGES, "/robots.txt": rules})
+        with pytest.raises(RunError, match=r"robots\.txt forbids all 1 addresses"):
+            run(JOIN % "", B=base)
+        assert site.requests["/"] == 0
+
+    def test_do_not_count_as_failures(self, run: Run, site: Site) -> None:
+        rules = "User-agent: *\nDisallow: /\nAllow: /$\nAllow: /1$"
+        base = site.serve({**PAGES, "/robots.txt": rules})
+        assert sum(row["_error"] is not None for row in run(JOIN % ", maxFailureRatio: 0", B=base)) == 11
+
+
+class TestPoliteness:
+    def test_a_delay_holds_over_all_tasks(self, run: Run, site: Site) -> None:
+        base = site.serve(PAGES)
+        run(JOIN % ", delay: 0.2", B=base)
+        gaps = [later - earlier for earlier, later in pairwise(sorted(site.times))]
+        assert (len(gaps), sum(gap >= 0.15 for gap in gaps)) == (12, 12)
+
+    def test_a_site_may_ask_for_one(self, run: Run, site: Site) -> None:
+        base = site.serve({**PAGES, "/robots.txt": "User-agent: *\nCrawl-delay: 0.2"})
+        run(JOIN % "", B=base)
+        assert all(later - earlier >= 0.15 for earlier, later in pairwise(sorted(site.times)))
+
+    def test_no_more_are_asked_for_at_a_time_than_the_pipeline_says(self, run: Run, site: Site) -> None:
+        base = site.serve(PAGES)
+        site.seconds = 0.1
+        assert all(row["_error"] is None for row in run(JOIN % ", concurrency: 3", B=base))
+        assert 2 <= site.most_running <= 3
+
+
+class TestPages:
+    def test_are_fetched_once_whatever_stages_want_them(self, run: Run, site: Site) -> None:
+        base = site.serve(PAGES)
+        rows = run(
+            """
+fetch: {url: "${B}/"}
+pipeline:
+  - {stage: wgetExplore, args: [a, 1]}
+  - {stage: extract, args: [{selector: h1, as: first}]}
+  - {stage: wgetJoin, args: [a]}
+  - {stage: extract, args: [{selector: h1, as: second}]}
+  - {stage: wgetJoin, args: [a]}
+""",
+            B=base,
+        )
+        assert [row["second"] for row in rows][-1] == "11"
+        assert site.requests == dict.fromkeys(PAGES, 1)
+
+    def test_are_not_fetched_by_a_second_run(self, run: Run, site: Site, tmp_path: Path) -> None:
+        base = site.serve(PAGES)
+        context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
+        first = run(JOIN % "", context, B=base)
+        assert run(JOIN % "", context, B=base) == first
+        assert site.requests == dict.fromkeys(PAGES, 1)
+        run(JOIN % ", cache: 0", context, B=base)
+        assert site.requests == dict.fromkeys(PAGES, 2)
+        assert len(list(tmp_path.glob("*.pages"))) <= 6
+
+    def test_are_trusted_since_the_execution_began(self, run: Run, site: Site, tmp_path: Path) -> None:
+        base = site.serve(PAGES)
+        context = RunContext(cache=CacheOptions(shared=str(tmp_path), lifetime_seconds=0, since=datetime.now(UTC)))
+        for _ in range(2):
+            run(JOIN % "", context, B=base)
+        assert site.requests == dict.fromkeys(PAGES, 1)
