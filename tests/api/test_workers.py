@@ -73,11 +73,13 @@ def serving(data: Path) -> Iterator[Workers]:
     port = free_port()
     told = {"DATA": str(data), "PORT": str(port), "API_WORKERS": "2", "REQUESTS_PER_MINUTE": str(LIMIT)}
     environment = os.environ | {f"SPINDLE_{name}": value for name, value in told.items()}
-    process = subprocess.Popen([sys.executable, "-m", "api"], env=environment, stderr=subprocess.DEVNULL)
+    log = data.with_suffix(".log")
+    with log.open("wb") as output:
+        process = subprocess.Popen([sys.executable, "-m", "api"], env=environment, stderr=output)
     workers = Workers(process, f"http://127.0.0.1:{port}", (data / "admin-key").read_text())
     try:
         wait_until(lambda: workers.ready() or process.poll() is not None, 180)
-        assert process.poll() is None, "the API has ended"
+        assert process.poll() is None, log.read_text()
         yield workers
     finally:
         process.terminate()
