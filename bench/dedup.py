@@ -1,4 +1,4 @@
-"""load_csv → dedup → save_parquet of a million rows, beside the same in bare PySpark: `python bench/dedup.py`.
+"""load_csv → dedup → save_parquet of a million rows, beside the same in bare PySpark: `python -m bench.dedup`.
 
 Both run in one session, in turn; each round prints seconds, and seconds of the JVM's CPU; the end is the ratio of the
 best of each.
