@@ -25,7 +25,7 @@ def caller(server: Server) -> Api:
 
 
 def test_a_small_round(caller: Api, tmp_path: Path) -> None:
-    run(caller, tmp_path, "--phases", "examples,coverage", "--max-time", "25")
+    run(caller, tmp_path, "--phases", "examples,coverage", "--max-time", "10")
 
 
 @pytest.mark.long
