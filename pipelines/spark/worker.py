@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
 
@@ -122,7 +123,9 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hos
 
 def _cache(task: Pass) -> PageCache:
     own = task.endpoint.pages if task.endpoint else None
-    variant = f"{task.options.user_agent}\n{task.browsing}" if task.browsing else task.options.user_agent
+    variant = task.options.user_agent
+    if task.browsing:  # as a digest: what a trace types may be a secret, and stands with the page otherwise
+        variant = f"{variant}\n{sha256(repr(task.browsing).encode()).hexdigest()}"
     return PageCache(replace(task.cache, own=own), variant)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pipelines import Pipeline, PipelineError, RunError
+from pipelines.fetch.cache import CacheOptions
+from pipelines.spark.context import RunContext
 from tests.pipelines.browser.strange import Strange
 from tests.pipelines.conftest import Run
 
@@ -132,6 +136,41 @@ spindle: {keepColumns: [_status, _error], maxFailureRatio: 0.5}
     one = f"{strange_site.url}/one"
     error = "action 1, click a[href='/three']: nothing to act on came within 0.5 s"
     assert [tuple(row.values()) for row in rows] == [(one, None, error), (one, 200, None)]
+
+
+def test_visits_keep_to_robots_txt_and_fetch_no_page_twice(run: Run, strange_site: Strange) -> None:
+    strange_site.requests.clear()
+    strange_site.pages["/robots.txt"] = "User-agent: Spindle\nDisallow: /two\n"
+    rows = run(
+        """
+pipeline:
+  - {stage: visit, args: ["${BASE}/"]}
+  - {stage: visitJoin, args: ["li a"]}
+  - {stage: extract, args: [{selector: h1, as: title}]}
+  - {stage: visit, args: ["${BASE}/one"]}
+  - {stage: extract, args: [{selector: h1, as: again}]}
+spindle: {maxFailureRatio: 1}
+""",
+        BASE=strange_site.url,
+    )
+    del strange_site.pages["/robots.txt"]
+    assert [tuple(row.values()) for row in rows] == [(ONE, ONE), (None, ONE)]
+    assert [strange_site.requests[path] for path in ("/one", "/two")] == [1, 0]
+
+
+def test_what_a_trace_types_stands_in_no_cache(run: Run, strange_site: Strange, tmp_path: Path) -> None:
+    text = """
+fetch:
+  url: "${BASE}/shop"
+  traces:
+    - {action: type, params: {selector: input, text: canary-5d1e}}
+pipeline: [{stage: extract, args: [{selector: h1, as: title}]}]
+"""
+    rows = run(text, RunContext(cache=CacheOptions(shared=str(tmp_path))), BASE=strange_site.url)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert rows == [{"title": "Shop"}]
+    assert files
+    assert not any(b"canary-5d1e" in path.read_bytes() for path in files)
 
 
 def test_a_machine_without_a_browser_is_told_what_to_install(
