@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.runner.test_driver import driver, finish, spec
+from tests.pipelines.runner.test_driver import driver, spec
 from tests.pipelines.site import Site, serving
 
 LINKS = "".join(f"<a href=/{each}>{each}</a>" for each in range(60))
@@ -31,6 +31,8 @@ def site() -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) -> None:
     base = site.serve(PAGES)
     site.seconds = 0.2
@@ -51,7 +53,7 @@ def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) ->
     with driver(tmp_path, execution(1)) as process:
         deadline = time.monotonic() + 200
         while len(site.requests) < 80:
-            assert time.monotonic() < deadline, "the crawl does not begin"
+            assert time.monotonic() < deadline, f"only {len(site.requests)} pages were asked for"
             assert process.poll() is None, "the driver ended before it was killed"
             time.sleep(0.02)
         process.kill()
@@ -59,7 +61,8 @@ def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) ->
     time.sleep(1)  # the workers go with their driver
     before = sum(site.requests.values())
     with driver(tmp_path, execution(2)) as process:
-        finish(process, 0)
+        _, log = process.communicate(timeout=300)
+        assert process.returncode == 0, log
 
     assert sorted(site.requests) == sorted(PAGES)
     again = sum(site.requests.values()) - len(PAGES)
