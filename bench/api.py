@@ -45,6 +45,7 @@ CONNECTIONS, WORKERS = 100, 2
 RATE, EXECUTE_SECONDS = 25, 120
 STORED_EXECUTIONS, LISTED_JOBS, PAGE = 100_000, 10_000, 1000
 BATCH = 5000
+IDLE_SECONDS = 2  # the server closes what is idle for five
 PIPELINE = (
     "fetch: {url: 'http://127.0.0.1:9/'}\npipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n"
 )
@@ -220,7 +221,7 @@ def in_ms(durations: Sequence[float]) -> tuple[float, float]:
 
 async def accepted(spindle: Instance, seconds: int) -> list[float]:
     """Calls that begin on time, whether or not those before have ended."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=CONNECTIONS)
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS)
     async with httpx.AsyncClient(base_url=spindle.url, limits=limits, timeout=60) as client:
 
         async def one(number: int) -> float:
