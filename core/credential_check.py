@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import quote
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -51,7 +52,7 @@ def check_credential(settings: Settings, provider: str, fields: Fields) -> Verdi
     ask = QUESTIONS.get(provider)
     if ask is None:
         return Verdict(True, None, f"There is nothing that {provider} could be asked; the credential was not tried.")
-    _check_endpoint(fields)
+    _check_fields(fields)
     question = ask(fields)
     answer = send(settings, question.method, question.url, question.headers, question.body)
     return Verdict(answer.ok, answer.status, _told(provider, answer, fields), answer.milliseconds)
@@ -71,7 +72,7 @@ def _reason(body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     try:
         found = _message(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):  # whoever answers may nest it as deep as they like
         match = re.search(r"<(?:Message|title)>([^<]*)</", text)
         found = match.group(1) if match else ""
     return " ".join(found.split())[:LONGEST_MESSAGE]
@@ -97,7 +98,12 @@ def _masked(text: str, fields: Fields) -> str:
     return text
 
 
-def _check_endpoint(fields: Fields) -> None:
+def _check_fields(fields: Fields) -> None:
+    """What goes into a header must not begin another one."""
+    for name, value in fields.items():
+        if name != "endpoint" and not (value.isascii() and value.isprintable()):
+            sentence = f"'{_camel(name)}' contains a character that no request can carry."
+            raise BadInput(sentence, [Detail(_camel(name), sentence)])
     if "endpoint" in fields and web_address(fields["endpoint"]) is None:
         sentence = "'endpoint' is not an http or https address."
         raise BadInput(sentence, [Detail("endpoint", sentence)])
@@ -109,8 +115,6 @@ def _needed(fields: Fields, *names: str) -> str:
     if value is None:
         sentence = f"This credential has no '{_camel(names[0])}' to ask with."
         raise BadInput(sentence, [Detail(_camel(names[0]), "is missing")])
-    if any(character in value for character in "\r\n"):
-        raise BadInput(f"'{_camel(names[0])}' contains a line break.", [Detail(_camel(names[0]), "has a line break")])
     return value
 
 
@@ -137,7 +141,7 @@ def _anthropic(fields: Fields) -> Question:
 
 def _google_search(fields: Fields) -> Question:
     """The key as a header: in the address it would stand in logs."""
-    path = f"/customsearch/v1?cx={_needed(fields, 'engine_id')}&num=1&{QUERY}"
+    path = f"/customsearch/v1?cx={quote(_needed(fields, 'engine_id'), safe='')}&num=1&{QUERY}"
     return Question(_at(fields, "https://www.googleapis.com", path), {"X-Goog-Api-Key": _needed(fields, "api_key")})
 
 

@@ -50,6 +50,8 @@ def providers() -> Generator[Providers]:
                 self._judge(key("Ocp-Apim-Subscription-Key") == GOOD, error)
             elif path == "/steel/v1/sessions":
                 self._judge(key("Steel-Api-Key") == GOOD, {"message": "Unauthorized"})
+            elif path == "/deep/models":
+                self._send(401, b"[" * 100_000, "application/json")
             else:
                 self._say(404, {"error": "no such path"})
 

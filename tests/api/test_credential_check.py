@@ -64,6 +64,8 @@ def test_a_provider_without_a_question_says_so(acme: Api):
         ({"provider": "GOOGLE_SEARCH", "apiKey": "x"}, 400, "engineId"),
         ({"provider": "OPENAI", "apiKey": "x", "endpoint": "file:///etc/passwd"}, 400, "endpoint"),
         ({"provider": "OPENAI", "apiKey": "x\r\nHost: other"}, 400, "apiKey"),
+        ({"provider": "OPENAI", "apiKey": "schl\u00fcssel"}, 400, "apiKey"),
+        (AWS | {"provider": "AWS", "apiSecret": "x", "region": "eu\r\nX-Other: y"}, 400, "region"),
         ({"credentialId": "unknown"}, 404, None),
     ],
 )
@@ -72,6 +74,11 @@ def test_what_cannot_be_asked_is_an_error(acme: Api, body: dict[str, str], statu
     assert answer.status_code == status
     if where:
         assert answer.json()["details"][0]["path"] == where
+
+
+def test_an_answer_too_deep_to_be_read_is_a_verdict_without_a_reason(acme: Api, found: Providers):
+    body = {"provider": "OPENAI", "apiKey": "x", "endpoint": f"{found.url}/deep"}
+    assert acme.post("/cloud-credentials/test", body)["message"] == "OPENAI answered 401."
 
 
 def test_private_addresses_are_not_asked(acme: Api):
