@@ -88,9 +88,12 @@ class EventStream(Response):
 
     async def _follow(self, send: Send, gone: asyncio.Task[None]) -> None:
         await _push(send, f"retry: {RECONNECT_MS}\n\n")
-        said = time.monotonic()
+        said = checked = time.monotonic()
         while not gone.done():
             try:
+                if time.monotonic() - checked >= HEARTBEAT_SECONDS:  # also where events leave no silence
+                    await run_in_threadpool(self._check)
+                    checked = time.monotonic()
                 batch = await run_in_threadpool(self._read, self._after)
                 for event in batch.events:
                     await _push(send, _text(event))
@@ -98,7 +101,6 @@ class EventStream(Response):
                 if batch.ended:
                     return
                 if time.monotonic() - said >= HEARTBEAT_SECONDS:
-                    await run_in_threadpool(self._check)
                     await _push(send, ": heartbeat\n\n")
                     said = time.monotonic()
             except (NotFound, Unauthorized):  # it was deleted, or the key was revoked

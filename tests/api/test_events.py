@@ -154,6 +154,22 @@ def test_silence_is_broken_by_comments_and_a_revoked_key_ends_the_stream(
         assert all(event == {"event": "comment"} for event in told)
 
 
+def test_a_revoked_key_ends_a_stream_that_is_never_silent(acme: Api, job: Job, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.5)
+    monkeypatch.setattr(stream, "POLL_SECONDS", 0.05)
+    made = acme.post("/auth/api-keys", {"name": "watcher", "scopes": ["etl:read"]})
+    watcher = Api(acme.client, acme.settings, acme.organization_id, made["key"])
+    execution = job.execute()
+    with opened(watcher, f"{job.path}/executions/{execution}/events") as response:
+        told = events(response)
+        acme.call("DELETE", f"/auth/api-keys/{made['id']}")
+        for number in range(100):
+            job.report(execution, "RUNNING", additionalMetrics={"progress": {"fraction": number / 100}})
+            if next(told, None) is None:
+                return
+    raise AssertionError("the stream goes on without its key")
+
+
 @pytest.mark.parametrize("what", ["executions/{}", ""])
 def test_deleting_what_is_followed_ends_the_stream(acme: Api, job: Job, what: str):
     execution = job.execute()
