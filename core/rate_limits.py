@@ -97,7 +97,9 @@ class RateLimiter:
     def _reserve(self, key_id: str, minute: int) -> _Reserve:
         with self._lock:
             reserve = self._reserves.get(key_id)
-            if reserve is None or reserve.minute != minute:
+            if reserve is not None and reserve.minute > minute:
+                return _Reserve(minute)  # a straggler; what is held for the minute after must not be lost
+            if reserve is None or reserve.minute < minute:
                 reserve = self._reserves[key_id] = _Reserve(minute)
             reserve.used = time.monotonic()
             return reserve
@@ -121,7 +123,9 @@ class RateLimiter:
 
     def _take_idle(self, before: float) -> list[tuple[str, _Reserve]]:
         with self._lock:
-            idle = [(key_id, reserve) for key_id, reserve in self._reserves.items() if reserve.used < before]
+            found = list(self._reserves.items())
+            # one that is being filled is in use, however long the database takes
+            idle = [each for each in found if each[1].used < before and not each[1].turn.locked()]
             for key_id, _ in idle:
                 del self._reserves[key_id]
         return [(key_id, reserve) for key_id, reserve in idle if reserve.left]

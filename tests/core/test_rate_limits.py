@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Event, Thread
 
 import pytest
+from sqlalchemy import event
 
 from core.database import Database, open_database
 from core.errors import TooMany
@@ -58,6 +61,34 @@ def test_what_one_process_does_not_spend_another_may(database: Database) -> None
     idle.give_back(idle_seconds=0)
     assert idle.spend("k1", AT) is None
     assert admitted_by(busy) == 45
+
+
+def test_a_straggler_of_the_minute_before_costs_the_next_one_nothing(database: Database) -> None:
+    limiter = RateLimiter(database)
+    for at in (AT, AT, AT - timedelta(minutes=1)):
+        limiter.admit("k1", at)
+    assert admitted_by(limiter) == 1000 - 2
+
+
+def test_what_is_given_back_is_never_what_is_just_being_counted(database: Database) -> None:
+    limiter, slow = RateLimiter(database), Event()
+
+    def counting(*_: object) -> None:
+        slow.set()
+        time.sleep(0.3)
+
+    for _ in range(2):
+        limiter.admit("k1", AT)
+    while limiter.spend("k1", AT):
+        pass
+    event.listen(database.engine, "before_execute", counting, once=True)
+    filling = Thread(target=limiter.admit, args=("k1", AT))
+    filling.start()
+    assert slow.wait(5)
+    limiter.give_back(idle_seconds=0)
+    filling.join()
+    assert limiter.spend("k1", AT) is not None
+    assert admitted_by(limiter) == 1000 - 2 - 45 - 2
 
 
 def admitted_by(limiter: RateLimiter) -> int:
