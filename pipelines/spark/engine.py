@@ -23,6 +23,7 @@ from pipelines.plan import Plan, Step
 from pipelines.planner import check_references
 from pipelines.registry import LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
+from pipelines.spark.arrow import map_in_arrow
 from pipelines.spark.channel import Endpoint
 from pipelines.spark.context import RunContext
 from pipelines.spark.coordinator import Coordinator
@@ -238,7 +239,7 @@ class Engine:
     def _pass(self, task: Pass, rows: DataFrame) -> DataFrame:
         schema = pass_schema(task.schema, {key: each.schema for key, each in task.explorations().items()})
         named = replace(task, name=f"{next(self._numbers)}.{task.enters}")
-        return rows.mapInArrow(partial(worker.run, named), schema)
+        return map_in_arrow(rows, partial(worker.run, named), schema)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipelines.columns import Columns
 from pipelines.errors import RunError
+from pipelines.spark.arrow import map_in_arrow
 from pipelines.spark.channel import Endpoint, connected
 from pipelines.spark.progress import Reporter
 from pipelines.spark.schema import LINK, OPEN, links_schema, rows_schema
@@ -52,7 +53,7 @@ def close(rows: DataFrame, columns: Columns, key: str, title: str, fails: bool, 
         raise RunError(f"{title} gave no row that tells its columns; declare them as its return type")
     schema = links_schema(closed) if LINK in rows.columns else rows_schema(closed)
     task = Closing(key, name, fails, types, schema, endpoint)
-    return Closed(made.mapInArrow(partial(run, task), from_arrow_schema(schema)), closed)
+    return Closed(map_in_arrow(made, partial(run, task), from_arrow_schema(schema)), closed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,3 +85,25 @@ def test_what_is_neither_local_nor_an_input_is_refused(run: Run, path: str) -> N
 def test_an_input_of_the_service_is_read_wherever_it_lies(run: Run, file: Path) -> None:
     context = RunContext(inputs={"spindle://shop/in": Files((str(file).replace("[", "\\["),), "csv")}, local_folders=())
     assert len(run(LOAD, context, FILE="spindle://shop/in")) == 2
+
+
+def test_columns_with_dots_and_quotes_pass_through_every_kind_of_step(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("unit.price,a `b`\n€ 1.50,x\n€ 2.50,y\n€ 2.50,y\n")
+    text = f"""
+pipeline:
+  - {{stage: load_csv, args: [{tmp_path}/a.csv]}}
+  - {{stage: dedup, args: [unit.price]}}
+  - {{stage: priceNormalize, args: [$unit.price]}}
+  - {{stage: filter, args: ["`unit.price_amount` > 2"]}}
+  - {{stage: sentiment, args: ["a `b`"]}}
+"""
+    assert run(text) == [
+        {
+            "unit.price": "€ 2.50",
+            "a `b`": "y",
+            "unit.price_amount": 2.5,
+            "unit.price_currency": "EUR",
+            "sentiment_score": 0.0,
+            "sentiment_label": "neutral",
+        }
+    ]
