@@ -79,6 +79,21 @@ and follows nothing from them. They are counted in the execution's error count; 
 
 A row without a link is kept by joinType LeftOuter, the default, without a page, and dropped by Inner; a link that
 could not be fetched keeps its row under both.
+
+## Fetching
+
+Nothing has to be set; what can be is the [key spindle](#the-key-spindle), for a whole pipeline.
+
+- robots.txt holds, with its Crawl-delay: a page that it forbids is a row with `_error`. A site whose robots.txt answers
+  with a server error is not asked. A host gets at most `concurrency` requests at once, or one each `delay` seconds,
+  over all workers together, and is left alone after a 429 or 503 for as long as Retry-After says.
+- What may succeed the next time (no connection, a broken one, 429, 502, 503, 504) is tried twice more. A page may take
+  60 s (`timeout`) and have 16 MiB, decompressed; redirects are followed 20 times. Private and loopback addresses are
+  refused by a server unless its settings let them through; `spindle run` lets them through.
+- A run fetches no page twice: what it has fetched is kept, and an execution that was killed goes on from there. Pages
+  of earlier executions on the server are used again as long as their servers say (Cache-Control, Expires), half an hour
+  where they do not (`cache`), and are asked after with ETag and Last-Modified from then on.
+- Two addresses are one page if they differ only in fragment, default port or how they are written; their queries count.
 """
 
 _KEPT = """\

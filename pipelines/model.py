@@ -45,18 +45,22 @@ class Options(Arguments):
         default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"
     )
     user_agent: str | None = Field(
-        default=None, alias="userAgent", min_length=1, max_length=500, description="what servers are told"
+        default=None,
+        alias="userAgent",
+        min_length=1,
+        max_length=500,
+        description="what servers are told; Spindle if not set",
     )
     concurrency: PositiveInt | None = Field(
-        default=None, le=256, description="requests at once to one host, over the whole run"
+        default=None, le=256, description="requests at once to one host, over the whole run; 16 if not set"
     )
     max_pages: PositiveInt | None = Field(
-        default=None, alias="maxPages", description="most pages that one explore visits"
+        default=None, alias="maxPages", description="most pages that one explore visits; all if not set"
     )
     keep_columns: tuple[EngineColumn, ...] = Field(
         default=(), alias="keepColumns", description="engine columns in the output"
     )
-    timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take")
+    timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 if not set")
 
 
 @dataclass(frozen=True, slots=True)
