@@ -23,6 +23,7 @@ from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
 from api.kit.pages import MAX_PAGE, PageOf
 from api.kit.schemas import Nothing
+from api.kit.seats import OUTSIDE
 from api.kit.service import Service, ServiceOf
 from core.api_keys import Identity
 from core.credential_check import check_credential
@@ -82,7 +83,8 @@ def create_credential(
 )
 def test_credential(body: CredentialTest, caller: Writer, service: ServiceOf, keyring: KeyringOf) -> CredentialVerdict:
     provider, fields = _asked(body, caller, service, keyring)
-    verdict = check_credential(service.settings, provider, fields)
+    with OUTSIDE.seat(caller.organization_id):
+        verdict = check_credential(service.settings, provider, fields)
     return CredentialVerdict(provider=provider, **asdict(verdict))
 
 

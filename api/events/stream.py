@@ -4,56 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import structlog
 from fastapi import Response
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope, Send
 
-from core.errors import NotFound, TooMany, Unauthorized, Unavailable
+from api.kit.seats import Seats
+from core.errors import NotFound, Unauthorized, Unavailable
 from core.events.feed import Batch, Happening
 
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 15.0
 SLOWEST_SECONDS = 15.0
 RECONNECT_MS = 2000
-MAX_OF_KEY = 20
-MAX_IN_ALL = 200
-RETRY_AFTER_SECONDS = 10
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 log = structlog.get_logger()
 
 
-class Seats:
-    """How many streams this process serves, in all and to each key."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._taken: Counter[str] = Counter()
-
-    @contextmanager
-    def seat(self, key_id: str) -> Generator[None]:
-        """Raises TooMany when the key, or everybody together, has as many as there may be."""
-        with self._lock:
-            if self._taken[key_id] >= MAX_OF_KEY or self._taken.total() >= MAX_IN_ALL:
-                raise TooMany("Too many streams are open. Close one, or try again in a moment.", RETRY_AFTER_SECONDS)
-            self._taken[key_id] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._taken[key_id] -= 1
-                if not self._taken[key_id]:
-                    del self._taken[key_id]
-
-
-SEATS = Seats()
+SEATS = Seats(20, 200, "Too many streams are open. Close one, or try again in a moment.")
 
 
 class EventStream(Response):

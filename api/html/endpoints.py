@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from api.kit.auth import Executor, KeyRoute
+from api.kit.seats import OUTSIDE
 from api.kit.service import ServiceOf
 from core.errors import BadInput, Detail
 from core.html import fetch_html
@@ -33,10 +34,12 @@ def read_html(
     url: Annotated[str, Path(description="The page, percent-encoded or not; a protocol of its own is left out.")],
     protocol: Annotated[str, Path(json_schema_extra={"enum": list(PROTOCOLS)})],
     request: Request,
-    _caller: Executor,
+    caller: Executor,
     service: ServiceOf,
 ) -> Response:
-    page = fetch_html(service.settings, _address(url, protocol, request.url.query))
+    address = _address(url, protocol, request.url.query)
+    with OUTSIDE.seat(caller.organization_id):
+        page = fetch_html(service.settings, address)
     charset = f"; charset={page.charset}" if page.charset else ""
     return Response(page.body, headers=SANDBOX | {"Content-Type": f"text/html{charset}"})
 

@@ -11,6 +11,7 @@ from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
 from api.kit.pages import PageOf
 from api.kit.schemas import Nothing, ProjectId
+from api.kit.seats import OUTSIDE
 from api.kit.service import ServiceOf
 from api.webhooks.schemas import (
     DeliveryRecord,
@@ -95,7 +96,8 @@ def rotate_webhook_secret(
     responses=answers(404, 409),
 )
 def test_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf) -> DeliveryRecord:
-    delivery_id = try_out(service.settings, service.database, caller.organization_id, project_id, webhook_id)
+    with OUTSIDE.seat(caller.organization_id):
+        delivery_id = try_out(service.settings, service.database, caller.organization_id, project_id, webhook_id)
     with service.database.read() as session:
         repository = Webhooks(session, caller.organization_id)
         return delivery_record(repository.delivery(project_id, webhook_id, delivery_id))

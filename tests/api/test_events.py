@@ -181,7 +181,7 @@ def test_deleting_what_is_followed_ends_the_stream(acme: Api, job: Job, what: st
 
 
 def test_a_key_has_so_many_streams_and_gets_them_back(acme: Api, job: Job, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stream, "MAX_OF_KEY", 2)
+    monkeypatch.setattr(stream.SEATS, "of_one", 2)
     path = f"/projects/id/{job.project_id}/events"
     with opened(acme, path), opened(acme, path):
         refused = acme.call("GET", path)

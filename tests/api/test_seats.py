@@ -1,0 +1,40 @@
+"""Whoever keeps the service waiting keeps only so many of its requests."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from api.kit.seats import OUTSIDE
+from tests.api.conftest import Api
+from tests.service import wait_until
+
+
+@pytest.fixture
+def silent() -> Generator[socket.socket]:
+    """A server that takes connections, up to its backlog, and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
+        yield server
+
+
+def test_requests_that_wait_for_others_leave_room_for_everybody(acme: Api, rival: Api, silent: socket.socket):
+    port = silent.getsockname()[1]
+
+    def ask(api: Api, at: int) -> int:
+        body = {"provider": "OPENAI", "apiKey": "x", "endpoint": f"http://127.0.0.1:{at}"}
+        return api.call("POST", "/cloud-credentials/test", json=body).status_code
+
+    with ThreadPoolExecutor(OUTSIDE.of_one) as pool:
+        waiting = [pool.submit(ask, acme, port) for _ in range(OUTSIDE.of_one)]
+        wait_until(lambda: OUTSIDE._taken.total() == OUTSIDE.of_one, 10)
+        assert ask(acme, port) == 429
+        refused = acme.call("GET", f"/html/127.0.0.1:{port}/http")
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+        assert "under way" in refused.json()["error"]
+        assert ask(rival, 9) == 200
+        silent.close()
+        assert [each.result() for each in waiting] == [200] * OUTSIDE.of_one
+    assert ask(acme, 9) == 200
