@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
+from api.kit.http import HttpProtocol
 from core.cli.processes import end_with_parent
 from core.logs import configure
 from core.settings import Settings
@@ -25,6 +26,7 @@ def main() -> None:
     options: dict[str, Any] = {
         "host": settings.host,
         "port": settings.port,
+        "http": HttpProtocol,
         "access_log": False,
         "log_level": "warning",
         "server_header": False,

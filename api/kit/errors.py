@@ -94,6 +94,10 @@ async def _validation_error(_request: Request, error: Exception) -> JSONResponse
     details = [_detail(problem) for problem in error.errors()]
     if any(problem["type"] == "json_invalid" for problem in error.errors()):
         return error_response(400, "The body is not valid JSON.", details)
+    if error.body and isinstance(error.body, bytes):  # which is left unread unless its type is JSON's
+        return error_response(
+            400, "The body is not read as JSON. Send it with Content-Type: application/json.", details
+        )
     paths = ", ".join(dict.fromkeys(detail.path for detail in details))
     return error_response(400, f"The request is not valid: {paths}.", details)
 

@@ -11,6 +11,8 @@ from rich.table import Table
 from core.cli.client import Connection, connect
 
 KEYS, ORGANIZATIONS = "/auth/api-keys", "/auth/organizations"
+ID_WIDTH = 36
+PIPE_WIDTH = 1_000  # without a terminal nothing is cut to the width of one
 
 
 def create_key(connection: Connection, name: str, scopes: list[str], days: int | None) -> int:
@@ -64,9 +66,13 @@ def _state(key: dict[str, Any]) -> str:
 
 
 def _show(headings: list[str], rows: list[list[str]]) -> None:
-    table = Table(*headings, box=None, padding=(0, 2, 0, 0))
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in headings:
+        # an id is copied from here, so that it is never cut or folded
+        table.add_column(heading, overflow="fold", min_width=ID_WIDTH if heading == "Id" else None)
     for row in rows:
         table.add_row(*row)
     console = Console(highlight=False)
-    # without a terminal nothing is cut to the width of one
-    console.print(table, width=None if console.is_terminal else 1_000, markup=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    console.print(table, markup=False)

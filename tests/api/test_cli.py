@@ -227,7 +227,11 @@ def test_a_job_that_is_not_there(api: Api, spindle: Spindle, name: str):
     assert (result.exit_code, result.output) == (1, f"There is no job '{name}'. Jobs are named as PROJECT/JOB.\n")
 
 
-def test_keys_are_shown_once_listed_without_and_revoked(api: Api, spindle: Spindle):
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_keys_are_shown_once_listed_without_and_revoked(
+    api: Api, spindle: Spindle, monkeypatch: pytest.MonkeyPatch, columns: str
+):
+    monkeypatch.setenv("COLUMNS", columns)  # an id is listed whole in any window
     key = spindle("keys", "create", "reader", "--scope", "etl:read", "--days", "3").output.strip()
     reader = Api(api.client, api.settings, api.organization_id, key)
     assert reader.get("/projects") == []

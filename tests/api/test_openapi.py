@@ -38,6 +38,8 @@ def test_an_operation_is_described_whole(operation: Operation):
     assert "422" not in operation.spec["responses"]
     error = operation.spec["responses"]["401"]["content"]["application/json"]["schema"]
     assert error == {"$ref": "#/components/schemas/Error"}
+    if "requestBody" in operation.spec:
+        assert "413" in operation.spec["responses"]
     if operation.addresses_records:
         assert "404" in operation.spec["responses"]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from api.kit.errors import SENTENCES
 from core.api_keys import bootstrap
 from core.database import open_database
 from core.migrations import migrate
@@ -59,13 +62,22 @@ def _command(pid: int) -> str:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    data = tmp_path / "data"
+    return prepared(tmp_path / "data")
+
+
+def prepared(data: Path) -> Path:
     settings = Settings(data=data)
     migrate(settings)
     database = open_database(settings)
     bootstrap(database, settings)
     database.close()
     return data
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    with serving(prepared(tmp_path_factory.mktemp("served") / "data")) as workers:
+        yield workers
 
 
 @contextmanager
@@ -101,3 +113,14 @@ def test_limits_are_exact_over_processes_and_none_that_dies_stays_away(data: Pat
         workers.process.kill()  # and with the one that started them they all end
         workers.process.wait()
         wait_until(lambda: not any(_command(pid) for pid in family), 60)
+
+
+@pytest.mark.parametrize("request_", [b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n"])
+def test_what_cannot_be_read_as_http_is_told_in_the_one_shape(served: Workers, request_: bytes):
+    with socket.create_connection(("127.0.0.1", httpx.URL(served.url).port or 80), timeout=30) as connection:
+        connection.sendall(request_)
+        head, _, body = b"".join(iter(lambda: connection.recv(65_536), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json" in head
+    error = json.loads(body)
+    assert (error["error"], error["code"], set(error)) == (SENTENCES[400], 400, {"error", "code", "timestamp"})
