@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from pipelines.runner.meter import Meter
-from pipelines.runner.processes import sample
+from pipelines.runner.processes import Sample, sample
 from pipelines.runner.spark_status import SparkStatus
 
 BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
@@ -41,23 +41,29 @@ def test_spark_counts_what_was_read_and_written(spark: SparkSession, tmp_path: P
 
 
 def test_children_are_the_drivers_and_their_children_workers() -> None:
-    child = [sys.executable, "-c", BUSY + "\ninput()"]
-    parent = f"import subprocess\n{BUSY}\nsubprocess.run({child!r})"
-    before = sample(os.getpid())
-    with subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE) as process:
-        deadline = time.monotonic() + 30
-        while (now := sample(os.getpid())) and before and now.worker_cpu < before.worker_cpu + 0.3:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert now is not None
-        assert before is not None
-        assert now.driver_cpu >= before.driver_cpu + 0.3
-        assert now.worker_memory >= before.worker_memory + 2 * 2**20
-        assert now.driver_memory >= before.driver_memory + 2 * 2**20
+    worker = [sys.executable, "-c", BUSY + "\ninput()"]
+    jvm = [sys.executable, "-c", f"import subprocess\n{BUSY}\nsubprocess.run({worker!r})"]
+    driver = f"import subprocess\nsubprocess.run({jvm!r})\ninput()"  # of its own: pytest has Spark's JVM as a child
+    with subprocess.Popen([sys.executable, "-c", driver], stdin=subprocess.PIPE) as process:
+        now = until(process.pid, lambda now: now.worker_cpu >= 0.3)
+        assert now.driver_cpu >= 0.3
+        assert now.worker_memory >= 2 * 2**20
+        assert now.driver_memory >= 2 * 2 * 2**20
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        ended = until(process.pid, lambda now: now.worker_memory == 0)
+        assert ended.driver_cpu >= 0.6, "what has ended is counted with who waited for it"
         process.communicate(b"\n")
-    after = sample(os.getpid())
-    assert after is not None
-    assert after.driver_cpu >= before.driver_cpu + 0.6, "what has ended is counted with who waited for it"
+
+
+def until(pid: int, reached: Callable[[Sample], bool]) -> Sample:
+    """The first sample of a process and its descendants that has reached what is waited for."""
+    deadline = time.monotonic() + 30
+    while (now := sample(pid)) is None or not reached(now):
+        assert time.monotonic() < deadline, now
+        time.sleep(0.05)
+    return now
 
 
 def test_a_process_that_is_not_there_is_not_measured() -> None:
