@@ -11,7 +11,7 @@ from api.kit.auth import Admin, KeyRoute
 from api.kit.errors import answers
 from api.kit.schemas import ProjectId
 from api.kit.service import Service, ServiceOf
-from api.packages.schemas import DownloadLink, Export, Import, Uploaded, UploadLink, import_record
+from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, import_record
 from core.errors import TooLarge
 from core.packages.archive import MAX_PACKAGE
 from core.packages.links import check_link, signed_query
@@ -38,6 +38,10 @@ def _link(request: Request, service: Service, method: str, package_id: str) -> s
     return f"{public}{LINKS}/{package_id}?{signed_query(settings, method, package_id, now())}"
 
 
+def _exported(request: Request, service: Service, package_id: str) -> ExportLink:
+    return ExportLink(export_id=package_id, url=_link(request, service, "GET", package_id))
+
+
 def _root(service: Service) -> str:
     return f"{service.settings.root_path}/{service.settings.service_segment}/api"
 
@@ -48,10 +52,10 @@ def _root(service: Service) -> str:
     description="The link needs no key and expires after an hour. Without an export, all projects are exported.",
     responses=answers(404),
 )
-def link_download(request: Request, caller: Admin, service: ServiceOf, export_id: ExportId = None) -> DownloadLink:
+def link_download(request: Request, caller: Admin, service: ServiceOf, export_id: ExportId = None) -> ExportLink:
     packages = _packages(service, caller.organization_id)
     package_id = packages.exported(export_id) if export_id else packages.newest_export()
-    return DownloadLink(url=_link(request, service, "GET", package_id), export_id=package_id)
+    return _exported(request, service, package_id)
 
 
 @router.get(
@@ -65,13 +69,13 @@ def link_upload(request: Request, caller: Admin, service: ServiceOf) -> UploadLi
 
 
 @router.get("/export/all", summary="Export all projects", responses=answers(413))
-def export_all(caller: Admin, service: ServiceOf) -> Export:
-    return Export(export_id=_packages(service, caller.organization_id).export())
+def export_all(request: Request, caller: Admin, service: ServiceOf) -> ExportLink:
+    return _exported(request, service, _packages(service, caller.organization_id).export())
 
 
 @router.get("/export/id/{projectId}", summary="Export a project", responses=answers(404, 413))
-def export_project(project_id: ProjectId, caller: Admin, service: ServiceOf) -> Export:
-    return Export(export_id=_packages(service, caller.organization_id).export(project_id))
+def export_project(project_id: ProjectId, request: Request, caller: Admin, service: ServiceOf) -> ExportLink:
+    return _exported(request, service, _packages(service, caller.organization_id).export(project_id))
 
 
 @router.get("/import/all", summary="Import an uploaded package, all or nothing", responses=answers(404, 409, 413))

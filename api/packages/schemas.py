@@ -6,18 +6,14 @@ from api.kit.schemas import Record
 from core.packages.importing import Report
 
 
-class DownloadLink(Record):
-    url: str
+class ExportLink(Record):
     export_id: str
+    url: str
 
 
 class UploadLink(Record):
     url: str
     upload_id: str
-
-
-class Export(Record):
-    export_id: str
 
 
 class Uploaded(Record):

@@ -37,10 +37,11 @@ def bring(api: Api, content: bytes, **headers: str) -> httpx.Response:
 
 
 def test_an_export_comes_through_its_link_and_round_trips(server: Server, source: Api):
-    exported = source.get("/package/export/all")["exportId"]
-    link = source.get("/package/download", exportId=exported)
-    assert link["exportId"] == exported
-    response = httpx.get(link["url"])
+    exported = source.get("/package/export/all")
+    link = source.get("/package/download", exportId=exported["exportId"])
+    assert link["exportId"] == exported["exportId"]
+    response = httpx.get(exported["url"])
+    assert httpx.get(link["url"]).content == response.content
     assert response.status_code == 200
     disposition = response.headers["Content-Disposition"]
     assert disposition.startswith('attachment; filename="spindle-')
