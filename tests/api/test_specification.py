@@ -1,0 +1,103 @@
+"""Every row of the specification's tables against the OpenAPI file and the service: paths, parameters, fields, types."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.kit.errors import SENTENCES
+from tests.api.conftest import Api
+from tests.api.operations import OPENAPI, OPERATIONS
+
+TABLES = Path(__file__).parent / "specification"
+ROOT = "/api"
+UNKNOWN = re.compile(r"\{\w+\}")
+SPELLINGS = ("/projects/id/{projectId}/", "/projects/{projectId}/")
+
+
+@dataclass(frozen=True)
+class Row:
+    section: str
+    method: str
+    path: str
+    query: dict[str, str | None]
+    answer: str
+
+    def __str__(self) -> str:
+        return f"{self.section} {self.method} {self.path}"
+
+    @property
+    def spec(self) -> Any:
+        return next(one.spec for one in OPERATIONS if (one.method, one.path) == (self.method, ROOT + self.path))
+
+
+def lines_of(name: str) -> list[str]:
+    return [line for line in (TABLES / name).read_text().splitlines() if not line.startswith("#")]
+
+
+def row(line: str) -> Row:
+    request, answer = line.split("->")
+    section, method, path, *query = request.split()
+    named = [each.partition("=") for each in query]
+    return Row(section, method, path, {name: default or None for name, _, default in named}, answer.strip())
+
+
+ROWS = [row(line) for line in lines_of("operations.txt")]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_an_operation_of_the_specification_is_there_with_its_parameters(row: Row):
+    parameters = {one["name"]: one["schema"] for one in row.spec.get("parameters", ()) if one["in"] == "query"}
+    for name, default in row.query.items():
+        assert default is None or str(parameters[name]["default"]) == default
+        assert name in parameters
+    assert [one["name"] for one in row.spec.get("parameters", ()) if one["in"] == "query" and one["required"]] == []
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if any(each in row.path for each in SPELLINGS)], ids=str)
+def test_an_operation_in_a_project_answers_in_both_spellings(acme: Api, row: Row):
+    shown = next(each for each in SPELLINGS if each in row.path)
+    answers = [acme.call(row.method, UNKNOWN.sub("x", ROOT + row.path.replace(shown, each))) for each in SPELLINGS]
+    one, other = [(answer.status_code, answer.json() | {"timestamp": None}) for answer in answers]
+    assert one == other
+    assert one[1]["error"] != SENTENCES[404]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_an_operation_answers_the_fields_of_the_specification(row: Row):
+    content = row.spec["responses"]["200"].get("content", {})
+    if "/" in row.answer:
+        assert list(content) == [row.answer]
+    elif row.answer != "nothing":
+        schema = resolved(content["application/json"]["schema"])
+        assert (schema.get("type") == "array") is row.answer.startswith("[")
+        fields = fields_of(row.answer.strip("[]"))
+        assert {name: type_at(schema, name.split(".")) for name in fields} == fields
+
+
+def fields_of(answer: str) -> dict[str, str]:
+    told = [line.split(maxsplit=1)[1].split(":") for line in lines_of("fields.txt") if line.split()[0] == answer]
+    assert told
+    return {name: type_.strip() for names, type_ in told for name in names.split()}
+
+
+def resolved(schema: Any) -> Any:
+    """What a reference, or a type that may be null, comes down to."""
+    if "$ref" in schema:
+        return resolved(OPENAPI["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]])
+    if "anyOf" in schema:
+        [one] = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        return resolved(one)
+    return schema
+
+
+def type_at(schema: Any, path: list[str]) -> str:
+    if not path:
+        item = resolved(schema["items"])["type"] if schema["type"] == "array" else None
+        return f"[{item}]" if item else schema.get("format", schema["type"])
+    inside = resolved(schema["items"]) if schema["type"] == "array" else schema
+    return type_at(resolved(inside["properties"][path[0]]), path[1:])
