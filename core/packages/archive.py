@@ -28,7 +28,8 @@ MANIFEST = "manifest.json"
 PARTS = tuple(Contents.model_fields)
 FILES = {f"{part}.json": part for part in PARTS}
 MAX_PACKAGE = 64 * 2**20
-MAX_CONTENT = 256 * 2**20
+MAX_CONTENT = 32 * 2**20
+MAX_VALUES = 2**20
 MAX_DEPTH = 128
 EPOCH = (1980, 1, 1, 0, 0, 0)
 UNIX = 3
@@ -44,17 +45,16 @@ def write(contents: Contents) -> bytes:
     plain = contents.model_dump(mode="json", by_alias=True)
     files = {name: _text(plain[part]) for name, part in FILES.items()}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    manifest = _text({"format": FORMAT, "formatVersion": VERSION, "sha256": digests})
+    files = {MANIFEST: _text({"format": FORMAT, "formatVersion": VERSION, "sha256": digests}), **files}
+    if sum(map(len, files.values())) > MAX_CONTENT or _values(files) > MAX_VALUES:
+        raise TooLarge("The projects are too large for one package. Export them one by one.")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in {MANIFEST: manifest, **files}.items():
+        for name, content in files.items():
             entry = zipfile.ZipInfo(name, EPOCH)
             entry.create_system, entry.external_attr = UNIX, (stat.S_IFREG | 0o644) << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
-    package = buffer.getvalue()
-    if len(package) > MAX_PACKAGE or sum(map(len, files.values())) > MAX_CONTENT:
-        raise TooLarge("The projects are too large for one package. Export them one by one.")
-    return package
+    return buffer.getvalue()
 
 
 def read(package: bytes) -> Contents:
@@ -65,11 +65,13 @@ def read(package: bytes) -> Contents:
     try:
         with zipfile.ZipFile(io.BytesIO(package)) as archive:
             entries = _entries(archive, len(package))
-            manifest = _json(MANIFEST, _content(archive, entries, MANIFEST))
-            _check_format(manifest)
-            files = {name: _content(archive, entries, name) for name in FILES}
+            files = {name: _content(archive, entries, name) for name in (MANIFEST, *FILES)}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, ValueError, OSError) as error:
         raise bad("It is not a zip file, or a damaged one.") from error
+    if _values(files) > MAX_VALUES:
+        raise TooLarge(f"A package has at most {MAX_VALUES} values.")
+    manifest = _json(MANIFEST, files.pop(MANIFEST))
+    _check_format(manifest)
     _check_digests(manifest, files)
     return _contents({part: _json(name, files[name]) for name, part in FILES.items()})
 
@@ -130,6 +132,11 @@ def _content(archive: zipfile.ZipFile, entries: Mapping[str, zipfile.ZipInfo], n
     if len(content) != entry.file_size:
         raise bad(f"'{name}' has not the size that the zip file says.")
     return content
+
+
+def _values(files: Mapping[str, bytes]) -> int:
+    """At least as many as parsing would make: a few bytes of a zip unpack to millions, each much larger in memory."""
+    return sum(content.count(mark) for content in files.values() for mark in (b"[", b"{", b","))
 
 
 def _json(name: str, content: bytes) -> Any:

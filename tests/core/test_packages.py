@@ -331,6 +331,13 @@ def test_a_bomb_is_refused_before_it_unpacks(told: bool) -> None:
     assert refused.value.status == (413 if told else 400)
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", [MANIFEST, "agents.json"])
+def test_a_few_bytes_that_stand_for_millions_of_values_are_refused_unparsed(name: str) -> None:
+    with pytest.raises(TooLarge, match="values"):
+        read(zipped({**files(), name: b"[" + b"[]," * 5_000_000 + b"[]]"}, deflated))
+
+
 def test_thousands_of_files_are_refused_unread() -> None:
     with pytest.raises(BadInput, match="list of files is too long"):
         read(zipped({f"f{n}": b"" for n in range(2_000)}))
