@@ -1,6 +1,7 @@
-"""Our own engine, cold and warm: `python -m bench.crawlers.engine CRAWL URL [CORES]`.
+"""Our own engine, cold and warm: `python -m bench.crawlers.engine CRAWL URL [CORES] [CACHE]`.
 
-The session's start is told apart. Each pass crawls everything anew and writes its rows as Parquet.
+The session's start is told apart. Each pass crawls everything and writes its rows as Parquet, as a driver does.
+CACHE is `off`, `written` (each page is kept, none is there) or `read` (all are there).
 """
 
 from __future__ import annotations
@@ -9,39 +10,65 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from bench.crawlers.fields import CONCURRENCY, CRAWLS
+from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
 from bench.crawlers.pipeline import pipeline
 from pipelines import Pipeline
+from pipelines.fetch.cache import CacheOptions
 from pipelines.plan import Plan
 from pipelines.spark.context import RunContext, fetch_options
-from pipelines.spark.engine import run
+from pipelines.spark.coordinator import Coordinator
+from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.session import session
 
-PASSES = 3
+PASSES = 4
+
+Result = dict[str, object]
 
 
 def main() -> None:
     crawl, site, cores = CRAWLS[sys.argv[1]], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    cache = sys.argv[4] if len(sys.argv) > 4 else "off"
+    with crawled(crawl, site, cores, cache) as passes:
+        results = [next(passes) for _ in range(PASSES)]
+    print(json.dumps({"cold": results[0], **results[-1]}))
+
+
+@contextmanager
+def crawled(crawl: Crawl, site: str, cores: int = 2, cache: str = "off") -> Generator[Iterator[Result]]:
+    """Passes of one driver, one after the other as they are asked for."""
     began = time.perf_counter()
     spark = session(f"local[{cores}]")
     started = time.perf_counter() - began
-    text = pipeline(crawl, f"  concurrency: {CONCURRENCY}")
-    plan = Pipeline.from_yaml(text).plan({"SITE": site})
-    passes = [one_pass(spark, plan) for _ in range(PASSES)]
-    print(json.dumps({"session": started, "cold": passes[0], **passes[-1]}))
-    spark.stop()
+    plan = Pipeline.from_yaml(pipeline(crawl, f"  concurrency: {CONCURRENCY}\n  robots: ignore")).plan({"SITE": site})
+    with tempfile.TemporaryDirectory() as pages:
+        try:
+            yield ({"session": started, **one_pass(spark, plan, cache, pages)} for _ in iter(int, 1))
+        finally:
+            spark.stop()
 
 
-def one_pass(spark: SparkSession, plan: Plan) -> dict[str, float]:
-    began = time.perf_counter()
-    rows = run(plan, spark, RunContext(fetch=fetch_options(plan.options, ("127.0.0.1/32",))))
-    with tempfile.TemporaryDirectory() as folder:
-        rows.write.parquet(f"{folder}/rows")
+def one_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
+    options = fetch_options(plan.options, ("127.0.0.1/32",))
+    with Coordinator(options) as coordinator, tempfile.TemporaryDirectory() as folder:
+        kept = {"off": None, "written": f"{folder}/pages", "read": pages}[cache]
+        endpoint = coordinator.endpoint if kept else replace(coordinator.endpoint, pages=None)
+        began = time.perf_counter()
+        engine = Engine(spark, plan, RunContext(fetch=options, cache=CacheOptions(shared=kept)), endpoint)
+        rows = engine.rows().persist()
+        engine.output(rows).write.parquet(f"{folder}/rows")
+        check_failures(plan, coordinator)
         seconds = time.perf_counter() - began
-        return {"rows": spark.read.parquet(f"{folder}/rows").count(), "seconds": seconds}
+        times = F.max("_fetchedAt").cast("double") - F.min("_fetchedAt").cast("double")
+        depths = rows.groupBy("_depth").agg(F.count("*"), times).orderBy("_depth").collect()
+        rows.unpersist()
+        return {"rows": sum(row[1] for row in depths), "seconds": seconds, "depths": [list(row) for row in depths]}
 
 
 if __name__ == "__main__":
