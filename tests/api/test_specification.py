@@ -1,4 +1,4 @@
-"""Every row of the specification's tables against the OpenAPI file and the service: paths, parameters, fields, types."""
+"""Every row of the specification's tables: its path in the OpenAPI file and the service, parameters, fields, types."""
 
 from __future__ import annotations
 
