@@ -37,7 +37,10 @@ def read(name: str, text: str) -> Function:
         raise PipelineError([Problem(f"a row transform may have at most {MAX_BYTES // 1024} KiB")])
     module = _module(text)
     function = _function(name, module)
-    return Function(function.name, _keywords(function), _columns(function, module))
+    try:
+        return Function(function.name, _keywords(function), _columns(function, module))
+    except RecursionError:
+        raise PipelineError([_problem(function, f"what {function.name} returns is nested too deep")]) from None
 
 
 def names(text: str) -> tuple[str, ...]:

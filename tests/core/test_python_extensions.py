@@ -77,6 +77,7 @@ WRONG = [
     ("def clean(row, other, /): ...\n", "must take all but the row by name"),
     ("x = " + "(" * 50_000, "not Python"),
     ("#" * 70_000, "at most 64 KiB"),
+    (f"def clean(row) -> {{'a': int{' | None' * 1500}}}: ...\n", "nested too deep"),
     ("def clean(row): ...\0", "not Python"),
 ]
 
