@@ -30,9 +30,12 @@ class PipelineError(Exception):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a message, without the class that Spark puts before it."""
+    """The first line of a message, without the class that Spark puts before it and its codes at the end.
+
+    The line that Spark tells there is one of the SQL expression, which who reads it takes for the pipeline's.
+    """
     line = next((line for line in str(error).splitlines() if line.strip()), "no further message")
-    return re.sub(r"^\[[A-Z_.]+\]\s*", "", line.strip())[:500]
+    return re.sub(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w{5}.*", "", line.strip())[:500]
 
 
 class RunError(Exception):

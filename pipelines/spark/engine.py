@@ -124,8 +124,8 @@ class Engine:
 
     def counts(self) -> dict[str, int]:
         """Rows of the steps that Spark itself runs, by step key, of those that are done."""
-        done = (each for each in self._observed.items() if _jvm(each[1]).future().isCompleted())
-        return {key: observation.get["rows"] for key, observation in done}
+        observed = self._observed.copy().items()  # the heartbeat asks while the tables are being built
+        return {key: each.get["rows"] for key, each in observed if _jvm(each).future().isCompleted()}
 
     def _kept(self, columns: Columns) -> tuple[tuple[str, str], ...]:
         kept = self._plan.options.keep_columns
@@ -170,8 +170,10 @@ class Engine:
         return _Segment(rows, step.key, columns_of(rows.schema, columns) if columns.open else columns)
 
     def _counted(self, step: Step, rows: DataFrame) -> DataFrame:
-        observation = self._observed[step.key] = Observation()
-        return rows.observe(observation, F.count(F.lit(1)).alias("rows"))
+        observation = Observation()
+        observed = rows.observe(observation, F.count(F.lit(1)).alias("rows"))
+        self._observed[step.key] = observation  # only now: before, there is nothing to ask
+        return observed
 
     def _nothing(self, step: Step) -> _Segment:
         rows = self._spark.range(0).select(F.array(F.col("id")).alias("_ordinal"))

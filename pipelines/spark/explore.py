@@ -46,7 +46,7 @@ class Explorer:
         visited = links.where(F.col(LEVEL) == 0).select(LINK)
         left = self._pages_left(visited)
         for level in range(1, depth + 1):
-            if deepest < level:
+            if deepest < level or left == 0:
                 return
             found = links.where(F.col(LEVEL) == level).drop(LEVEL)
             if left is not None:

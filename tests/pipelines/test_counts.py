@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
 from pyspark.sql import SparkSession
 
 from pipelines import Pipeline
@@ -22,3 +26,24 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
     seed, join, *_ = (counts[key] for key in sorted(counts))
     assert (seed.rows, seed.pages, seed.errors, seed.bytes) == (1, 1, 0, 32)
     assert (join.rows, join.pages, join.errors, join.bytes) == (2, 2, 1, len("<h1>One</h1>") + len("<h1>no</h1>"))
+
+
+def test_steps_can_be_counted_while_they_are_built(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n2\n")
+    stages = [f"{{stage: load_csv, args: ['{tmp_path}/a.csv']}}", *["{stage: filter, args: ['a > 1']}"] * 20]
+    plan = Pipeline.from_yaml(f"pipeline: [{', '.join(stages)}]").plan()
+    engine, built = Engine(spark, plan, RunContext(), None), Event()
+
+    def count() -> None:
+        while not built.is_set():
+            engine.counts()
+
+    with ThreadPoolExecutor() as pool:
+        counting = pool.submit(count)
+        try:
+            rows = engine.rows()
+        finally:
+            built.set()
+        counting.result()
+    rows.collect()
+    assert list(engine.counts().values()) == [2] + [1] * 20

@@ -115,7 +115,7 @@ def test_what_is_wrong_is_told_when_the_pipeline_is_read(load: str, stages: str,
 
 
 def test_a_column_that_is_not_there_is_told_with_its_line(run: Run, load: str) -> None:
-    with pytest.raises(RunError, match=r"line 3: filter prise > 1: .*`prise`"):
+    with pytest.raises(RunError, match=r"^line 3: filter prise > 1: .*`prise`.*`price`.*\]\.$"):
         run(load + "- {stage: filter, args: ['prise > 1']}")
 
 
