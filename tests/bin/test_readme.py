@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from core.settings import Settings
+
 CLONE = Path(__file__).parents[2]
+DECLARATION = re.compile(r"^```yaml\n(# spindle.yaml\n.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -58,9 +61,9 @@ def terminal(block: str, folder: Path, until: str, **environment: str) -> Genera
 
 
 @pytest.mark.timeout(420)
-def test_the_first_pipeline_by_hand_answers_rows(tmp_path: Path) -> None:
+def test_the_first_pipeline_by_hand_and_from_a_file(tmp_path: Path) -> None:
     port = free_port()
-    up, shop, by_hand, *_ = blocks(port)
+    up, shop, by_hand, from_a_file, *_ = blocks(port)
     ports = {"SPINDLE_PORT": port, "SPINDLE_UI_PORT": free_port()}
     with ExitStack() as stack:
         stack.enter_context(terminal(f"env {up}", tmp_path, "Spindle is ready", **ports))
@@ -68,6 +71,23 @@ def test_the_first_pipeline_by_hand_answers_rows(tmp_path: Path) -> None:
         done = subprocess.run(
             ["bash", "-c", by_hand], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
         )
+        tmp_path.joinpath("spindle.yaml").write_text(DECLARATION.findall((CLONE / "README.md").read_text())[0])
+        applied = subprocess.run(
+            ["bash", "-ec", from_a_file],
+            cwd=tmp_path,
+            env={**os.environ, "SPINDLE_URL": f"http://127.0.0.1:{port}"},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
     rows = json.loads(done.stdout)["results"]
     assert rows[0] == {"title": "Garden of Moss", "price": 3200.0, "currency": "JPY"}
     assert len(rows) == 5
+    assert applied.returncode == 0, applied.stderr
+    assert "Created 0, changed 0, deleted 0" in applied.stdout
+    assert "COMPLETED" in applied.stdout
+
+
+def test_the_settings_are_all_there() -> None:
+    text = (CLONE / "README.md").read_text(encoding="utf-8")
+    assert [name for name in Settings.model_fields if f"`SPINDLE_{name.upper()}`" not in text] == []
