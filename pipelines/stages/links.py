@@ -114,6 +114,9 @@ pipeline:
 class WgetJoin(_Selecting):
     """Follows each link: one row per link, in document order, on the page that it leads to.
 
+    A link is an element with an `href` that leads to http or https; `$column` takes addresses from a column, one or an
+    array of them, and `$.data.next` those in a page that is JSON.
+
     As `join` it becomes visitJoin after a fetch with traces.
     """
 
@@ -137,6 +140,8 @@ pipeline:
 @stage("wgetExplore", "explore")
 class WgetExplore(_Selecting):
     """Follows links of links, breadth first, each page once, the starting page included.
+
+    Links are given as to wgetJoin: `a.next`, or `$.data.next` where an API answers with JSON.
 
     As `explore` it becomes visitExplore after a fetch with traces.
     """

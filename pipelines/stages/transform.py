@@ -34,6 +34,20 @@ class PythonRowTransform(RowStage):
     10 s a row and 512 MiB; a row for which it raises keeps its place with `_error` set, or with `onError: fail` ends
     the run. Declare the columns as its return type, a TypedDict or a dataclass; otherwise they are taken from the
     first 100 rows, and later rows are held to them. Users' functions have Python's standard library at hand.
+
+    ```python
+    from typing import TypedDict
+
+    class Loud(TypedDict):
+        name: str
+        page: str
+
+    def shout(row, *, times=1) -> Loud:
+        return {"name": row["name"].upper() * times, "page": row["_url"]}
+    ```
+
+    `spindle run FILE --transforms shout.py` (and `check`) take the functions of a Python file; in a notebook it is
+    `Pipeline.from_yaml(text).run(spark, transforms={"shout": shout})`.
     """
 
     example = """

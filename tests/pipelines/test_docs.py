@@ -21,7 +21,7 @@ SHOP = {
     "/cup": "<h1>Cup</h1>",
 }
 
-SHOUT = "def shout(row, times=1):\n    return {'name': row['name'].upper() * times}\n"
+SHOUT = STAGES.find("python_row_transform").doc.split("```python\n")[1].split("```")[0]
 REVIEWS = """product,country,text,date,price,ean,found_ean,found_product
 Lamp,Germany,I love this lamp,2026-01-05,"€ 12,50",4006381333931,4006381333931,Lamp
 Lamp,US,The worst lamp ever,2026-02-11,$9,4006381333931,,lamp green

@@ -52,6 +52,22 @@ pipeline:
     assert [(row["name"], row["title"]) for row in rows] == [("Lamp", "One"), ("Cup", "Two")]
 
 
+def test_the_pages_of_an_api_are_explored_and_joined_by_path(run: Run, site: Site) -> None:
+    pages = {"/list": '{"next": "/list?2", "items": [{"page": "/1"}]}', "/list?2": '{"next": null, "items": []}'}
+    base = site.serve({**pages, "/1": "<h1>One</h1>"}, dict.fromkeys(pages, "application/json"))
+    rows = run(
+        f"""
+fetch: {{url: "{base}/list"}}
+pipeline:
+- {{stage: wgetExplore, args: [$.next, {{depth: 9}}]}}
+- {{stage: wgetJoin, args: ["$.items[*].page"]}}
+- {{stage: extract, args: [{{selector: h1, as: title}}]}}
+spindle: {{keepColumns: [_depth]}}
+"""
+    )
+    assert rows == [{"title": "One", "_depth": 0}, {"title": None, "_depth": 1}]
+
+
 def test_a_page_that_is_neither_has_its_text_as_code(run: Run, base: str) -> None:
     text = f"fetch: {{url: '{base}/plain'}}\npipeline:\n- stage: extract\n  args:\n"
     rows = run(text + "  - {method: code}\n  - {selector: h1, as: title}\n  - {field: data.x, as: x}")
