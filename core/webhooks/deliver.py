@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from random import SystemRandom
 
 import structlog
-from sqlalchemy import Select, delete, select, update
+from sqlalchemy import ColumnElement, Select, delete, select, update
 
 from core.database import Database, changed
 from core.errors import SpindleError, Unavailable
@@ -35,7 +35,8 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(hours=2)
 GROWTH = 3
 BATCH = 200
 AT_ONCE = 4  # of one webhook; of one that is failing a single one, among its like
-THREADS, THREADS_FOR_FAILING = 16, 8
+THREADS = {False: 16, True: 8}  # those for failing webhooks are their own
+OF_ORGANIZATION = {False: 12, True: 6}  # so many of the threads, for it may have webhooks without end
 GONE = 410
 TEST = "webhook.test"
 
@@ -51,6 +52,10 @@ class Parcel:
     webhook: Webhook
 
     @property
+    def failing(self) -> bool:
+        return self.webhook.failing_since is not None
+
+    @property
     def body(self) -> bytes:
         return json.dumps(self.delivery.payload, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -61,8 +66,9 @@ class Deliverer:
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
-        self._pools = {False: ThreadPoolExecutor(THREADS), True: ThreadPoolExecutor(THREADS_FOR_FAILING)}
+        self._pools = {failing: ThreadPoolExecutor(threads) for failing, threads in THREADS.items()}
         self._under_way: Counter[str] = Counter()
+        self._of_organizations: Counter[tuple[str, bool]] = Counter()
         self._lock = threading.Lock()
 
     def run(self, stop: threading.Event) -> None:
@@ -84,8 +90,7 @@ class Deliverer:
     def deliver_due(self) -> None:
         """Takes what is due, as far as there is room for it, and has it sent; does not wait for it."""
         for parcel in self._take(now()):
-            failing = parcel.webhook.failing_since is not None
-            self._pools[failing].submit(self._deliver, parcel)
+            self._pools[parcel.failing].submit(self._deliver, parcel)
 
     def _take(self, at: datetime) -> Sequence[Parcel]:
         with self._database.read() as session:
@@ -94,7 +99,7 @@ class Deliverer:
         with self._database.write() as session:
             in_order = self._due(at).order_by(Delivery.available_at, Delivery.id).limit(BATCH)
             found = session.execute(in_order.with_for_update(of=Delivery, skip_locked=True)).tuples().all()
-            parcels = [Parcel(delivery, webhook) for delivery, webhook in found if self._room(webhook)]
+            parcels = [parcel for parcel in (Parcel(*each) for each in found) if self._room(parcel)]
             for parcel in parcels:
                 parcel.delivery.available_at = at + TAKEN
         return parcels
@@ -102,18 +107,25 @@ class Deliverer:
     def _due(self, at: datetime) -> Select[tuple[Delivery, Webhook]]:
         """What may be sent now: a webhook that is busy, or failing and slow, leaves its others waiting, and no more."""
         with self._lock:
-            busy = dict(self._under_way)
+            busy, organizations = dict(self._under_way), dict(self._of_organizations)
         full = [webhook_id for webhook_id, count in busy.items() if count >= AT_ONCE]
-        room = Webhook.id.not_in(full) & (Webhook.failing_since.is_(None) | Webhook.id.not_in(list(busy)))
+        crowded = [key for key, count in organizations.items() if count >= OF_ORGANIZATION[key[1]]]
+        well = Webhook.failing_since.is_(None) & _of_none(crowded, failing=False)
+        ill = Webhook.failing_since.is_not(None) & _of_none(crowded, failing=True) & Webhook.id.not_in(list(busy))
+        room = Webhook.id.not_in(full) & (well | ill)
         query = select(Delivery, Webhook).join(Webhook, Webhook.id == Delivery.webhook_id)
         return query.where(Delivery.state == "PENDING", Delivery.available_at <= at, Webhook.enabled, room)
 
-    def _room(self, webhook: Webhook) -> bool:
-        most = 1 if webhook.failing_since is not None else AT_ONCE
+    def _room(self, parcel: Parcel) -> bool:
+        most = 1 if parcel.failing else AT_ONCE
+        webhook_id, organization = parcel.webhook.id, (parcel.webhook.organization_id, parcel.failing)
         with self._lock:
-            if self._under_way[webhook.id] >= most:
+            if self._under_way[webhook_id] >= most:
                 return False
-            self._under_way[webhook.id] += 1
+            if self._of_organizations[organization] >= OF_ORGANIZATION[parcel.failing]:
+                return False
+            self._under_way[webhook_id] += 1
+            self._of_organizations[organization] += 1
             return True
 
     def _deliver(self, parcel: Parcel) -> None:
@@ -123,9 +135,12 @@ class Deliverer:
             log.warning("not delivered", delivery=parcel.delivery.id, reason=error.sentence)
         finally:
             with self._lock:
-                self._under_way[parcel.webhook.id] -= 1
-                if not self._under_way[parcel.webhook.id]:
-                    del self._under_way[parcel.webhook.id]
+                self._under_way -= Counter([parcel.webhook.id])
+                self._of_organizations -= Counter([(parcel.webhook.organization_id, parcel.failing)])
+
+
+def _of_none(crowded: Sequence[tuple[str, bool]], *, failing: bool) -> ColumnElement[bool]:
+    return Webhook.organization_id.not_in([owner for owner, is_failing in crowded if is_failing is failing])
 
 
 def try_out(settings: Settings, database: Database, organization_id: str, project_id: str, webhook_id: str) -> str:

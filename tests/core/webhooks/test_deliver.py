@@ -122,6 +122,19 @@ def test_a_receiver_that_does_not_answer_keeps_no_other_waiting(
     assert stored(shop, good).failing_since is None
 
 
+def test_an_organization_with_many_receivers_leaves_room_for_others(shop: Shop) -> None:
+    for number in range(6):
+        hook(shop, f"http://127.0.0.1:9/{number}")
+    other = make_shop(shop.settings, shop.database, "other")
+    theirs, _ = hook(other, "http://127.0.0.1:9/other")
+    for _ in range(4):
+        shop.submit()
+    deliverer = Deliverer(shop.settings, shop.database)
+    assert len(deliverer._take(now())) == deliver.OF_ORGANIZATION[False] < deliver.THREADS[False]
+    other.submit()
+    assert [parcel.webhook.id for parcel in deliverer._take(now())] == [theirs]
+
+
 def once(shop: Shop) -> None:
     """One round of deliveries, to its end."""
     deliverer = Deliverer(shop.settings, shop.database)
