@@ -76,8 +76,11 @@ def parse(text: str) -> object:
 
 
 def shown(value: object) -> str:
-    """A value as text: texts as they are, all else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """A value as text: texts as they are, all else as JSON; nothing where it is nested too deep to be written."""
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return ""
 
 
 def _step(match: re.Match[str]) -> str | int | _Every:

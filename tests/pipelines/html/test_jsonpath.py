@@ -85,3 +85,15 @@ def test_json_has_no_elements_and_its_text_is_its_code() -> None:
 def test_a_path_that_does_not_parse_says_where(path: str) -> None:
     with pytest.raises(SelectorError, match=r"at character \d+ is no \.name, \[index\], \['name'\] or \*"):
         compile_selector(path)
+
+
+def test_values_nested_as_deep_as_they_can_be_read_are_written_or_left_out() -> None:
+    """Reading may come further than writing does from deeper in the program."""
+
+    def deeper(frames: int, document: Document) -> str:
+        return deeper(frames - 1, document) if frames else document.root.select("$.a")[0].text()
+
+    for levels in range(880, 1000):
+        document = page('{"a":[' + "[" * levels + "]" * levels + "]}")
+        if document.json is not None:
+            assert deeper(20, document) in ("[" * levels + "]" * levels, "")
