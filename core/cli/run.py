@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.output import first_rows, records
 from pipelines.spark.session import session
+from pipelines.stages import echo
 
 # loopback and private networks: on a person's own machine these are their own
 _OWN_NETWORKS = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
@@ -33,6 +35,15 @@ _SHOWN_ROWS = 50
 _CUT = 80
 
 _console = Console(stderr=True)
+
+
+class _Echo(logging.Handler):
+    """Shows the rows of echo stages, which on a server are lines of the execution's log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        shown = record.__dict__["fields"]
+        name = f"echo {shown['label'] or ''}".strip()
+        _console.print(f"{name} {shown['number']}: {_cell(shown['row'])}", markup=False, highlight=False)
 
 
 def run(
@@ -75,6 +86,9 @@ def _context(plan: Plan, guard: bool, limit: int | None) -> RunContext:
 def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     with _console.status("starting Spark"):
         spark = session()
+    echoed = logging.getLogger(echo.__name__)
+    echoed.addHandler(_Echo())
+    echoed.setLevel(logging.INFO)
     progress = RunProgress(plan, coordinator := Coordinator(context.fetch))
     with coordinator, _shown(progress):
         engine = Engine(spark, plan, context, coordinator.endpoint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -153,9 +154,10 @@ pipeline:
 
 def test_what_a_plugin_brings_runs_on_spark(installed: Path, site: Site, tmp_path: Path) -> None:
     url = site.serve({"/": "<li><b>Oslo</b><i>4 °C</i><u>7.5</u></li><li><b>Rome</b><i>18.3°C</i><u>1</u></li>"})
-    (tmp_path / "forecast.yaml").write_text(FORECAST.format(url=url))
+    (tmp_path / "forecast.yaml").write_text(FORECAST.format(url=url) + "  - {stage: echo, args: [1, forecast]}\n")
     ran = python(installed, SPINDLE, "run", str(tmp_path / "forecast.yaml"), "-o", str(tmp_path / "rows.json"))
     assert ran.returncode == 0, ran.stderr
+    assert re.search(r'^echo forecast 1: \{.*"place": "Oslo"', ran.stderr, re.MULTILINE), ran.stderr
     assert json.loads((tmp_path / "rows.json").read_text()) == [
         {"place": "Oslo", "fahrenheit": 39.2, "force": 4},
         {"place": "Rome", "fahrenheit": 64.9, "force": 1},
