@@ -15,7 +15,9 @@ _LONGEST_PAUSE = 60.0
 
 @dataclass
 class _Host:
-    """`held` and `wanted` are numbers of places by task; `recalled` those that a task was asked to give back."""
+    """`held` and `wanted` are numbers of places by task; `recalled` those that a task was asked to give back, 0
+    for one that was told that others wait.
+    """
 
     delay: float
     held: dict[str, int] = field(default_factory=dict[str, int])
@@ -52,7 +54,8 @@ class Budgets:
         """The task gives back places; `wanted` says how many it would like now, None that this is as before."""
         host = self._hosts[origin]
         host.held[task] = host.held.get(task, 0) - places
-        host.recalled[task] = max(0, host.recalled.get(task, 0) - places)
+        if task in host.recalled:
+            host.recalled[task] = max(0, host.recalled[task] - places)
         if wanted is not None:
             host.wanted[task] = wanted
         self._forget(host, task)
@@ -99,6 +102,7 @@ class Budgets:
         now = self._clock()
         number = min(host.wanted[task], self._free(host), max(1, int(_AHEAD / host.delay)))
         if number <= 0:
+            yield from self._recalls(origin, host, self._places)
             return
         first = max(now, host.next_start)
         host.next_start = first + number * host.delay
@@ -118,9 +122,10 @@ class Budgets:
             yield from self._recalls(origin, host, fair)
 
     def _recalls(self, origin: str, host: _Host, fair: int) -> Iterator[Message]:
+        """Calls back what is more than `fair`; once told that others wait, a task gives back whatever lies idle."""
         for task, held in host.held.items():
-            too_many = held - fair - host.recalled.get(task, 0)
-            if too_many > 0:
+            too_many = max(0, held - fair - host.recalled.get(task, 0))
+            if too_many or task not in host.recalled:
                 host.recalled[task] = host.recalled.get(task, 0) + too_many
                 yield task, {"recall": origin, "places": too_many}
 
@@ -134,4 +139,5 @@ class Budgets:
             host.wanted.pop(task, None)
         if host.held.get(task, 0) <= 0:
             host.held.pop(task, None)
-            host.recalled.pop(task, None)
+            if task in host.recalled:
+                host.recalled[task] = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import socket
 import socketserver
 import threading
 import time
@@ -75,6 +76,10 @@ class Coordinator:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
+        with self._lock:
+            handlers = list(self._handlers.values())
+        for handler in handlers:  # tasks that are left over end by that
+            handler.hang_up()
         self._sites.close()
         self._pages.cleanup()
 
@@ -162,6 +167,10 @@ class _Handler(socketserver.StreamRequestHandler):
     def send(self, message: dict[str, Any]) -> None:
         with self._writing, suppress(OSError):  # whoever has hung up gives back its leases by that
             self.wfile.write(json.dumps(message).encode() + b"\n")
+
+    def hang_up(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def _listen(self, coordinator: Coordinator, connection: str) -> None:
         with suppress(ConnectionError):  # a task that was killed

@@ -17,13 +17,17 @@ _LOOK_SECONDS = 0.01  # how often a busy task looks for messages
 
 @dataclass
 class _Site:
-    """`places` may be in use at a time. With a `delay` each is good for one request, not before its start."""
+    """`places` may be in use at a time. With a `delay` each is good for one request, not before its start.
+
+    `waiting`: requests are held back for want of a place. `shared`: another task has none.
+    """
 
     robots: Robots | None = None
     delay: float = 0.0
     places: int = 0
     running: int = 0
     recalled: int = 0
+    waiting: bool = False
     shared: bool = False
     starts: deque[float] = field(default_factory=deque[float])
     not_before: float = 0.0
@@ -34,6 +38,11 @@ class _Site:
         if self.delay:
             return bool(self.starts) and self.starts[0] <= now
         return self.running < self.places - self.recalled
+
+    def spare(self) -> int:
+        """Places to give back: all that nothing waits for, where others want them, or what was called back."""
+        idle = not self.waiting and not self.running
+        return self.places if idle and self.shared else min(self.recalled, self.places - self.running)
 
 
 class Leases:
@@ -53,30 +62,18 @@ class Leases:
         if site is None:
             site = self._sites[origin] = _Site()
             self._send("open", origin, places=self._places)
-        if site.robots is None:
-            return False
-        now = time.monotonic()
-        if site.robots.refusal or site.not_before - now > self._longest_pause:
-            return site.robots.refusal or f"the site asks to be left alone for {site.not_before - now:,.0f} s"
-        if not site.free(now):
-            if origin not in self._asked and (site.delay or site.places < self._places):
-                self._send("want", origin, places=self._places - (0 if site.delay else site.places))
-            return False
-        if refusal := site.robots.forbids(url):
-            return refusal
-        self._start(origin, site, now)
-        return True
+        leave = self._leave_to_ask(origin, site, url) if site.robots else False
+        site.waiting = leave is False
+        return leave
 
     def leave(self, origin: str, waiting: bool) -> None:
         site = self._sites[origin]
         site.running -= 1
+        site.waiting = waiting
         if site.delay:
             site.places -= 1
             self._send("giveBack", origin, places=1, wanted=None)
-        elif site.recalled:
-            self._return_recalled(origin, site)
-        elif site.shared and not waiting and not site.running:
-            self._return_all(origin, site)
+        self._return_spare(origin, site)
 
     def back_off(self, origin: str, seconds: float) -> None:
         self._pause(origin, seconds)
@@ -100,6 +97,19 @@ class Leases:
             self._at(0.0, self._took(message))
         return longest
 
+    def _leave_to_ask(self, origin: str, site: _Site, url: str) -> bool | str:
+        now = time.monotonic()
+        if site.not_before - now > self._longest_pause:
+            return f"the site asks to be left alone for {site.not_before - now:,.0f} s"
+        if site.robots and (refusal := site.robots.forbids(url)):
+            return refusal
+        if not site.free(now):
+            if origin not in self._asked and (site.delay or site.places < self._places):
+                self._send("want", origin, places=self._places - (0 if site.delay else site.places))
+            return False
+        self._start(origin, site, now)
+        return True
+
     def _start(self, origin: str, site: _Site, now: float) -> None:
         site.running += 1
         if site.delay:
@@ -117,10 +127,11 @@ class Leases:
             site.delay = message["delay"]
         elif kind == "grant":
             self._granted(origin, site, message["places"], message["starts"])
+            self._return_spare(origin, site)
         elif kind == "recall":
             site.shared = True
             site.recalled = min(site.recalled + message["places"], site.places)
-            self._return_recalled(origin, site)
+            self._return_spare(origin, site)
         else:
             self._pause(origin, message["seconds"])
         return origin
@@ -133,19 +144,19 @@ class Leases:
             site.starts.append(now + seconds)
             self._at(now + seconds, origin)
 
-    def _return_recalled(self, origin: str, site: _Site) -> None:
-        """Gives back what was called back, as far as no request runs on it."""
-        if not site.running:
-            self._return_all(origin, site)
-        elif (places := min(site.recalled, site.places - site.running)) > 0:
-            site.places -= places
-            site.recalled -= places
-            self._send("giveBack", origin, places=places, wanted=self._places - site.places)
-
-    def _return_all(self, origin: str, site: _Site) -> None:
-        places, site.places, site.recalled = site.places, 0, 0
-        if places:
-            self._channel.send({"kind": "giveBack", "origin": origin, "places": places, "wanted": 0})
+    def _return_spare(self, origin: str, site: _Site) -> None:
+        places = site.spare()
+        if places <= 0:
+            return
+        site.places -= places
+        site.recalled = max(0, site.recalled - places)
+        wanted = self._places - site.places if site.waiting or site.running else 0
+        if site.delay:
+            for _ in range(places):
+                site.starts.pop()
+            wanted = 0
+        self._send("giveBack", origin, places=places, wanted=wanted)
+        if not wanted:
             self._asked.discard(origin)
 
     def _send(self, kind: str, origin: str, **fields: Any) -> None:

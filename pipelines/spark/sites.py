@@ -38,14 +38,14 @@ class Sites:
     def take(self, task: str, message: dict[str, Any]) -> None:
         """Takes what a task says about a site."""
         origin = message["origin"]
-        with self._lock:
-            messages = self._answers(task, origin, message)
-        self._send(messages)
+        with self._lock:  # sent under it as well: what a task is told second must not come first
+            self._send(self._answers(task, origin, message))
 
     def gone(self, task: str) -> None:
         with self._lock:
-            messages = self._budgets.gone(task)
-        self._send(messages)
+            for site in self._sites.values():
+                site.waiting.pop(task, None)
+            self._send(self._budgets.gone(task))
 
     def _answers(self, task: str, origin: str, message: dict[str, Any]) -> list[Message]:
         match message["kind"]:
@@ -87,8 +87,8 @@ class Sites:
             site.robots = robots
             self._budgets.open(origin, max(robots.crawl_delay, self._options.delay))
             tasks, site.waiting = site.waiting, {}
-            messages = [each for task, places in tasks.items() for each in self._welcome(task, origin, robots, places)]
-        self._send(messages)
+            for task, places in tasks.items():
+                self._send(self._welcome(task, origin, robots, places))
 
 
 def _robots(origin: str, options: FetchOptions) -> Robots:

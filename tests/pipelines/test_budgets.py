@@ -111,7 +111,16 @@ def test_a_long_delay_gives_one_at_a_time(clock: Clock) -> None:
 def test_with_a_delay_no_more_run_at_a_time_than_there_are_places(clock: Clock) -> None:
     shared = budgets(clock, places=2, delay=0.1)
     assert granted(shared.want("a", SHOP, 16)) == {"a": 2}
-    assert shared.want("b", SHOP, 16) == []
+    assert granted(shared.want("b", SHOP, 16)) == {}
+    assert granted(shared.give_back("a", SHOP, 1, 0)) == {"b": 1}
+
+
+@pytest.mark.parametrize("delay", [0, 5])
+def test_who_holds_a_place_is_told_once_that_others_have_none(delay: float, clock: Clock) -> None:
+    shared = budgets(clock, places=1, delay=delay)
+    shared.want("a", SHOP, 1)
+    assert shared.want("b", SHOP, 1) == [("a", {"recall": SHOP, "places": 0})]
+    assert shared.want("c", SHOP, 1) == []
     assert granted(shared.give_back("a", SHOP, 1, 0)) == {"b": 1}
 
 

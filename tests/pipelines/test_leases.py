@@ -1,0 +1,135 @@
+"""Tasks that share hosts: real fetchers with real leases on one coordinator, without Spark."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipelines.fetch import FetchOptions, HttpFetcher
+from pipelines.fetch.cache import CacheOptions, PageCache
+from pipelines.spark.channel import Channel, DriverGone
+from pipelines.spark.coordinator import Coordinator
+from pipelines.spark.leases import Leases
+from tests.pipelines.site import Site, serving
+
+LOOPBACK = ("127.0.0.1/32",)
+SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def sites() -> Iterator[list[Site]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(serving()) for _ in range(3)]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Its addresses; it stops after so many pages, as a task that fails does."""
+
+    urls: list[str]
+    pages: int
+
+    def run(self, coordinator: Coordinator, options: FetchOptions, folder: Path) -> list[str]:
+        channel = Channel(coordinator.endpoint, "pass/0")
+        found: list[str] = []
+        try:
+            with (
+                PageCache(CacheOptions(str(folder), coordinator.endpoint.pages)) as cache,
+                HttpFetcher(options, Leases(channel, options), cache) as fetcher,
+            ):
+                for page, url in fetcher.fetch((url, url) for url in self.urls):
+                    assert page.ok == (not url.endswith("/forbidden")), page
+                    found.append(url)
+                    if len(found) == self.pages:
+                        return found
+            channel.finish()
+        finally:
+            channel.close()
+        return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_all_pages_come_whatever_the_mix(seed: int, sites: list[Site], tmp_path: Path) -> None:
+    """Tasks, hosts, places, delays, kept and forbidden pages, tasks that break off: as the seed has it."""
+    choose = random.Random(seed)
+    paths = {f"/{number}": "<p>page" for number in range(60)}
+    robots = {"/robots.txt": "User-agent: *\nDisallow: /forbidden"}
+    bases = [site.serve({**paths, **robots}) for site in sites]
+    options = FetchOptions(
+        concurrency=choose.choice((1, 2, 16)),
+        per_host=choose.choice((1, 1, 2, 8)),
+        delay=choose.choice((0, 0, 0.005)),
+        allow_networks=LOOPBACK,
+    )
+    urls = [choose.choice(bases) + choose.choice((path, path, path, "/forbidden")) for path in paths]
+    with PageCache(CacheOptions(str(tmp_path))) as cache, HttpFetcher(options, cache=cache) as fetcher:
+        kept = [url for url in urls if choose.random() < choose.choice((0.1, 0.9)) and not url.endswith("/forbidden")]
+        list(fetcher.fetch((url, url) for url in kept))
+    for site in sites:
+        site.most_running, site.seconds = 0, 0.003
+    number = choose.choice((2, 3, 5, 8))
+    parts = [urls[each::number] for each in range(number)]
+    tasks = [Task(part, choose.choice((1, 5, 1000, 1000, 1000))) for part in parts]
+
+    with Coordinator(options) as coordinator, ThreadPoolExecutor(number) as threads:
+        running = [threads.submit(task.run, coordinator, options, tmp_path) for task in tasks]
+        found = [each.result(SECONDS) for each in running]
+
+    for task, pages in zip(tasks, found, strict=True):
+        assert len(pages) == min(task.pages, len(task.urls))
+        assert set(pages) <= set(task.urls)
+    if all(task.pages == 1000 for task in tasks):  # requests of a task that broke off may still be answered
+        assert all(site.most_running <= options.per_host for site in sites)
+
+
+def test_two_tasks_that_hold_what_the_other_waits_for_go_on(sites: list[Site], tmp_path: Path) -> None:
+    first, second = (site.serve({f"/{number}": "<p>page" for number in range(4)}) for site in sites[:2])
+    options = FetchOptions(concurrency=1, per_host=1, allow_networks=LOOPBACK)
+    meet = threading.Barrier(2, timeout=SECONDS)
+
+    def run(name: str, mine: str, other: str) -> list[int | None]:
+        def addresses() -> Iterator[tuple[str, None]]:
+            yield f"{mine}/0", None
+            meet.wait()
+            yield f"{other}/1", None
+
+        channel = Channel(coordinator.endpoint, name)
+        with HttpFetcher(options, Leases(channel, options)) as fetcher:
+            found = [page.status for page, _ in fetcher.fetch(addresses())]
+            meet.wait()  # neither gives back its places by ending
+        channel.close()
+        return found
+
+    with Coordinator(options) as coordinator, ThreadPoolExecutor(2) as threads:
+        running = [threads.submit(run, "a/0", first, second), threads.submit(run, "b/0", second, first)]
+        assert [each.result(SECONDS) for each in running] == [[200, 200], [200, 200]]
+
+
+class TestDriverGone:
+    """The run is over: a task that fetches ends, instead of asking sites that nobody wants the pages of."""
+
+    def test_is_raised_where_nobody_listens(self) -> None:
+        with Coordinator() as coordinator:
+            endpoint = coordinator.endpoint
+        with pytest.raises(DriverGone):
+            Channel(endpoint, "a/0")
+
+    def test_ends_a_task_that_waits_for_a_place(self, sites: list[Site]) -> None:
+        base = sites[0].serve({f"/{number}": "<p>page" for number in range(100)})
+        options = FetchOptions(per_host=1, delay=0.2, allow_networks=LOOPBACK)
+        with Coordinator(options) as coordinator:
+            channel = Channel(coordinator.endpoint, "a/0")
+            fetcher = HttpFetcher(options, Leases(channel, options))
+            pages = fetcher.fetch((f"{base}/{number}", None) for number in range(100))
+            assert next(pages)[0].ok
+        with fetcher, pytest.raises(DriverGone):
+            list(pages)
+        channel.close()
+        assert sum(sites[0].requests.values()) < 10
