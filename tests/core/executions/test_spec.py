@@ -4,7 +4,7 @@ import json
 
 from core.executions.spec import driver_environment, write_spec
 from core.settings import Settings
-from core.storage import output_path, physical, saves_key
+from core.storage import output_path, pages_path, physical, saves_key
 from tests.core.shop import Shop
 
 
@@ -51,6 +51,13 @@ def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
         "fetch": {"allowNetworks": ["127.0.0.1/32"]},
         "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}},
         "previewRows": 20,
+        "pages": {
+            "folder": pages_path(settings, shop.organization_id),
+            "lifetimeSeconds": 1800.0,
+            "trustedSince": execution.created_at.isoformat().replace("+00:00", "Z"),
+            "keepSeconds": 30 * 86400.0,
+            "maxBytes": 10_000_000_000,
+        },
     }
     assert path.stat().st_mode & 0o777 == 0o600
     token = driver_environment(settings, execution)["SPINDLE_EXECUTION_TOKEN"]
