@@ -89,8 +89,10 @@ def _batches(
     links = {key: Table(each.columns, each.schema) for key, each in task.explorations().items()}
     output = Output(Table(task.columns, task.schema), links)
     enter = _chain(task, output, reporter)
+    explores = task.enters in links  # which counts its pages itself
     for row in _rows(task, batches, reporter, hosts):
-        reporter.row(task.enters)
+        if not explores:
+            reporter.row(task.enters)
         enter(row)
         if output.full():
             yield output.take()

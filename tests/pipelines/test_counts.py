@@ -28,6 +28,18 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
     assert (join.rows, join.pages, join.errors, join.bytes) == (2, 2, 1, len("<h1>One</h1>") + len("<h1>no</h1>"))
 
 
+def test_an_explore_counts_each_page_once(spark: SparkSession, site: Site) -> None:
+    base = site.serve({"/": "<a href=/1>1</a>", "/1": "<a href=/2>2</a>", "/2": "<a href=/>0</a>"})
+    stages = "[{stage: explore, args: [a, 5]}]\nspindle: {keepColumns: [_url]}"
+    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
+    context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
+    with Coordinator(context.fetch) as coordinator:
+        Engine(spark, plan, context, coordinator.endpoint).rows().count()
+        counts = coordinator.counts()
+    seed, explore = (counts[key] for key in sorted(counts))
+    assert (seed.rows, seed.pages, explore.rows, explore.pages) == (1, 1, 3, 2)
+
+
 def test_steps_can_be_counted_while_they_are_built(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a\n1\n2\n")
     stages = [f"{{stage: load_csv, args: ['{tmp_path}/a.csv']}}", *["{stage: filter, args: ['a > 1']}"] * 20]
