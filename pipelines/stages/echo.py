@@ -21,7 +21,7 @@ _CUT = 200
 
 @stage("echo")
 class Echo(TableStage):
-    """Writes the first rows, in document order, to the execution's log; all rows pass on unchanged.
+    """Writes the first rows, in document order, to the log or terminal; all rows pass on unchanged.
 
     The rows are made here and held, as by cache: leave it out once the pipeline is right. Texts are cut after 200
     characters. `label` tells several of them apart.
