@@ -112,7 +112,10 @@ class Report:
     def _beat(self) -> None:
         due = 0.0
         while not self._ended.wait(_STAGES_EVERY_SECONDS if due else 0):
-            self._show_stages()
+            try:
+                self._show_stages()
+            except Exception:  # what is shown must not cost the run its sign of life
+                _log.exception("the stages could not be shown")
             if self._webhook and time.monotonic() >= due:
                 self._heartbeat(self._webhook)
                 due = time.monotonic() + self._spec.heartbeat_seconds
