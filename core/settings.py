@@ -15,7 +15,7 @@ CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 class Settings(BaseSettings):
     """Everything that one instance may be told; lists are comma separated."""
 
-    model_config = SettingsConfigDict(env_prefix="SPINDLE_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="SPINDLE_", frozen=True, extra="ignore", hide_input_in_errors=True)
 
     data: Path = Field(default=Path(".spindle"), description="Data folder: database, keys, storage, logs.")
     database_url: SecretStr | None = Field(

@@ -37,3 +37,10 @@ def test_a_private_file_is_replaced_whole(tmp_path: Path) -> None:
     path.write_text("old")
     write_private(path, "new")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o600)
+
+
+def test_a_key_that_is_too_short_is_not_shown_when_it_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SPINDLE_SECRET_KEY", "hunter2")
+    with pytest.raises(ValueError, match="secret_key") as refused:
+        Settings()
+    assert "hunter2" not in str(refused.value)
