@@ -133,6 +133,8 @@ class Deliverer:
             attempt(self._settings, self._database, parcel)
         except SpindleError as error:  # it stays due, and is taken again
             log.warning("not delivered", delivery=parcel.delivery.id, reason=error.sentence)
+        except Exception:  # nobody else would hear of it
+            log.exception("not delivered", delivery=parcel.delivery.id)
         finally:
             with self._lock:
                 self._under_way -= Counter([parcel.webhook.id])
@@ -157,9 +159,20 @@ def try_out(settings: Settings, database: Database, organization_id: str, projec
 def attempt(settings: Settings, database: Database, parcel: Parcel, *, last: bool = False) -> None:
     """Sends the delivery once and notes what came of it; `last` leaves no other try."""
     at = now()
-    headers = signed_headers(Keyring(service_key(settings)), parcel, at)
-    answer = send(settings, "POST", parcel.webhook.url, headers, parcel.body)
-    _note(database, parcel, answer, at, last=last)
+    _note(database, parcel, _sent(settings, parcel, at), at, last=last)
+
+
+def _sent(settings: Settings, parcel: Parcel, at: datetime) -> Answer:
+    """What came of sending it; whatever kept it from being sent is a failed try like any other."""
+    try:
+        headers = signed_headers(Keyring(service_key(settings)), parcel, at)
+        return send(settings, "POST", parcel.webhook.url, headers, parcel.body)
+    except SpindleError as error:
+        log.warning("not sent", delivery=parcel.delivery.id, reason=error.sentence)
+        return Answer(None, b"", error.sentence, 0)
+    except Exception:
+        log.exception("not sent", delivery=parcel.delivery.id)
+        return Answer(None, b"", "It could not be sent, for a reason that the service's log tells.", 0)
 
 
 def signed_headers(keyring: Keyring, parcel: Parcel, at: datetime) -> dict[str, str]:

@@ -182,6 +182,29 @@ def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disab
     assert (stored(shop, webhook_id).disabled_reason, stored(shop, webhook_id).failing_since) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        ({"secret": "service-0.AAAA"}, "'secret' was sealed under another service key"),
+        ({"url": "http://127.0.0.1/\u00e9"}, "It could not be sent, for a reason that the service's log tells."),
+    ],
+)
+def test_what_cannot_even_be_sent_is_a_failed_try(
+    shop: Shop, capsys: pytest.CaptureFixture[str], broken: dict[str, str], sentence: str
+) -> None:
+    webhook_id, _ = hook(shop, "http://127.0.0.1:9/", events=["execution.pending"])
+    with shop.database.write() as session:
+        session.execute(update(Webhook).values(**broken))
+    shop.submit()
+    once(shop)
+    (delivery,) = deliveries(shop, webhook_id)
+    assert [one["error"][: len(sentence)] for one in delivery.tries] == [sentence]
+    assert delivery.state == "PENDING"
+    assert stored(shop, webhook_id).failing_since is not None
+    told = capsys.readouterr()
+    assert delivery.id in told.out + told.err
+
+
 def test_a_receiver_that_is_gone_is_not_asked_again(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/410/x")
     fail(shop.database, shop.submit().id, "Over.")
