@@ -64,7 +64,7 @@ class Credentials(Repository[CloudCredential]):
         return self._by_id(credential_id)
 
     def update(self, credential_id: str, changes: Mapping[str, Any], keyring: Keyring) -> CloudCredential:
-        """Merges; a secret that is sent back masked stays."""
+        """Merges; a secret that is sent back masked stays, unless it would go to another `endpoint`: BadInput."""
         return self._write(self._changeable(credential_id), self._checked(changes), keyring)
 
     def delete(self, credential_id: str) -> None:
@@ -121,6 +121,9 @@ class Credentials(Repository[CloudCredential]):
 
     def _write(self, credential: CloudCredential, known: Mapping[str, Any], keyring: Keyring) -> CloudCredential:
         sent = {field: known[field] for field in SECRETS if known.get(field, "").strip("*")}
+        if known.get("endpoint", credential.endpoint) != credential.endpoint and credential.secrets.keys() - sent:
+            sentence = "Secrets are not passed on to another 'endpoint'. Send all of the credential's anew with it."
+            raise BadInput(sentence, [Detail("endpoint", sentence)])
         sealed = {field: keyring.seal(value, sealed_place(credential, field)) for field, value in sent.items()}
         plain = {field: value for field, value in known.items() if field not in SECRETS}
         return self._merge(credential, {**plain, "secrets": {**credential.secrets, **sealed}})

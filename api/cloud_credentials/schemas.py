@@ -14,7 +14,7 @@ from core.tables import CloudCredential
 
 
 class CredentialUpdate(Body):
-    """A secret that is sent back masked stays as it is."""
+    """A secret that is sent back masked stays as it is, as long as `endpoint` does."""
 
     model_config = example({"name": "Search", "provider": "BING_SEARCH", "apiKey": "the key"})
 
@@ -26,7 +26,11 @@ class CredentialUpdate(Body):
     access_key_id: str | None = None
     secret_access_key: str | None = None
     region: str | None = None
-    endpoint: str | None = None
+    endpoint: str | None = Field(
+        default=None,
+        description="Where the provider is reached, when not at its usual address. A change of it takes all of the "
+        "credential's secrets anew; a masked one is refused.",
+    )
     engine_id: str | None = None
 
 

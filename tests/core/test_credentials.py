@@ -102,6 +102,24 @@ def test_a_masked_secret_keeps_its_value(shop: Shop) -> None:
     assert values["AWS_REGION"] == "eu-west-1"
 
 
+def test_a_secret_does_not_follow_to_another_endpoint(shop: Shop) -> None:
+    credential_id = make(shop, provider="aws", access_key_id="AKIA", secret_access_key="old")
+
+    def move(endpoint: str, **secrets: str) -> None:
+        with shop.database.write() as session:
+            changes = {"endpoint": endpoint, **secrets}
+            Credentials(session, shop.organization_id).update(credential_id, changes, keyring(shop))
+
+    masked = {"access_key_id": MASK, "secret_access_key": MASK}
+    for secrets in ({}, masked, {"access_key_id": "AKIA"}, {**masked, "access_key_id": "AKIA"}):
+        with pytest.raises(BadInput, match="Send all of the credential's anew"):
+            move("https://elsewhere.example", **secrets)
+    assert stored(shop, credential_id).endpoint is None
+    move("https://elsewhere.example", api_key="own", access_key_id="AKIA", secret_access_key="new")
+    move("https://elsewhere.example", **masked)
+    assert stored(shop, credential_id).endpoint == "https://elsewhere.example"
+
+
 @pytest.mark.parametrize("spelling", ["google_search", "GoogleSearch", "GOOGLE SEARCH", "google-search"])
 def test_a_provider_is_known_in_any_spelling(shop: Shop, spelling: str) -> None:
     credential_id = make(shop, provider=spelling, api_key="k", engine_id="e")
