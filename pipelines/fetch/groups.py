@@ -1,5 +1,6 @@
-"""Groups of pages in files: Arrow streams, compressed by zstd, that one writer each appends to.
+"""Groups of pages in files: Arrow streams that one writer each appends to.
 
+Each page is compressed by itself, so that one that is wanted costs no reading of its neighbours.
 A file's end may be missing, as after a kill; what stands before it counts.
 """
 
@@ -14,16 +15,17 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
+from zstandard import ZstdCompressor, ZstdDecompressor
 
 from pipelines.fetch.page import Page
 
 SUFFIX = ".pages"
-GROUP_PAGES = 64  # one page that is wanted costs the reading of so many
+GROUP_PAGES = 64
 _GROUP_BYTES = 4 * 1024 * 1024
 _GROUP_SECONDS = 1.0  # a kill loses no more than what came in so many
 _FILE_BYTES = 64 * 1024 * 1024
 
-# `fetched_at` in microseconds: of its timestamps, Arrow makes Python objects slowly
+# `content`: head and body, by zstd; `fetched_at` in microseconds: of its timestamps, Arrow makes Python objects slowly
 SCHEMA = pa.schema(
     [
         ("key", pa.uint64()),
@@ -33,14 +35,13 @@ SCHEMA = pa.schema(
         ("status", pa.int32()),
         ("content_type", pa.string()),
         ("charset", pa.string()),
-        ("body", pa.binary()),
         ("fetched_at", pa.int64()),
         ("redirects", pa.list_(pa.string())),
-        ("head", pa.binary()),
+        ("head_bytes", pa.int32()),
+        ("content", pa.binary()),
     ]
 )
 _BEGINNING = len(SCHEMA.serialize())  # where a stream's first group stands
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 _KEYS_ALONE = pa.ipc.IpcReadOptions(included_fields=[0])
 
 Entry = tuple[int, str, Page]
@@ -85,7 +86,7 @@ class GroupWriter:
         self._folder.mkdir(parents=True, exist_ok=True)
         file = (self._folder / f"{time.time_ns():020}-{uuid4().hex}{SUFFIX}").open("xb")
         fcntl.flock(file, fcntl.LOCK_EX)
-        return file, pa.ipc.new_stream(file, SCHEMA, options=_OPTIONS)
+        return file, pa.ipc.new_stream(file, SCHEMA)
 
 
 class Pending:
@@ -127,24 +128,35 @@ def keys(path: str) -> Iterator[tuple[int, list[int]]]:
         return  # the end, whole or not; or the file was tidied away
 
 
-def group(path: str, offset: int) -> list[Entry] | None:
-    """The group that begins at `offset`; None when the file was tidied away."""
-    try:
-        with pa.memory_map(path) as source:
-            source.seek(offset)
-            batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), SCHEMA)
-    except (pa.ArrowInvalid, OSError):
-        return None
-    return [_entry(*cells) for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+class GroupReader:
+    """Pages of one group, mapped into memory."""
 
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._columns = batch.columns
+        self._zstd = ZstdDecompressor()
 
-def _entry(key: int, variant: str, requested_url: str, *cells: Any) -> Entry:
-    url, status, content_type, charset, body, fetched_at, redirects, head = cells
-    at = _EPOCH + fetched_at * _MICROSECOND
-    return key, variant, Page(requested_url, url, status, None, content_type, charset, body, at, tuple(redirects), head)
+    @classmethod
+    def open(cls, path: str, offset: int) -> GroupReader | None:
+        """The group that begins at `offset`; None when the file was tidied away."""
+        try:
+            with pa.memory_map(path) as source:
+                source.seek(offset)
+                return cls(pa.ipc.read_record_batch(pa.ipc.read_message(source), SCHEMA))
+        except (pa.ArrowInvalid, OSError):
+            return None
+
+    def entry(self, row: int) -> Entry:
+        key, variant, requested_url, *cells, content = (column[row].as_py() for column in self._columns)
+        url, status, content_type, charset, fetched_at, redirects, head_bytes = cells
+        whole = self._zstd.decompress(content)
+        body, head = whole[head_bytes:], whole[:head_bytes]
+        at = _EPOCH + fetched_at * _MICROSECOND
+        page = Page(requested_url, url, status, None, content_type, charset, body, at, tuple(redirects), head)
+        return key, variant, page
 
 
 def _batch(entries: Sequence[Entry]) -> pa.RecordBatch:
+    zstd = ZstdCompressor(level=1)
     rows = (
         (
             key,
@@ -154,10 +166,10 @@ def _batch(entries: Sequence[Entry]) -> pa.RecordBatch:
             page.status,
             page.content_type,
             page.charset,
-            page.body,
             (page.fetched_at - _EPOCH) // _MICROSECOND,
             page.redirects,
-            page.head,
+            len(page.head),
+            zstd.compress(page.head + page.body),
         )
         for key, variant, page in entries
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.fetch import groups
-from pipelines.fetch.groups import Entry, GroupWriter, Pending, Place
+from pipelines.fetch.groups import Entry, GroupReader, GroupWriter, Pending, Place
 from pipelines.fetch.index import Index
 from pipelines.fetch.store import names
 
@@ -117,5 +117,5 @@ def _entries(files: list[_File], index: Index) -> Iterator[Entry]:
         path = str(each.path)
         for offset, keys in groups.keys(path):
             rows = [row for row, key in enumerate(keys) if index.holds(Place(path, offset, row), key)]
-            group = groups.group(path, offset) if rows else None
-            yield from (group[row] for row in rows if group)
+            group = GroupReader.open(path, offset) if rows else None
+            yield from (group.entry(row) for row in rows if group)

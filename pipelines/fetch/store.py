@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from pathlib import Path
 
-from pipelines.fetch import groups
-from pipelines.fetch.groups import SUFFIX, Entry, GroupWriter, Pending, Place
+from pipelines.fetch.groups import SUFFIX, Entry, GroupReader, GroupWriter, Pending, Place
 from pipelines.fetch.index import Index
 
-_GROUPS_AT_HAND = 8
+_GROUPS_AT_HAND = 4096  # mapped, not read: each takes a few kilobytes
 
 
 class PageStore:
@@ -21,7 +20,7 @@ class PageStore:
         self._writer = GroupWriter(folder)
         self._pending = Pending()
         self._own: dict[int, Place] = {}
-        self._groups: OrderedDict[tuple[str, int], list[Entry]] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int], GroupReader] = OrderedDict()
         self._saved = Index.load(folder)
         known = set(self._saved.files)
         self._recent = Index.of(folder, (name for name in names(folder) if name not in known))
@@ -32,7 +31,7 @@ class PageStore:
             return self._pending.entries[key]
         place = self._own.get(key) or self._recent.find(key) or self._saved.find(key)
         group = self._group(place) if place else None
-        return group[place.row] if place and group else None
+        return group.entry(place.row) if place and group else None
 
     def put(self, entry: Entry) -> None:
         self._pending.add(entry)
@@ -53,12 +52,12 @@ class PageStore:
         places = self._writer.write(entries)
         self._own.update({entry[0]: place for entry, place in zip(entries, places, strict=True)})
 
-    def _group(self, place: Place) -> list[Entry] | None:
-        """The group of a page; the last few are kept, for pages are wanted about as they were put."""
+    def _group(self, place: Place) -> GroupReader | None:
+        """The group of a page; those that were wanted last are kept open."""
         where = (place.file, place.offset)
         found = self._groups.get(where)
         if found is None:
-            found = groups.group(*where)
+            found = GroupReader.open(*where)
             if found is None:
                 return None
             self._groups[where] = found
