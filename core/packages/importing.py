@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.agents import Agents
+from core.agents import Agents, check_pipeline
 from core.categories import Categories
 from core.credentials import named
 from core.datasets import Datasets
@@ -22,6 +22,7 @@ from core.projects import Projects
 from core.python_extensions import PythonExtensions
 from core.repository import lock_organization
 from core.tables import Agent, Category, CloudCredential, Job, Project, PythonExtension
+from core.values import storable
 from pipelines.names import fold
 
 CREDENTIALS = "cloud_credential_ids"
@@ -45,13 +46,26 @@ class Report:
     warnings: list[str] = field(default_factory=list[str])
 
 
-def apply(session: Session, organization_id: str, contents: Contents, *, key_id: str | None = None) -> Report:
+def apply(
+    session: Session,
+    organization_id: str,
+    contents: Contents,
+    *,
+    key_id: str | None = None,
+    sound: Collection[str] = (),
+) -> Report:
     """All or nothing, in the caller's transaction: raises BadInput that names what cannot be taken in.
 
-    `key_id` becomes the owner of private categories. Nothing is deleted.
+    `key_id` becomes the owner of private categories; `sound` is what `sound_pipelines` found. Nothing is deleted.
     """
     lock_organization(session, organization_id)
-    return _Import(session, organization_id, key_id).run(contents)
+    return _Import(session, organization_id, key_id, sound).run(contents)
+
+
+def sound_pipelines(contents: Contents) -> Collection[str]:
+    """The pipelines that are right: checking takes long, and in the transaction other writers would wait for it."""
+    texts = {agent.pipeline_yaml for agent in contents.agents if agent.pipeline_yaml is not None}
+    return {text for text in texts if storable(text) and _is_sound(text)}
 
 
 def of_project(contents: Contents, name: str) -> Contents:
@@ -67,13 +81,13 @@ def of_project(contents: Contents, name: str) -> Contents:
 
 
 class _Import:
-    def __init__(self, session: Session, organization_id: str, key_id: str | None) -> None:
+    def __init__(self, session: Session, organization_id: str, key_id: str | None, sound: Collection[str]) -> None:
         self._session = session
         self._organization_id = organization_id
         self._key_id = key_id
         self._report = Report()
         self._categories = Categories(session, organization_id)
-        self._agents = Agents(session, organization_id)
+        self._agents = Agents(session, organization_id, sound)
         self._extensions = PythonExtensions(session, organization_id)
         self._projects = Projects(session, organization_id)
         self._jobs = Jobs(session, organization_id)
@@ -100,6 +114,9 @@ class _Import:
         here: dict[tuple[str | None, str], list[Agent]] = {}
         for row in self._agents.list():
             here.setdefault((names.get(row.category_id or ""), row.name), []).append(row)
+        extensions: dict[str, dict[str, PythonExtension]] = {}
+        for extension in self._extensions.list():
+            extensions.setdefault(extension.agent_id, {})[extension.folded_name] = extension
         agents: dict[AgentName, Agent] = {}
         seen: Counter[tuple[str | None, str]] = Counter()
         for part in parts:
@@ -107,19 +124,25 @@ class _Import:
             seen[place] += 1
             known = here.get(place, [])
             name = AgentName(category=part.category, name=part.name, number=seen[place])
-            agents[name] = self._agent(part, known.pop(0) if known else None, categories)
+            row = known.pop(0) if known else None
+            agents[name] = self._agent(part, row, categories, extensions.get(row.id, {}) if row else {})
         return agents
 
-    def _agent(self, part: AgentPart, row: Agent | None, categories: Mapping[str, Category]) -> Agent:
+    def _agent(
+        self,
+        part: AgentPart,
+        row: Agent | None,
+        categories: Mapping[str, Category],
+        extensions: Mapping[str, PythonExtension],
+    ) -> Agent:
         shown = f"{part.category}/{part.name}" if part.category else part.name
         if part.category is not None and part.category not in categories:
             raise bad(f"The category of agent '{shown}' is not in it.", "agents")
         category = categories[part.category].id if part.category else None
         values = {**part.model_dump(exclude={"category", "extensions"}), "category_id": category}
         agent = self._put("agent", shown, row, values, self._agents.create, self._agents.update)
-        here = {extension.folded_name: extension for extension in self._extensions.of_agent(agent.id)}
         for extension in part.extensions:
-            self._extension(agent, extension, here.get(fold(extension.name)), f"{shown}/{extension.name}")
+            self._extension(agent, extension, extensions.get(fold(extension.name)), f"{shown}/{extension.name}")
         return agent
 
     def _extension(self, agent: Agent, part: ExtensionPart, row: PythonExtension | None, shown: str) -> None:
@@ -209,6 +232,14 @@ class _Import:
             setattr(changed, field_name, None)
         self._session.flush()
         return changed
+
+
+def _is_sound(pipeline: str) -> bool:
+    try:
+        check_pipeline(pipeline)
+    except BadInput:  # told with the agent's name when it is written
+        return False
+    return True
 
 
 def _value(row: Any, field_name: str) -> Any:

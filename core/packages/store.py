@@ -15,7 +15,7 @@ from core.database import Database
 from core.errors import Conflict, NotFound
 from core.packages import archive
 from core.packages.collecting import collect
-from core.packages.importing import Report, apply, of_project
+from core.packages.importing import Report, apply, of_project, sound_pipelines
 from core.projects import Projects
 from core.settings import Settings
 from core.storage import physical
@@ -77,8 +77,9 @@ class Packages:
         contents = archive.read(fetch(self._settings, package))
         if project is not None:
             contents = of_project(contents, project.name)
+        sound = sound_pipelines(contents)
         with self._database.write() as session:
-            report = apply(session, self._organization_id, contents, key_id=key_id)
+            report = apply(session, self._organization_id, contents, key_id=key_id, sound=sound)
         return str(uuid5(UUID(package.id), project.id if project else "")), report
 
     def _arrived(self, session: Session, upload_id: str | None) -> Package:

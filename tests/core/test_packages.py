@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import sqlite3
 import stat
 import struct
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from core.python_extensions import PythonExtensions
 from core.sealing import Keyring
 from core.secrets import service_key
 from core.tables import Agent, Category, Job, Project, now
+from pipelines import check_yaml
 from tests.core.shop import PIPELINE, Shop
 
 CANARY = "canary-4711"
@@ -138,6 +141,29 @@ def test_an_import_that_fails_leaves_nothing(shop: Shop, other_shop: Shop) -> No
     with pytest.raises(BadInput, match="unknown stage 'nothing'"):
         imported(other_shop, write(Contents.model_validate(broken)))
     assert counts(other_shop) == before
+
+
+def test_others_write_while_an_import_checks_its_pipelines(
+    shop: Shop, other_shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shop.settings.database_url is not None:
+        pytest.skip("PostgreSQL has room for several writers")
+    furnish(shop)
+    packages = Packages(shop.settings, shop.database, other_shop.organization_id)
+    upload = packages.expect_upload()
+    receive(shop.settings, shop.database, linked(shop.database, upload), exported(shop))
+    checked: list[str] = []
+
+    def check(text: str) -> Any:
+        with closing(sqlite3.connect(shop.settings.data / "spindle.db", timeout=0)) as other:
+            other.execute("BEGIN IMMEDIATE")
+        checked.append(text)
+        return check_yaml(text)
+
+    monkeypatch.setattr("core.agents.check_yaml", check)
+    packages.import_upload(upload)
+    assert PIPELINE in checked
+    assert len(checked) == len(set(checked))
 
 
 def test_packages_older_than_a_week_are_forgotten(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
