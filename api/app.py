@@ -70,7 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(health.probes)
     app.include_router(health.router, prefix=settings.root_path, responses=EVERYWHERE)
     service = f"{settings.root_path}/{settings.service_segment}/api"
-    app.include_router(_service(), prefix=service, responses=EVERYWHERE)
+    _include_service(app, service)
     app.include_router(packages.links, prefix=service)
     tables = f"{settings.root_path}/api/{settings.tables_segment}"
     app.include_router(cms_tables.router, prefix=tables, responses=EVERYWHERE)
@@ -81,27 +81,26 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def _service() -> APIRouter:
-    router = APIRouter()
+def _include_service(app: FastAPI, prefix: str) -> None:
+    """Every router at once in the application: what is in routers of routers is looked for again at each level."""
     for part in (zombies.router, projects.router, categories.router, agents.router, catalog.router):
-        router.include_router(part)
+        app.include_router(part, prefix=prefix, responses=EVERYWHERE)
     for part in (datasets_of_task.router, datasets.router, html.router, auth.router, cloud_credentials.router):
-        router.include_router(part)
-    router.include_router(packages.router)
-    router.include_router(metrics.router)
+        app.include_router(part, prefix=prefix, responses=EVERYWHERE)
+    for part in (packages.router, metrics.router):
+        app.include_router(part, prefix=prefix, responses=EVERYWHERE)
     for part in (jobs.router, tasks.router, executions.router, completion.router, webhooks.router, events.router):
-        _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")
+        _include_in_project(app, part, f"{prefix}/projects/id/{{projectId}}", also=f"{prefix}/projects/{{projectId}}")
     for part in (job_logs.router, metrics_in_project.router):
-        _in_project(router, part, shown="/projects/id/{projectId}", also="/projects/{projectId}")
+        _include_in_project(app, part, f"{prefix}/projects/id/{{projectId}}", also=f"{prefix}/projects/{{projectId}}")
     for part in (datasets_of_job.router, metrics_of_execution.router):
-        _in_project(router, part, shown="/projects/{projectId}", also="/projects/id/{projectId}")
-    return router
+        _include_in_project(app, part, f"{prefix}/projects/{{projectId}}", also=f"{prefix}/projects/id/{{projectId}}")
 
 
-def _in_project(router: APIRouter, part: APIRouter, *, shown: str, also: str) -> None:
+def _include_in_project(app: FastAPI, part: APIRouter, shown: str, *, also: str) -> None:
     """Project-scoped paths work in both spellings; the OpenAPI file has the one that the specification uses."""
-    router.include_router(part, prefix=shown)
-    router.include_router(part, prefix=also, include_in_schema=False)
+    app.include_router(part, prefix=shown, responses=EVERYWHERE)
+    app.include_router(part, prefix=also, responses=EVERYWHERE, include_in_schema=False)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from typing import Any, cast
 
+import psycopg
 from sqlalchemy import CursorResult, Delete, Engine, Insert, Update, create_engine, event, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import DisconnectionError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.orm.exc import StaleDataError
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
 from core.errors import Conflict, Unavailable
@@ -23,6 +26,7 @@ BUSY_TIMEOUT_SECONDS = 8
 CONNECT_TIMEOUT_SECONDS = 5
 STATEMENT_TIMEOUT_MS = 30_000
 POOL_SIZE = 20
+TRUSTED_SECONDS = 1.0
 AWAY = "The metadata database does not answer. Try again in a moment."
 DAGSTER_SCHEMA = "dagster"
 DAGSTER_DATABASE = "DAGSTER_DATABASE_URL"  # the environment variable that Dagster's own configuration names
@@ -59,13 +63,35 @@ def make_engine(url: str) -> Engine:
     if location.get_backend_name() == "sqlite":
         return _sqlite(url)
     options = f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}"
-    return create_engine(
+    engine = create_engine(
         location.set(drivername="postgresql+psycopg"),
         connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, "options": options},
         hide_parameters=True,
-        pool_pre_ping=True,
         pool_size=POOL_SIZE,
     )
+    event.listen(engine, "checkin", _note_use)
+    event.listen(engine, "checkout", _check_idle)
+    return engine
+
+
+def _note_use(_connection: Any, record: ConnectionPoolEntry) -> None:
+    record.info["used"] = time.monotonic()
+
+
+def _check_idle(connection: Any, record: ConnectionPoolEntry, _proxy: object) -> None:
+    """Asks a connection whether it still holds when it was idle for long; the pool replaces one that does not."""
+    if time.monotonic() - record.info.get("used", time.monotonic()) < TRUSTED_SECONDS:
+        return
+    try:
+        connection.execute("")
+        connection.rollback()
+    except psycopg.Error as error:
+        raise DisconnectionError from error
+
+
+def _of_reads(engine: Engine) -> Engine:
+    """In PostgreSQL each statement sees what is committed anyway: BEGIN and ROLLBACK are two journeys for nothing."""
+    return engine.execution_options(isolation_level="AUTOCOMMIT") if engine.dialect.name == "postgresql" else engine
 
 
 def _sqlite(url: str) -> Engine:
@@ -131,7 +157,7 @@ class Database:
     def __init__(self, engine: Engine, rates: Rates) -> None:
         self.engine = engine
         info = {"rates": rates}
-        self._readers = sessionmaker(engine, expire_on_commit=False, info=info)
+        self._readers = sessionmaker(_of_reads(engine), expire_on_commit=False, info=info)
         self._writers = sessionmaker(engine.execution_options(writes=True), expire_on_commit=False, info=info)
         self._counters = sessionmaker(engine.execution_options(writes=True, brief=True), expire_on_commit=False)
         # SQLite's own wait for the writer polls and is unfair; within one process the writers queue up instead

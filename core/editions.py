@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection
 from datetime import UTC, datetime
+from functools import cache
 
 from sqlalchemy import inspect
 from sqlalchemy.exc import InvalidRequestError
@@ -22,8 +23,7 @@ COUNTED = frozenset({"active_executions", "execution_count", "latest_execution_i
 
 def edition(row: Base) -> str:
     """A tag that is another for each state of the record's stored fields; it tells nothing of them."""
-    columns = sorted(column.key for column in inspect(type(row)).column_attrs if column.key not in COUNTED)
-    text = json.dumps([getattr(row, column) for column in columns], default=_plain, sort_keys=True)
+    text = json.dumps([getattr(row, column) for column in _edited(type(row))], default=_plain, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
@@ -43,6 +43,11 @@ def hold_edition(
         raise Conflict("This record was removed at the same time.") from error
     if expected and ANY not in expected and edition(row) not in expected:
         raise PreconditionFailed("The record was changed since it was read. Read it again and repeat the change.")
+
+
+@cache
+def _edited(table: type[Base]) -> tuple[str, ...]:
+    return tuple(sorted(column.key for column in inspect(table).column_attrs if column.key not in COUNTED))
 
 
 def _plain(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, bindparam, select
 
 from core.agents import Agents
 from core.datasets import Datasets
@@ -17,6 +17,14 @@ from core.repository import Repository, checked, lock_organization
 from core.slugs import unique_slug
 from core.tables import Execution, Job, Task
 from core.values import storable
+
+BY_ID = select(Job).where(
+    Job.organization_id == bindparam("organization_id"),
+    Job.project_id == bindparam("project_id"),
+    Job.id == bindparam("id"),
+)
+TASK_IDS = select(Task.job_id, Task.id).where(Task.job_id.in_(bindparam("jobs", expanding=True))).order_by(Task.id)
+STATES = select(Execution.job_id, Execution.state).where(Execution.id.in_(bindparam("executions", expanding=True)))
 
 
 class Jobs(Repository[Job]):
@@ -56,7 +64,8 @@ class Jobs(Repository[Job]):
     def get(self, project_id: str, job_id: str) -> Job:
         if not storable(project_id + job_id):
             raise self._unknown()
-        return self._one(self._in(project_id).where(Job.id == job_id))
+        values = {"organization_id": self.organization_id, "project_id": project_id, "id": job_id}
+        return self._found(BY_ID, values)
 
     def update(self, project_id: str, job_id: str, changes: Mapping[str, Any]) -> Job:
         """Merges; the slug stays, so that SQL names survive a rename."""
@@ -78,14 +87,13 @@ class Jobs(Repository[Job]):
 
     def task_ids(self, jobs: Sequence[Job]) -> Mapping[str, Sequence[int]]:
         """Ids of the tasks of each job, oldest first."""
-        ids = [job.id for job in jobs]
-        return self._grouped(select(Task.job_id, Task.id).where(Task.job_id.in_(ids)).order_by(Task.id))
+        return self._grouped(TASK_IDS, {"jobs": [job.id for job in jobs]})
 
     def statuses(self, jobs: Sequence[Job]) -> Mapping[str, str]:
         """What each job's executionStatus shows: the state of its newest execution, PENDING before the first."""
-        newest = [job.latest_execution_id for job in jobs]
-        query = select(Execution.job_id, Execution.state).where(Execution.id.in_(newest))
-        states = {job_id: State(state).shown for job_id, state in self.session.execute(query)}
+        newest = [job.latest_execution_id for job in jobs if job.latest_execution_id]
+        found = self.session.execute(STATES, {"executions": newest}) if newest else ()
+        states = {job_id: State(state).shown for job_id, state in found}
         return {job.id: states.get(job.id, State.PENDING) for job in jobs}
 
     def newest_execution(self, job: Job) -> Execution | None:

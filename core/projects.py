@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from core.errors import BadInput, Conflict, Detail
 from core.executions.transitions import cancel_all
@@ -15,6 +15,10 @@ from core.tables import Execution, Job, Project
 from core.values import check_not_reserved, storable
 
 RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
+
+BY_ID = select(Project).where(Project.organization_id == bindparam("organization_id"), Project.id == bindparam("id"))
+PROJECTS = bindparam("projects", expanding=True)
+JOB_IDS = select(Job.project_id, Job.id).where(Job.project_id.in_(PROJECTS)).order_by(Job.id)
 
 
 class Projects(Repository[Project]):
@@ -37,7 +41,9 @@ class Projects(Repository[Project]):
         return self._page(self._own(), limit, after)
 
     def get(self, project_id: str) -> Project:
-        return self._by_id(project_id)
+        if not storable(project_id):
+            raise self._unknown()
+        return self._found(BY_ID, {"organization_id": self.organization_id, "id": project_id})
 
     def by_name(self, name: str) -> Project:
         if not storable(name):
@@ -60,8 +66,7 @@ class Projects(Repository[Project]):
 
     def job_ids(self, projects: Sequence[Project]) -> Mapping[str, Sequence[str]]:
         """Ids of the jobs of each project, oldest first."""
-        query = select(Job.project_id, Job.id).where(Job.project_id.in_([project.id for project in projects]))
-        return self._grouped(query.order_by(Job.id))
+        return self._grouped(JOB_IDS, {"projects": [project.id for project in projects]})
 
     def _check_free(self, name: str) -> None:
         check_not_reserved(name)

@@ -47,6 +47,13 @@ class Repository(Generic[Row]):
             raise self._unknown(by)
         return found
 
+    def _found(self, query: Select[tuple[Row]], values: Mapping[str, Any]) -> Row:
+        """The row of a statement that is made once, which costs less than the reading, with these values."""
+        found = self.session.scalar(query, values)
+        if found is None:
+            raise self._unknown()
+        return found
+
     def _unknown(self, by: str = "id") -> NotFound:
         return NotFound(f"There is no {self.noun} with this {by}.")
 
@@ -61,10 +68,10 @@ class Repository(Generic[Row]):
             query = query.where(self.row.id > after)
         return list(self.session.scalars(query.order_by(self.row.id).limit(limit)))
 
-    def _grouped(self, query: Select[Any]) -> Mapping[str, Sequence[Any]]:
+    def _grouped(self, query: Select[Any], values: Mapping[str, Any] | None = None) -> Mapping[str, Sequence[Any]]:
         """The second column's values, in order, under each value of the first."""
         groups: defaultdict[str, list[Any]] = defaultdict(list)
-        for group, value in self.session.execute(query):
+        for group, value in self.session.execute(query, values):
             groups[group].append(value)
         return groups
 

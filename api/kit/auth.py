@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
+from functools import wraps
+from inspect import iscoroutinefunction
 from typing import Annotated, Any
 
 from fastapi import Request, Response, Security
@@ -74,8 +76,22 @@ def _refusal_told(request: Request) -> Generator[None]:
         raise
 
 
+def _in_thread(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(endpoint)
+    async def run(**arguments: Any) -> Any:
+        return await run_in_threadpool(endpoint, **arguments)
+
+    return run
+
+
 class KeyRoute(APIRoute):
-    """A route that reads nothing of a request before its key is known to be valid."""
+    """A route that reads nothing of a request before its key is known to be valid.
+
+    Endpoints that wait run in a thread; what they answer is not taken to another one to be checked.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint if iscoroutinefunction(endpoint) else _in_thread(endpoint), **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

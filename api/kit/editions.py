@@ -50,5 +50,9 @@ class Expected(Tag):
         hold_edition(session, caller.organization_id, row, self._expected, project_id)
 
 
-TagOf = Annotated[Tag, Depends()]
+async def _tag(response: Response) -> Tag:  # a class would be made in a thread
+    return Tag(response)
+
+
+TagOf = Annotated[Tag, Depends(_tag)]
 ExpectedOf = Annotated[Expected, Depends()]

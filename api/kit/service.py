@@ -71,4 +71,8 @@ def service_of(request: Request) -> Service:
     return cast(Service, request.app.state.service)
 
 
-ServiceOf = Annotated[Service, Depends(service_of)]
+async def _service(request: Request) -> Service:  # a plain function would be run in a thread
+    return service_of(request)
+
+
+ServiceOf = Annotated[Service, Depends(_service)]
