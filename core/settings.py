@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -82,6 +83,17 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("fetch_allow_networks")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            try:
+                ip_network(text, strict=False)
+            except ValueError:
+                sentence = f"SPINDLE_FETCH_ALLOW_NETWORKS: '{text}' is not a network such as 10.0.0.0/8 or fd00::/8."
+                raise ValueError(sentence) from None
+        return value
 
     @property
     def api_url(self) -> str:
