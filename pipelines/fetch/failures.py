@@ -41,7 +41,7 @@ _SENTENCES = {
     _HTTP2_STREAM: "the connection to {where} broke",
     pycurl.E_TOO_MANY_REDIRECTS: "redirects more than {max_redirects} times",
     pycurl.E_BAD_CONTENT_ENCODING: _UNDECODABLE,
-    pycurl.E_PEER_FAILED_VERIFICATION: "the certificate of {host} is not valid for it or not trusted",
+    pycurl.E_PEER_FAILED_VERIFICATION: "the certificate of {host} is not trusted",
     pycurl.E_SSL_CONNECT_ERROR: "could not agree on encryption with {where}",
 }
 
@@ -52,6 +52,8 @@ def sentence(code: int, detail: str, where: str, options: FetchOptions) -> str:
         return _timeout(detail, where, options)
     if detail.startswith("Protocol "):
         return f"{where} redirects to what is neither http nor https"
+    if code == pycurl.E_PEER_FAILED_VERIFICATION and "subject name" in detail:
+        return f"the certificate of {where.rpartition(':')[0]} is for another name"
     template = _SENTENCES.get(code, "could not fetch from {where} (libcurl error {code})")
     host = where.rpartition(":")[0]
     return template.format(where=where, host=host, code=code, max_redirects=options.max_redirects)

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -398,17 +399,17 @@ class TestRetries:
             assert next(pages)[0].ok
 
 
-@pytest.fixture(scope="module")
-def https_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """HTTPS with a certificate that nobody signed."""
-    folder = tmp_path_factory.mktemp("https")
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=other.test"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    yield from _https(certificate, key)
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A certificate for `name` that nobody signed, and its key."""
+    key, made = folder / "key.pem", folder / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=shop.test"]
+    command += ["-addext", f"subjectAltName={name}", "-keyout", str(key), "-out", str(made)]
+    subprocess.run(command, check=True, capture_output=True)
+    return made, key
 
 
-def _https(certificate: Path, key: Path) -> Iterator[int]:
+@contextmanager
+def https(certificate: Path, key: Path) -> Iterator[int]:
     class Quiet(BaseHTTPRequestHandler):
         def log_message(self, *args: object) -> None: ...
 
@@ -426,9 +427,16 @@ def _https(certificate: Path, key: Path) -> Iterator[int]:
         thread.join()
 
 
-def test_a_certificate_that_is_not_trusted_is_an_error(https_server: int) -> None:
-    page = fetch(f"https://127.0.0.1:{https_server}/")
-    assert page.error == "the certificate of 127.0.0.1 is not valid for it or not trusted"
+def test_a_certificate_that_is_not_trusted_is_an_error(tmp_path: Path) -> None:
+    with https(*certificate(tmp_path, "IP:127.0.0.1")) as port:
+        assert fetch(f"https://127.0.0.1:{port}/").error == "the certificate of 127.0.0.1 is not trusted"
+
+
+def test_a_certificate_for_another_name_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = certificate(tmp_path, "DNS:other.test")
+    monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
+    with https(*files) as port:
+        assert fetch(f"https://127.0.0.1:{port}/").error == "the certificate of 127.0.0.1 is for another name"
 
 
 def test_encryption_with_a_server_that_has_none_is_an_error() -> None:
