@@ -13,9 +13,9 @@ import pytest
 from tests.pipelines.runner.test_driver import driver, spec
 from tests.pipelines.site import Site, serving
 
-LINKS = "".join(f"<a href=/{each}>{each}</a>" for each in range(60))
-PAGES = {"/": LINKS} | {f"/{each}": f"<h1>{each}</h1><a href=/x{each}>x</a>" for each in range(60)}
-PAGES |= {f"/x{each}": f"<h1>x{each}</h1>" for each in range(60)}
+LINKS = "".join(f"<a href=/{each}>{each}</a>" for each in range(12))
+PAGES = {"/": LINKS} | {f"/{each}": f"<h1>{each}</h1><a href=/x{each}>x</a>" for each in range(12)}
+PAGES |= {f"/x{each}": f"<h1>x{each}</h1>" for each in range(12)}
 PIPELINE = """
 fetch: {url: "${BASE}/"}
 pipeline:
@@ -35,7 +35,7 @@ def site() -> Iterator[Site]:
 @pytest.mark.timeout(600)
 def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) -> None:
     base = site.serve(PAGES)
-    site.seconds = 0.2
+    site.seconds = 0.1
 
     def execution(attempt: int) -> dict[str, Any]:
         pages = {"folder": str(tmp_path / "pages"), "lifetimeSeconds": 1800, "keepSeconds": 86400, "maxBytes": 10**9}
@@ -52,7 +52,7 @@ def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) ->
 
     with driver(tmp_path, execution(1)) as process:
         deadline = time.monotonic() + 200
-        while len(site.requests) < 80:
+        while len(site.requests) < 19:
             assert time.monotonic() < deadline, f"only {len(site.requests)} pages were asked for"
             assert process.poll() is None, "the driver ended before it was killed"
             time.sleep(0.02)
@@ -66,8 +66,9 @@ def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) ->
 
     assert sorted(site.requests) == sorted(PAGES)
     again = sum(site.requests.values()) - len(PAGES)
-    # what came in the second before the kill may be asked for again: 20 pages a second, and 4 in flight
-    assert again <= 28, f"{before} requests before the kill, {again} pages asked for twice"
+    # the pages of the first level were written when it was over; those of the second may have been lost
+    assert again <= 10, f"{before} requests before the kill, {again} pages asked for twice"
+    assert all(site.requests[path] == 1 for path in ("/", *(f"/{each}" for each in range(12))))
     titles = pq.read_table(tmp_path / "out2").column("title").to_pylist()
-    expected = [None, *map(str, range(60)), *(f"x{each}" for each in range(60))]
+    expected = [None, *map(str, range(12)), *(f"x{each}" for each in range(12))]
     assert sorted(titles, key=str) == sorted(expected, key=str)
