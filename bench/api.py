@@ -1,9 +1,9 @@
-"""The API under load: `python -m bench.api [SECONDS]`, on SQLite and on PostgreSQL.
+"""The API under load: `python -m bench.api [SECONDS [REQUESTS]]`, on SQLite and on PostgreSQL.
 
 Two uvicorn workers, 100 keys of ten organizations with 300 projects. Reads by id from 100 connections (wrk) beside a
 bare FastAPI route that answers JSON of the same shape from memory; the workers' memory over that load; 10,000 jobs
 listed page by page; and `execute` at 25 a second, with the launcher not running, on an empty instance and on one that
-holds 100,000 executions.
+holds 100,000 executions. By default all in five minutes; `30 100000` is the full measure.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ CONNECTIONS, WORKERS = 100, 2
 RATE, EXECUTE_SECONDS = 25, 120
 STORED_EXECUTIONS, LISTED_JOBS, PAGE = 100_000, 10_000, 1000
 BATCH = 5000
+MEMORY_SECONDS = 300
 IDLE_SECONDS = 2  # the server closes what is idle for five
 PIPELINE = (
     "fetch: {url: 'http://127.0.0.1:9/'}\npipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n"
@@ -109,7 +110,7 @@ class Instance:
 
 
 @contextmanager
-def instance(database_url: str | None) -> Generator[Instance]:
+def instance(database_url: str | None, workers: int = WORKERS) -> Generator[Instance]:
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
         settings = Settings(
             data=Path(folder), port=free_port(), database_url=SecretStr(database_url) if database_url else None
@@ -118,7 +119,7 @@ def instance(database_url: str | None) -> Generator[Instance]:
         environment = {
             "SPINDLE_DATA": folder,
             "SPINDLE_PORT": str(settings.port),
-            "SPINDLE_API_WORKERS": str(WORKERS),
+            "SPINDLE_API_WORKERS": str(workers),
             "SPINDLE_REQUESTS_PER_MINUTE": "1000000",
         } | ({"SPINDLE_DATABASE_URL": database_url} if database_url else {})
         database, url = open_database(settings), f"http://127.0.0.1:{settings.port}"
@@ -181,9 +182,17 @@ def reads(spindle: Instance, seconds: float, bare: float) -> None:
     for what, path in kinds.items():
         calls = [(target.key, path(target)) for target in spindle.targets]
         load(spindle.url, calls, 2)  # every key known, every statement compiled
-        before = spindle.memory()
         show(what, load(spindle.url, calls, seconds), bare)
-        print(f"{'':<28}memory {before:.0f} → {spindle.memory():.0f} MiB")
+
+
+def memory(spindle: Instance, requests: int) -> None:
+    """What the workers hold before and after so many reads, or as many as are answered in the time there is."""
+    calls = [(target.key, target.path) for target in spindle.targets]
+    before, made, until = spindle.memory(), 0.0, time.monotonic() + MEMORY_SECONDS
+    while made < requests and time.monotonic() < until:
+        began = time.monotonic()
+        made += load(spindle.url, calls, 5)[0] * (time.monotonic() - began)
+    print(f"memory over {made:,.0f} requests: {before:.0f} → {spindle.memory():.0f} MiB", flush=True)
 
 
 def lists(spindle: Instance) -> None:
@@ -252,9 +261,10 @@ def store_executions(spindle: Instance) -> None:
             session.execute(insert(Execution), [{**columns, **ended, **home, "id": new_id()} for home in homed])
 
 
-def measure(spindle: Instance, seconds: int, bare: float) -> None:
+def measure(spindle: Instance, seconds: int, requests: int, bare: float) -> None:
     reads(spindle, seconds, bare)
-    executing = min(EXECUTE_SECONDS, 12 * seconds)
+    memory(spindle, requests)
+    executing = min(EXECUTE_SECONDS, 4 * seconds)
     executes(spindle, "empty", executing)
     store_executions(spindle)
     executes(spindle, f"{STORED_EXECUTIONS:,} stored", executing)
@@ -262,7 +272,8 @@ def measure(spindle: Instance, seconds: int, bare: float) -> None:
 
 
 def main() -> None:
-    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    requests = int(sys.argv[2]) if len(sys.argv) > 2 else 25_000
     if subprocess.run(["which", "wrk"], capture_output=True, check=False).returncode:
         subprocess.run(["apt-get", "install", "-y", "-qq", "wrk"], check=True, env={**os.environ, "LC_ALL": "C"})
     print(machine())
@@ -270,7 +281,7 @@ def main() -> None:
     for name in ("SQLite", "PostgreSQL"):
         print(f"\n{name}")
         with cluster() if name == "PostgreSQL" else nullcontext() as server, instance(server and server.url) as spindle:
-            measure(spindle, seconds, bare)
+            measure(spindle, seconds, requests, bare)
 
 
 if __name__ == "__main__":

@@ -58,10 +58,12 @@ def rest(port: int, data: Path) -> httpx.Client:
 
 
 @contextmanager
-def child(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Generator[Child]:
+def child(
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path, python: Path = Path(sys.executable)
+) -> Generator[Child]:
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [python, *arguments],
             cwd=CLONE,
             env={**os.environ, **environment},
             stdout=output,

@@ -1,0 +1,123 @@
+"""Accepting work, beside Prefect: `python -m bench.accept_peer [SECONDS]`.
+
+`execute` with the launcher not running, and Prefect server's create-flow-run without its background services: one
+process and SQLite each, the same load. First calls begin at a rate, whether or not those before have ended; then ten
+clients call as fast as they are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bench.api import IDLE_SECONDS, RATE, in_ms, instance
+from bench.contenders import installed
+from bench.service import Json, child, free_port, machine, wait_for
+
+CLIENTS = 10
+# the server of this version does not start on a later FastAPI
+PREFECT = ("prefect==3.8.8", "fastapi==0.139.0")
+QUIET = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    url: str
+    body: Json
+    headers: dict[str, str]
+
+
+@contextmanager
+def spindle() -> Generator[Sequence[Call]]:
+    """Its projects run ten at once, so `queue` lets each accept any number, as Prefect does."""
+    with instance(None, workers=1) as server:
+        yield [
+            Call(f"{server.url}{each.path}/jobs/{each.job_id}/execute?queue=true", {}, {"X-API-Key": each.key})
+            for each in server.targets
+        ]
+
+
+@contextmanager
+def prefect() -> Generator[Sequence[Call]]:
+    python, port = installed("prefect", *PREFECT), free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
+        environment = {"PREFECT_HOME": folder, "PREFECT_API_URL": url, **QUIET}
+        arguments = ["-m", "prefect", "server", "start", "--no-services", "--no-ui", "--port", str(port)]
+        with child(arguments, environment, Path(folder) / "server.log", python) as process:
+            wait_for(f"{url}/health", process)
+            flow = httpx.post(f"{url}/flows/", json={"name": "bench"}, timeout=60).raise_for_status().json()
+            body = {"flow_id": flow["id"], "state": {"type": "SCHEDULED"}}
+            yield [Call(f"{url}/flow_runs/", body, {})]
+
+
+async def at_rate(calls: Sequence[Call], seconds: float) -> list[float]:
+    async with _client() as client:
+        began, running = time.monotonic(), list[asyncio.Task[float]]()
+        for number in range(int(RATE * seconds)):
+            await asyncio.sleep(max(0, began + number / RATE - time.monotonic()))
+            running.append(asyncio.create_task(_timed(client, calls[number % len(calls)])))
+        return list(await asyncio.gather(*running))
+
+
+async def at_most(calls: Sequence[Call], seconds: float) -> list[float]:
+    durations: list[float] = []
+    until = time.monotonic() + seconds
+
+    async def caller(number: int, client: httpx.AsyncClient) -> None:
+        while time.monotonic() < until:
+            durations.append(await _timed(client, calls[number % len(calls)]))
+            number += CLIENTS
+
+    async with _client() as client:
+        await asyncio.gather(*(caller(number, client) for number in range(CLIENTS)))
+    return durations
+
+
+def _client() -> httpx.AsyncClient:
+    return httpx.AsyncClient(limits=httpx.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS), timeout=60)
+
+
+async def _timed(client: httpx.AsyncClient, call: Call) -> float:
+    began = time.perf_counter()
+    (await client.post(call.url, json=call.body, headers=call.headers)).raise_for_status()
+    return time.perf_counter() - began
+
+
+def report(name: str, calls: Sequence[Call], seconds: float) -> None:
+    asyncio.run(at_rate(calls, 2))
+    loads: dict[str, Callable[[Sequence[Call], float], Coroutine[Any, Any, list[float]]]] = {
+        f"{RATE}/s": at_rate,
+        f"{CLIENTS} clients": at_most,
+    }
+    for what, load in loads.items():
+        began = time.monotonic()
+        durations = asyncio.run(load(calls, seconds))
+        p50, p95 = in_ms(durations)
+        accepted = 60 * len(durations) / (time.monotonic() - began)
+        print(f"{name:<9}{what:<12}{accepted:7,.0f} accepted a minute, p50 {p50:.1f}, p95 {p95:.1f} ms", flush=True)
+
+
+def main() -> None:
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 15
+    print(machine())
+    for name, started in {"Spindle": spindle, "Prefect": prefect}.items():
+        with started() as calls:
+            report(name, calls, seconds)
+
+
+if __name__ == "__main__":
+    main()
