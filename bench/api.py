@@ -45,7 +45,7 @@ CONNECTIONS, WORKERS = 100, 2
 RATE, EXECUTE_SECONDS = 25, 120
 STORED_EXECUTIONS, LISTED_JOBS, PAGE = 100_000, 10_000, 1000
 BATCH = 5000
-MEMORY_SECONDS = 300
+MEMORY_SECONDS, LOAD_SECONDS = 300, 5
 IDLE_SECONDS = 2  # the server closes what is idle for five
 PIPELINE = (
     "fetch: {url: 'http://127.0.0.1:9/'}\npipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n"
@@ -190,8 +190,7 @@ def memory(spindle: Instance, requests: int) -> None:
     calls = [(target.key, target.path) for target in spindle.targets]
     before, made, until = spindle.memory(), 0.0, time.monotonic() + MEMORY_SECONDS
     while made < requests and time.monotonic() < until:
-        began = time.monotonic()
-        made += load(spindle.url, calls, 5)[0] * (time.monotonic() - began)
+        made += load(spindle.url, calls, LOAD_SECONDS)[0] * LOAD_SECONDS
     print(f"memory over {made:,.0f} requests: {before:.0f} → {spindle.memory():.0f} MiB", flush=True)
 
 
