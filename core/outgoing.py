@@ -63,7 +63,7 @@ class _Exchange:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._refused: str | None = None
+        self._refused: GuardRefused | None = None
         self._body = bytearray()
 
     def perform(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
@@ -73,7 +73,7 @@ class _Exchange:
         try:
             curl.perform()
         except pycurl.error as failure:
-            error = self._sentence(curl, int(failure.args[0]))
+            error = self._sentence(curl, int(failure.args[0]), urlsplit(url).hostname or "")
         status: int = curl.getinfo(pycurl.RESPONSE_CODE)
         curl.close()
         if len(self._body) >= MAX_ANSWER:  # it said enough
@@ -114,13 +114,13 @@ class _Exchange:
         try:
             self._guard.check(address.addr[0])
         except GuardRefused as refused:
-            self._refused = str(refused)
+            self._refused = refused
             return pycurl.SOCKET_BAD
         return _Socket(address.family, address.socktype, address.protocol)
 
-    def _sentence(self, curl: pycurl.Curl, code: int) -> str:
+    def _sentence(self, curl: pycurl.Curl, code: int, host: str) -> str:
         if self._refused:
-            return f"Refused: {self._refused}."
+            return f"Refused: {self._refused.of(host)}."
         if code == pycurl.E_OPERATION_TIMEDOUT:
             connected = curl.getinfo(pycurl.CONNECT_TIME) > 0
             return "It did not answer in time." if connected else "No connection could be made in time."

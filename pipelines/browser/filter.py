@@ -55,7 +55,7 @@ class Filter:
             for *_, address in found:
                 self.guard.check(str(address[0]))
         except GuardRefused as refused:
-            return f"refused: {refused}"
+            return f"refused: {refused.of(host)}"
         except OSError:
             return None  # a name that only the service's network knows
         return None

@@ -108,7 +108,7 @@ class Gate:
                 self.guard.check(address)
                 return await asyncio.wait_for(asyncio.open_connection(address, port), self.connect_timeout)
             except GuardRefused as error:
-                refused = _Refused(_FORBIDDEN, f"refused: {error}")
+                refused = _Refused(_FORBIDDEN, f"refused: {error.of(host)}")
             except TimeoutError:
                 within = f"within {self.connect_timeout:g} s"
                 refused = _Refused(_FAILED, f"could not connect to {_place(host, port)} {within}")

@@ -33,6 +33,16 @@ _COMPATIBLE = ip_network("::/96")
 class GuardRefused(Exception):
     """The address is one that pages are not fetched from; the message is a sentence."""
 
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address} is {reason}, which pages are not fetched from")
+        self._address = address
+        self._reason = reason
+
+    def of(self, host: str) -> str:
+        """The sentence for who asked for `host`: an address that a name stands for is the network's own knowledge."""
+        name = host.strip("[]")
+        return str(self) if name == self._address else f"{name} has {self._reason}, which pages are not fetched from"
+
 
 class Guard:
     """Refuses addresses that are not public, but for those in `allow_networks` (CIDRs).
@@ -46,7 +56,7 @@ class Guard:
     def check(self, address: str) -> None:
         """Raises GuardRefused unless pages may be fetched from the numeric `address`."""
         if reason := self._reason(address):
-            raise GuardRefused(f"{address} is {reason}, which pages are not fetched from")
+            raise GuardRefused(address, reason)
 
     def _reason(self, text: str) -> str | None:
         try:

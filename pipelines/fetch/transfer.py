@@ -79,7 +79,7 @@ class Transfer:
         self._undecodable = False
         self._parts: list[bytes] = []
         self._size = 0
-        self._refused: str | None = None
+        self._refused: GuardRefused | None = None
         self._started = time.monotonic()
         self._head.seek(0)
         self._head.truncate()
@@ -169,7 +169,7 @@ class Transfer:
         try:
             self._guard.check(address.addr[0])
         except GuardRefused as refused:
-            self._refused = str(refused)
+            self._refused = refused
             return pycurl.SOCKET_BAD
         return _Socket(address.family, address.socktype, address.protocol)
 
@@ -184,7 +184,7 @@ class Transfer:
         if self._undecodable:
             return failures.undecodable()
         if self._refused:
-            return f"refused: {self._refused}"
+            return f"refused: {self._refused.of(where.rpartition(':')[0])}"
         return failures.sentence(self.failure or 0, self.curl.errstr(), where, self._options)
 
     def _redirected(self) -> tuple[str, tuple[str, ...]]:

@@ -285,7 +285,8 @@ def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_called(
     webhook_id, _ = hook(strict, told.url.replace("127.0.0.1", "localhost") + "/200/x")
     shop_, id_ = strict.organization_id, strict.project_id
     try_out(strict.settings, database, shop_, id_, webhook_id)
-    assert "loopback address" in deliveries(strict, webhook_id)[0].tries[0]["error"]
+    sentence = "Refused: localhost has a loopback address, which pages are not fetched from."
+    assert deliveries(strict, webhook_id)[0].tries[0]["error"] == sentence
     assert told.received == []
 
 

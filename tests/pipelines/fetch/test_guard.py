@@ -137,6 +137,15 @@ def test_no_spelling_of_a_loopback_address_is_connected_to(host: str, bad_server
     assert bad_server.connections == 0
 
 
+def test_the_address_behind_a_name_is_not_told(bad_server: BadServer) -> None:
+    sentence = "refused: {}, which pages are not fetched from"
+    named = fetch_one(f"http://localhost:{bad_server.port}/good")
+    assert named.error == sentence.format("localhost has a loopback address")
+    written = fetch_one(f"http://127.0.0.1:{bad_server.port}/good")
+    assert written.error == sentence.format("127.0.0.1 is a loopback address")
+    assert fetch_one(f"http://[::1]:{bad_server.port}/").error == sentence.format("::1 is a loopback address")
+
+
 @pytest.mark.parametrize("code", ["301", "302", "303", "307", "308"])
 @pytest.mark.parametrize(
     "target", ["http://127.0.0.2:{port}/good", "http://[::1]:{port}/good", "//2130706434:{port}/good"]
