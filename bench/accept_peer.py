@@ -24,6 +24,7 @@ from bench.contenders import installed
 from bench.service import Json, child, free_port, machine, wait_for
 
 CLIENTS = 10
+REFUSED = float("inf")  # what a server that is overloaded answers with 503
 # the server of this version does not start on a later FastAPI
 PREFECT = ("prefect==3.8.8", "fastapi==0.139.0")
 QUIET = {
@@ -93,8 +94,8 @@ def _client() -> httpx.AsyncClient:
 
 async def _timed(client: httpx.AsyncClient, call: Call) -> float:
     began = time.perf_counter()
-    (await client.post(call.url, json=call.body, headers=call.headers)).raise_for_status()
-    return time.perf_counter() - began
+    answer = await client.post(call.url, json=call.body, headers=call.headers)
+    return time.perf_counter() - began if answer.is_success else REFUSED
 
 
 def report(name: str, calls: Sequence[Call], seconds: float) -> None:
@@ -106,9 +107,13 @@ def report(name: str, calls: Sequence[Call], seconds: float) -> None:
     for what, load in loads.items():
         began = time.monotonic()
         durations = asyncio.run(load(calls, seconds))
-        p50, p95 = in_ms(durations)
-        accepted = 60 * len(durations) / (time.monotonic() - began)
-        print(f"{name:<9}{what:<12}{accepted:7,.0f} accepted a minute, p50 {p50:.1f}, p95 {p95:.1f} ms", flush=True)
+        minutes, answered = (time.monotonic() - began) / 60, [each for each in durations if each != REFUSED]
+        p50, p95 = in_ms(answered)
+        accepted, refused = len(answered) / minutes, len(durations) - len(answered)
+        print(
+            f"{name:<9}{what:<12}{accepted:7,.0f} a minute, p50 {p50:.1f}, p95 {p95:.1f} ms, {refused} refused",
+            flush=True,
+        )
 
 
 def main() -> None:
