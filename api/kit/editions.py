@@ -8,7 +8,7 @@ from fastapi import Depends, Header, Response
 from sqlalchemy.orm import Session
 
 from core.api_keys import Identity
-from core.editions import edition, hold_edition
+from core.editions import ANY, edition, hold_edition
 from core.tables import Base
 
 HEADER = {"ETag": {"description": "Names this state of the record, for `If-Match`.", "schema": {"type": "string"}}}
@@ -43,11 +43,17 @@ class Expected(Tag):
         super().__init__(response)
         # a weak tag (W/"...") matches nothing here (RFC 9110, section 13.1.1)
         tags = [] if if_match is None else if_match.split(",")
-        self._expected = [tag.strip().removeprefix('"').removesuffix('"') for tag in tags]
+        self._expected = [_opaque(tag.strip()) for tag in tags]
 
     def hold(self, session: Session, caller: Identity, row: Base, project_id: str | None = None) -> None:
         """Raises PreconditionFailed unless the record, which nobody else can change from now on, is as expected."""
         hold_edition(session, caller.organization_id, row, self._expected, project_id)
+
+
+def _opaque(tag: str) -> str:
+    """The tag without its quotes; `"*"` keeps them, for it is a tag like any other and not the star."""
+    bare = tag.removeprefix('"').removesuffix('"')
+    return tag if bare == ANY else bare
 
 
 async def _tag(response: Response) -> Tag:  # a class would be made in a thread

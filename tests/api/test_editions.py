@@ -47,7 +47,7 @@ def test_a_change_is_made_to_what_was_seen_or_not_at_all(acme: Api, world: Mappi
     assert acme.call("PUT", path, json={"name": f"third {noun}"}, headers={"If-Match": either}).status_code == 200
     assert acme.call("PUT", path, json={"name": f"fourth {noun}"}, headers={"If-Match": "*"}).status_code == 200
     assert acme.call("PUT", path, json={"name": f"fifth {noun}"}).status_code == 200
-    for never in ('W/"0000"', '""', "", "nonsense"):
+    for never in ('W/"0000"', '""', "", "nonsense", '"*"', '"*'):
         assert acme.call("PUT", path, json={"name": "x"}, headers={"If-Match": never}).status_code == 412
     assert acme.get(path)["name"] == f"fifth {noun}"
 
