@@ -18,6 +18,7 @@ from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.errors import answers
 from api.kit.pages import PageOf
 from api.kit.schemas import DatasetId
+from api.kit.seats import QUERIES
 from api.kit.service import ServiceOf
 from core.datasets import Datasets
 
@@ -36,7 +37,8 @@ Schema = Annotated[str | None, Query(description="A project's schema; `default` 
 def query_datasets(
     body: DatasetQuery, caller: DatasetReader, service: ServiceOf, big_numbers: BigNumbers = "number"
 ) -> Response:
-    result = service.queries.run(caller.organization_id, body.query(big_numbers == "string"))
+    with QUERIES.seat(caller.organization_id):
+        result = service.queries.run(caller.organization_id, body.query(big_numbers == "string"))
     return Response(b'{"results":' + result.json + b"}", media_type="application/json")
 
 

@@ -12,6 +12,7 @@ from api.datasets.schemas import BoundQuery, BoundRows, DatasetSchema, dataset_s
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.errors import answers
 from api.kit.schemas import DatasetId, JobId, ProjectId
+from api.kit.seats import QUERIES
 from api.kit.service import Service, ServiceOf
 from core.datasets import Datasets
 from core.errors import NotFound
@@ -42,12 +43,11 @@ def query_dataset(
     _check(service, caller.organization_id, (project_id, job_id), dataset_id)
     started = time.perf_counter()
     limit = DEFAULT_ROWS if body.limit is None else body.limit
-    result = service.queries.run(
-        caller.organization_id,
-        Query(
-            body.sql, limit=limit, offset=body.offset or 0, dataset_id=dataset_id, big_numbers=big_numbers == "string"
-        ),
+    query = Query(
+        body.sql, limit=limit, offset=body.offset or 0, dataset_id=dataset_id, big_numbers=big_numbers == "string"
     )
+    with QUERIES.seat(caller.organization_id):
+        result = service.queries.run(caller.organization_id, query)
     milliseconds = round((time.perf_counter() - started) * 1000)
     facts = {"queryId": new_id(), "status": "COMPLETED", "rowCount": result.row_count, "executionTimeMs": milliseconds}
     text = json.dumps(facts).removesuffix("}").encode() + b',"rows":' + result.json + b"}"

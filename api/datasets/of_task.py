@@ -9,6 +9,7 @@ from api.datasets.schemas import DatasetQuery, DatasetSchema, Rows, dataset_sche
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.errors import answers
 from api.kit.schemas import TaskId
+from api.kit.seats import QUERIES
 from api.kit.service import Service, ServiceOf
 from core.errors import NotFound
 from core.tasks import Tasks
@@ -34,7 +35,8 @@ def query_task(
     big_numbers: BigNumbers = "number",
 ) -> Response:
     dataset_id = _dataset_of(service, caller.organization_id, task_id)
-    result = service.queries.run(caller.organization_id, body.query(big_numbers == "string", dataset_id))
+    with QUERIES.seat(caller.organization_id):
+        result = service.queries.run(caller.organization_id, body.query(big_numbers == "string", dataset_id))
     return Response(b'{"results":' + result.json + b"}", media_type="application/json")
 
 

@@ -40,3 +40,5 @@ class Seats:
 
 # by organization: whoever is asked may take his time, and the threads are for all requests
 OUTSIDE = Seats(4, 16, "Too many requests to other services are under way. Try again in a moment.")
+# more than run at once: the others wait a little, in threads that all requests share
+QUERIES = Seats(8, 16, "Too many queries are under way. Try again in a moment.")

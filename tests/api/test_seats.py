@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
-from api.kit.seats import OUTSIDE
+from api.kit.seats import OUTSIDE, QUERIES
 from tests.api.conftest import Api
 from tests.service import wait_until
 
@@ -38,3 +39,14 @@ def test_requests_that_wait_for_others_leave_room_for_everybody(acme: Api, rival
         silent.close()
         assert [each.result() for each in waiting] == [200] * OUTSIDE.of_one
     assert ask(acme, 9) == 200
+
+
+def test_an_organization_with_many_queries_leaves_threads_for_others(acme: Api, rival: Api):
+    with ExitStack() as under_way:
+        for _ in range(QUERIES.of_one):
+            under_way.enter_context(QUERIES.seat(acme.organization_id))
+        refused = acme.call("POST", "/datasets/query", json={"sql": "SHOW CATALOGS"})
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+        assert "Too many queries" in refused.json()["error"]
+        assert rival.call("POST", "/datasets/query", json={"sql": "SHOW CATALOGS"}).status_code == 200
+    assert acme.call("POST", "/datasets/query", json={"sql": "SHOW CATALOGS"}).status_code == 200
