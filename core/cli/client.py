@@ -30,7 +30,10 @@ class Unreachable(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where Spindle is and which key opens it, as far as the caller told; the rest is that of a server beside us."""
+    """Where Spindle is and which key opens it, as far as the caller told; the rest is that of a server beside us.
+
+    A server that runs has left its address in its data folder.
+    """
 
     url: str | None
     key: str | None
@@ -41,7 +44,8 @@ class Connection:
         """The address of the operations: a bare host gets the paths that the settings name."""
         settings = Settings(data=self.data)
         if self.url is None:
-            return settings.service_url
+            address = self.data / "address"
+            return address.read_text() if address.exists() else settings.service_url
         try:
             bare = urlsplit(self.url).path in ("", "/")
         except ValueError:

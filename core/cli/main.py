@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from core.cli import remote
 
@@ -114,5 +115,20 @@ def rotate_secrets(
 remote.register(main)
 main.add_typer(secrets, name="secrets")
 
+
+def command() -> None:
+    """`spindle`; a setting that cannot be used is told in a sentence."""
+    try:
+        main()
+    except ValidationError as error:
+        if error.title != "Settings":
+            raise
+        for problem in error.errors():
+            variable = f"SPINDLE_{'_'.join(map(str, problem['loc'])).upper()}"
+            reason = problem["msg"].removeprefix("Value error, ").removeprefix(f"{variable}: ")
+            print(f"{variable} cannot be used: {reason}", file=sys.stderr)
+        sys.exit(2)
+
+
 if __name__ == "__main__":
-    main()
+    command()

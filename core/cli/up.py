@@ -30,7 +30,7 @@ def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1) -> int:
     settings = Settings(data=data.resolve(), port=port, ui_port=ui_port, host=host, api_workers=workers)
     try:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(settings.data):
+        with locked(settings.data), _told(settings):
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")
             return asyncio.run(_supervise(settings))
@@ -48,6 +48,17 @@ def locked(data: Path) -> Generator[None]:
         except BlockingIOError:
             raise CannotStart(f"Another Spindle is running on {data}. Stop it, or choose another --data.") from None
         yield
+
+
+@contextmanager
+def _told(settings: Settings) -> Generator[None]:
+    """While it runs, the data folder says where it is found."""
+    address = settings.data / "address"
+    address.write_text(settings.service_url)
+    try:
+        yield
+    finally:
+        address.unlink()
 
 
 def _check_port(host: str, port: int, option: str) -> None:

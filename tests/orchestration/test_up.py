@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from core.cli.client import Connection
 from core.cli.up import up
 from tests.service import Service, command_line, descendants, free_port, wait_until
 
@@ -29,6 +33,27 @@ def test_a_taken_port_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert up(tmp_path / "data", *ports, "127.0.0.1") == 1
     sentence = f"Cannot listen on 127.0.0.1:{port} (Address already in use). Choose another {option}.\n"
     assert capsys.readouterr().err == sentence
+
+
+def test_the_command_line_finds_it_by_its_data_folder(service: Service) -> None:
+    assert Connection(None, None, service.data).service_url == service.base_url
+
+
+def test_a_setting_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path) -> None:
+    environment = {**os.environ, "SPINDLE_SECRET_KEY": "shorter", "SPINDLE_FETCH_ALLOW_NETWORKS": "home"}
+    done = subprocess.run(
+        [sys.executable, "-m", "core.cli.main", "up", "--data", tmp_path / "data"],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    told = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in told] == [
+        "SPINDLE_SECRET_KEY cannot be used",
+        "SPINDLE_FETCH_ALLOW_NETWORKS cannot be used",
+    ]
+    assert "shorter" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
