@@ -7,17 +7,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from random import SystemRandom
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import pycurl
 
-from pipelines.fetch.cache import PageCache
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.hosts import Hosts, OwnHosts
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.transfer import Transfer
+
+if TYPE_CHECKING:
+    from pipelines.fetch.cache import PageCache
 
 T = TypeVar("T")
 

@@ -9,14 +9,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pipelines.fetch.cache import PageCache
 from pipelines.fetch.freshness import revalidated
 from pipelines.fetch.hosts import Hosts
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import canonical_url, origin
+
+if TYPE_CHECKING:
+    from pipelines.fetch.cache import PageCache
 
 T = TypeVar("T")
 
