@@ -38,9 +38,11 @@ class PythonRowTransform(RowStage):
     ```python
     from typing import TypedDict
 
+
     class Loud(TypedDict):
         name: str
         page: str
+
 
     def shout(row, *, times=1) -> Loud:
         return {"name": row["name"].upper() * times, "page": row["_url"]}
