@@ -85,7 +85,7 @@ def test_the_first_pipeline_by_hand_and_from_a_file(tmp_path: Path) -> None:
     assert len(rows) == 5
     assert applied.returncode == 0, applied.stderr
     assert "Created 0, changed 0, deleted 0" in applied.stdout
-    assert "COMPLETED" in applied.stdout
+    assert "Completed after" in applied.stdout
 
 
 def test_the_settings_are_all_there() -> None:

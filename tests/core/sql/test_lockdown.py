@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import duckdb
@@ -96,7 +97,8 @@ def test_a_process_carries_no_secret_and_little_else(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SPINDLE_SECRET_KEY", "canary")
     worker = Worker(tmp_path)
     try:
-        environment = Path(f"/proc/{worker.process.pid}/environ").read_text()
+        while not (environment := Path(f"/proc/{worker.process.pid}/environ").read_text()):
+            time.sleep(0.01)  # the process has not become the worker's program yet
         assert "canary" not in environment
         assert {line.split("=")[0] for line in environment.split("\0") if line} == {
             "HOME", "LC_ALL", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH",
