@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.service import free_port
 
 CONFIGURATION = """\
-daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
+daemon off; worker_processes 1; worker_rlimit_nofile 65536; pid {folder}/pid; error_log {folder}/error.log;
 events {{ worker_connections 512; }}
 http {{
   access_log off; sendfile on; tcp_nopush on; open_file_cache max=30000;
