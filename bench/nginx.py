@@ -14,10 +14,10 @@ from pathlib import Path
 from bench.service import free_port
 
 CONFIGURATION = """\
-daemon off; worker_processes 1; worker_rlimit_nofile 65536; pid {folder}/pid; error_log {folder}/error.log;
+daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
 events {{ worker_connections 512; }}
 http {{
-  access_log off; sendfile on; tcp_nopush on; open_file_cache max=30000;
+  access_log off; sendfile on; tcp_nopush on; open_file_cache max=500;
   types {{ text/html html; text/css css; image/svg+xml svg; }} keepalive_requests 100000;
   client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
   uwsgi_temp_path {folder}; scgi_temp_path {folder};
