@@ -31,6 +31,7 @@ from orchestration.compute import Compute, driver_name, execution_of
 from orchestration.compute.local import LocalCompute
 
 POLL_SECONDS = 0.1
+AWAY_SECONDS = 2.0  # between looks while the database or Dagster cannot be reached
 SWEEP_SECONDS = 2.0
 TAKEN = timedelta(seconds=10)
 RETRY_STEP, RETRY_MOST = timedelta(seconds=0.5), timedelta(seconds=15)
@@ -51,9 +52,9 @@ class Launcher:
         self._pool = ThreadPoolExecutor(4)
 
     def run(self, stop: threading.Event) -> None:
-        swept = 0.0
-        while not stop.wait(POLL_SECONDS):
-            self._surviving(self.launch_due)
+        swept, here = 0.0, True
+        while not stop.wait(POLL_SECONDS if here else AWAY_SECONDS):
+            here = self._surviving(self.launch_due)
             if time.monotonic() - swept >= SWEEP_SECONDS:
                 swept = time.monotonic()
                 for step in (self.relaunch, self.agree, self.stop_strays, self.reconcile):
@@ -165,13 +166,16 @@ class Launcher:
         ended_at = execution.completed_at
         return State(execution.state).terminal and (ended_at is None or now() - ended_at > EXIT)
 
-    def _surviving(self, step: Callable[[], None]) -> None:
+    def _surviving(self, step: Callable[[], None]) -> bool:
+        """False when the step could not be done for now."""
         try:
             step()
         except Unavailable as error:
             log.warning("waiting", reason=error.sentence)
+            return False
         except SpindleError as error:
             log.error("failed", step=step.__name__, reason=error.sentence)
+        return True
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
-from zstandard import ZstdCompressor, ZstdDecompressor
+from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
 
 from pipelines.fetch.page import Page
 
@@ -145,10 +145,14 @@ class GroupReader:
         except (pa.ArrowInvalid, OSError):
             return None
 
-    def entry(self, row: int) -> Entry:
+    def entry(self, row: int) -> Entry | None:
+        """The page of a row; None where the disk no longer has what was written."""
         key, variant, requested_url, *cells, content = (column[row].as_py() for column in self._columns)
         url, status, content_type, charset, fetched_at, redirects, head_bytes = cells
-        whole = self._zstd.decompress(content)
+        try:
+            whole = self._zstd.decompress(content)
+        except ZstdError:
+            return None
         body, head = whole[head_bytes:], whole[:head_bytes]
         at = _EPOCH + fetched_at * _MICROSECOND
         page = Page(requested_url, url, status, None, content_type, charset, body, at, tuple(redirects), head)
@@ -156,7 +160,7 @@ class GroupReader:
 
 
 def _batch(entries: Sequence[Entry]) -> pa.RecordBatch:
-    zstd = ZstdCompressor(level=1)
+    zstd = ZstdCompressor(level=1, write_checksum=True)
     rows = (
         (
             key,

@@ -118,4 +118,4 @@ def _entries(files: list[_File], index: Index) -> Iterator[Entry]:
         for offset, keys in groups.keys(path):
             rows = [row for row, key in enumerate(keys) if index.holds(Place(path, offset, row), key)]
             group = GroupReader.open(path, offset) if rows else None
-            yield from (group.entry(row) for row in rows if group)
+            yield from (entry for row in rows if group and (entry := group.entry(row)))

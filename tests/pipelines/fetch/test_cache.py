@@ -110,6 +110,18 @@ class TestPages:
         broken = cache(tmp_path)
         assert sum(broken.get(page(each).requested_url) is not None for each in range(128)) == found
 
+    def test_that_the_disk_has_changed_are_not_there(self, tmp_path: Path) -> None:
+        bodies = [os.urandom(1000) for _ in range(3)]
+        with cache(tmp_path) as kept:
+            for each, body in enumerate(bodies):
+                kept.put(page(each, body))
+        (file,) = files(tmp_path)
+        content = bytearray(file.read_bytes())
+        content[content.index(bodies[1]) + 500] ^= 1
+        file.write_bytes(content)
+        found = [cache(tmp_path).get(page(each).requested_url) for each in range(3)]
+        assert [each and each.body for each in found] == [bodies[0], None, bodies[2]]
+
     def test_survive_a_kill_once_they_are_written(self, tmp_path: Path) -> None:
         script = (
             "import os, signal, sys\n"
