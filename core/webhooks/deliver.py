@@ -72,7 +72,7 @@ class Deliverer:
         self._lock = threading.Lock()
 
     def run(self, stop: threading.Event) -> None:
-        """Until told to stop; while the database is away it waits."""
+        """Until told to stop, then to the end of what is under way; while the database is away it waits."""
         tidied = 0.0
         while not stop.wait(POLL_SECONDS):
             try:
@@ -85,7 +85,7 @@ class Deliverer:
             except SpindleError as error:
                 log.error("deliveries failed", reason=error.sentence)
         for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)  # waits: who is done with a try writes what came of it
 
     def deliver_due(self) -> None:
         """Takes what is due, as far as there is room for it, and has it sent; does not wait for it."""

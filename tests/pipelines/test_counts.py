@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -58,4 +59,8 @@ def test_steps_can_be_counted_while_they_are_built(spark: SparkSession, tmp_path
             built.set()
         counting.result()
     rows.collect()
+    deadline = time.monotonic() + 30
+    while len(engine.counts()) < 21:  # Spark tells them after the rows
+        assert time.monotonic() < deadline, engine.counts()
+        time.sleep(0.05)
     assert list(engine.counts().values()) == [2] + [1] * 20
