@@ -81,6 +81,22 @@ def test_cancel_and_retry_in_both_spellings(acme: Api, job: Job, spelling: str):
     assert acme.call("POST", f"{jobs}/executions/{first}/retry").status_code == 409
 
 
+def test_a_retry_waits_and_is_repeated_as_an_execute_is(acme: Api, job: Job):
+    failed = job.execute()
+    job.report(failed, "FAILED", errorMessage="It broke.")
+    executes(job, 10)
+    retry, key = f"{job.path}/executions/{failed}/retry", {"Idempotency-Key": f"retry {failed}"}
+    assert acme.call("POST", retry, headers=key).status_code == 429
+    for _ in range(2):
+        answer = acme.call("POST", retry, params={"queue": "true"}, headers=key)
+        assert (answer.status_code, answer.json()["status"]) == (200, "SUBMITTED")
+        assert "waits" in answer.json()["message"]
+    record = acme.get(f"{job.path}/executions/{failed}")
+    assert (record["status"], record["attempt"]) == ("PENDING", 2)
+    other = f"{job.path}/execute"
+    assert acme.call("POST", other, params={"queue": "true"}, headers=key).status_code == 409
+
+
 def test_stopping_a_job_ends_all_of_its_executions(acme: Api, job: Job):
     executions = [answer.json()["executionId"] for answer in executes(job, 12, queue=True)]
     assert acme.post(f"{job.path}/stop")["executionStatus"] == "FAILED"

@@ -34,7 +34,7 @@ def test_set_up_again_is_silent_and_fast() -> None:
     began = time.monotonic()
     done = run("bin/setup")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert time.monotonic() - began < 0.3
+    assert time.monotonic() - began < 3, "nothing is installed again"
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,9 @@ class Shop:
         written = {"output_dataset_path": place, "output_dataset_schema": SCHEMA, "records_output": rows}
         return self.report(execution, "COMPLETED", **(written | fields))
 
-    def retry(self, execution: Execution) -> Execution:
-        keyring = Keyring(service_key(self.settings))
-        return retry(self.database, self.organization_id, self.project_id, self.job_id, execution.id, keyring)
+    def retry(self, execution: Execution, **request: Any) -> Execution:
+        request = {"keyring": Keyring(service_key(self.settings)), **request}
+        return retry(self.database, self.organization_id, self.project_id, self.job_id, execution.id, **request)
 
     def free_one_slot(self) -> None:
         """Ends one of the executions that hold a slot."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import signal
@@ -24,15 +25,16 @@ from sqlalchemy import func, select
 
 from core import storage
 from core.cli.prepare import prepare
-from core.database import open_database
+from core.database import Database, open_database
+from core.packages.store import fetch
 from core.settings import Settings
-from core.tables import DatasetVersion, Execution, OutboxMessage, Project
+from core.tables import DatasetVersion, Execution, OutboxMessage, Package, Project
 from tests.api.conftest import PIPELINE, ROWS, SCHEMA
 from tests.postgres import new_database
 from tests.service import CLONE, free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
-KILLS = 25  # on each database
+KILLS = 50
 CALLERS = 4
 LONGEST_LIFE_SECONDS = 1.5
 PATIENCE_SECONDS = 240  # a caller may be cut off many times in a row
@@ -74,13 +76,23 @@ class Api:
         self.process.wait()
 
 
+@dataclass(frozen=True)
+class Acknowledged:
+    """What a caller was told is there: a project, its completed execution, and the upload of its package."""
+
+    project: str
+    execution: str
+    upload: str
+    sha256: str
+
+
 @dataclass
 class Caller:
-    """Makes projects with an execution each, from the first call to the last report, through every crash."""
+    """Makes projects, each with an execution from the first call to the last report, and uploads their packages."""
 
     settings: Settings
     stop: threading.Event
-    done: list[tuple[str, str]] = field(default_factory=list)  # project, completed execution
+    done: list[Acknowledged] = field(default_factory=list)
 
     def run(self) -> None:
         key = (self.settings.data / "admin-key").read_text().strip()
@@ -89,21 +101,29 @@ class Caller:
             while not self.stop.is_set():
                 self.done.append(self._once())
 
-    def _once(self) -> tuple[str, str]:
+    def _once(self) -> Acknowledged:
         name = uuid4().hex
         project = self._made("/projects", name, {})
         agent = self._made("/agents", name, {"pipelineYaml": PIPELINE})
         job = self._made(f"/projects/id/{project}/jobs", name, {"agentId": agent})
         path = f"/projects/id/{project}/jobs/{job}"
-        submitted = self._call("POST", f"{path}/execute", {}, {"Idempotency-Key": name})
+        submitted = self._call("POST", f"{path}/execute", json={}, headers={"Idempotency-Key": name})
         execution = submitted.json()["executionId"]
         for report in ({"status": "RUNNING"}, self._completed(project, execution)):
-            self._call("POST", f"{path}/completion", {"executionId": execution, **report})
-        return project, execution
+            self._call("POST", f"{path}/completion", json={"executionId": execution, **report})
+        return Acknowledged(project, execution, *self._uploaded(project))
+
+    def _uploaded(self, project: str) -> tuple[str, str]:
+        """The id that the project's package was taken in under, and the checksum that was answered for it."""
+        package = self._call("GET", self._call("GET", f"/package/export/id/{project}").json()["url"]).content
+        link = self._call("GET", "/package/upload").json()
+        stored = self._call("PUT", link["url"], content=package).json()
+        assert stored["sha256"] == hashlib.sha256(package).hexdigest()
+        return stored["uploadId"], stored["sha256"]
 
     def _made(self, path: str, name: str, fields: dict[str, Any]) -> str:
         """The id of a new record, or of the one that a call made whose answer was cut off."""
-        answer = self._call("POST", path, {"name": name, **fields})
+        answer = self._call("POST", path, json={"name": name, **fields})
         if answer.is_success:
             return answer.json()["id"]
         return next(each["id"] for each in self._call("GET", path).json() if each["name"] == name)
@@ -119,12 +139,12 @@ class Caller:
         where = {"outputDatasetPath": str(output), "outputDatasetFormat": "parquet", "outputDatasetSchema": SCHEMA}
         return {"status": "COMPLETED", **where, "recordsOutput": ROWS.num_rows}
 
-    def _call(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> httpx.Response:
+    def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
         """As a client does: the same call again until it is answered."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                answer = self.http.request(method, path, json=body, headers=headers)
+                answer = self.http.request(method, path, **request)
             except httpx.TransportError:
                 assert time.monotonic() < deadline, "the API has not come back"
                 time.sleep(0.05)
@@ -159,21 +179,33 @@ def test_what_was_acknowledged_outlives_the_api(settings: Settings, tmp_path: Pa
         for each in running:
             each.result()
     api.kill()
-    assert_kept(settings, [pair for caller in callers for pair in caller.done])
+    assert_kept(settings, [each for caller in callers for each in caller.done])
 
 
-def assert_kept(settings: Settings, done: list[tuple[str, str]]) -> None:
-    """Each acknowledged execution is there once, completed once, launched once, and holds no slot."""
+def assert_kept(settings: Settings, done: list[Acknowledged]) -> None:
     assert len(done) >= KILLS
     database = open_database(settings)
-    with database.read() as session:
-        for project, execution in done:
-            [(found, state)] = session.execute(
-                select(Execution.id, Execution.state).where(Execution.project_id == project)
-            )
-            assert (found, state) == (execution, "COMPLETED")
-            assert session.get_one(Project, project).active_executions == 0
-            for table in (DatasetVersion, OutboxMessage):
-                query = select(func.count()).where(table.execution_id == execution)
-                assert session.scalar(query) == 1, table.__tablename__
+    for each in done:
+        assert_executed_once(database, each)
+        assert_uploaded(settings, database, each)
     database.close()
+
+
+def assert_executed_once(database: Database, told: Acknowledged) -> None:
+    """The execution is there once, completed once, launched once, and holds no slot."""
+    with database.read() as session:
+        [(found, state)] = session.execute(
+            select(Execution.id, Execution.state).where(Execution.project_id == told.project)
+        )
+        assert (found, state) == (told.execution, "COMPLETED")
+        assert session.get_one(Project, told.project).active_executions == 0
+        for table in (DatasetVersion, OutboxMessage):
+            query = select(func.count()).where(table.execution_id == told.execution)
+            assert session.scalar(query) == 1, table.__tablename__
+
+
+def assert_uploaded(settings: Settings, database: Database, told: Acknowledged) -> None:
+    """The package is known and lies whole in storage."""
+    with database.read() as session:
+        package = session.get_one(Package, told.upload)
+    assert package.digest == hashlib.sha256(fetch(settings, package)).hexdigest() == told.sha256

@@ -200,7 +200,7 @@ def test_the_process_ends_with_its_worker() -> None:
     worker.kill()
     worker.wait()
     worker.stdout.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while any(living(pid) for pid in family) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [pid for pid in family if living(pid)]

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from core.errors import TooMany
-from core.executions import submit
+from core.executions import slots
 from core.executions.claim import claim
 from core.executions.complete import cancel, fail
 from core.executions.reconcile import reconcile
@@ -99,7 +99,7 @@ def test_a_project_is_deleted_with_what_waits(shop: Shop) -> None:
 
 
 def test_the_queue_is_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submit, "MAX_QUEUED_EXECUTIONS", 2)
+    monkeypatch.setattr(slots, "MAX_QUEUED_EXECUTIONS", 2)
     full(shop)
     for _ in range(2):
         shop.submit(queue=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from core.credentials import Credentials, environment
 from core.errors import BadInput, Conflict, NotFound, TooMany
 from core.executions.claim import claim
 from core.executions.complete import cancel, fail
+from core.idempotency import IdempotencyKey
 from core.jobs import Jobs
 from core.outbox import due
 from core.sealing import Keyring
@@ -77,6 +80,43 @@ def test_a_retry_takes_a_slot(shop: Shop) -> None:
     cancel(shop.database, shop.organization_id, others[0].id, "Stopped.")
     shop.retry(execution)
     assert shop.active() == 10
+
+
+def test_a_retry_waits_for_a_slot_where_it_may(shop: Shop) -> None:
+    execution = failed(shop)
+    running = [shop.submit() for _ in range(10)]
+    later = shop.submit(queue=True)
+    waiting = shop.retry(execution, queue=True)
+    assert (waiting.state, waiting.attempt, shop.active()) == ("QUEUED", 2, 10)
+    assert claim(shop.database, execution.id, 2, "run") is None
+    cancel(shop.database, shop.organization_id, running[0].id, "Stopped.")
+    assert [shop.reload(each).state for each in (execution, later)] == ["PENDING", "QUEUED"]
+    assert claim(shop.database, execution.id, 2, "run") is not None
+
+
+def test_the_same_idempotency_key_retries_once(shop: Shop) -> None:
+    execution = failed(shop)
+    key = IdempotencyKey.of(shop.organization_id, "k", f"retry {execution.id}", b"")
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: shop.retry(execution, idempotency_key=key), range(20)))
+    assert {(each.id, each.attempt) for each in answers} == {(execution.id, 2)}
+    assert shop.active() == 1
+    fail(shop.database, execution.id, "It broke again.")
+    assert shop.retry(execution, idempotency_key=key).attempt == 2
+    other = failed(shop)
+    with pytest.raises(Conflict, match="another request"):
+        shop.retry(other, idempotency_key=IdempotencyKey.of(shop.organization_id, "k", f"retry {other.id}", b""))
+    assert shop.retry(other).attempt == 2
+
+
+def test_a_refused_retry_keeps_its_idempotency_key(shop: Shop) -> None:
+    execution = failed(shop)
+    key = IdempotencyKey.of(shop.organization_id, "k", f"retry {execution.id}", b"")
+    running = [shop.submit() for _ in range(10)]
+    with pytest.raises(TooMany):
+        shop.retry(execution, idempotency_key=key)
+    fail(shop.database, running[0].id, "It made room.")
+    assert shop.retry(execution, idempotency_key=key).attempt == 2
 
 
 def test_a_disabled_job_and_another_organization_are_refused(shop: Shop, other_shop: Shop) -> None:

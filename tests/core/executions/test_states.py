@@ -57,6 +57,11 @@ def happen(shop: Shop, execution: Execution, event: Event) -> State:
                 return State(shop.retry(execution).state)
             except Conflict:
                 return State(shop.reload(execution).state)
+        case Event.REQUEUE:
+            try:
+                return State(shop.retry(execution, queue=True).state)
+            except Conflict:
+                return State(shop.reload(execution).state)
 
 
 def admit(shop: Shop, execution: Execution) -> State:
@@ -81,6 +86,12 @@ def arrive(shop: Shop, state: State) -> Execution:
     return execution
 
 
+def fill(shop: Shop) -> None:
+    """Takes all slots that are free: a retry that would wait then has to."""
+    for _ in range(MAX_CONCURRENT_EXECUTIONS - shop.active()):
+        shop.submit()
+
+
 def held(shop: Shop) -> int:
     """The slots that the executions of the project hold by their states, which must be those that are counted."""
     with shop.database.read() as session:
@@ -100,6 +111,8 @@ def clear(shop: Shop) -> None:
 def test_every_pair_once_and_twice(shop: Shop, event: Event) -> None:
     for state in State:
         execution = arrive(shop, state)
+        if event is Event.REQUEUE:
+            fill(shop)
         before = shop.content(execution)
         expected = next_state(state, event) or state
         assert happen(shop, execution, event) == expected
@@ -157,11 +170,13 @@ def test_one_event_from_twenty_threads_counts_once(shop: Shop, event: Event) -> 
     with ThreadPoolExecutor(20) as pool:
         for state in State:
             execution = arrive(shop, state)
+            if event is Event.REQUEUE:
+                fill(shop)
             before = shop.content(execution)
             seen = set(pool.map(lambda _, one=execution: happen(shop, one, event), range(20)))
             assert seen == {next_state(state, event) or state}
             after = shop.content(execution)
-            retried = event is Event.RETRY and next_state(state, event) is not None
+            retried = event in (Event.RETRY, Event.REQUEUE) and next_state(state, event) is not None
             assert (after["state"], after["attempt"]) == (seen.pop(), before["attempt"] + retried)
             held(shop)
             clear(shop)

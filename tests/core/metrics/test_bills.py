@@ -203,7 +203,7 @@ def test_every_attempt_is_paid_for_and_the_execution_counts_once(shop: Shop) -> 
     execution = shop.submit()
     shop.report(execution, "FAILED", completed_at=START, **REPORT)
     keyring = Keyring(service_key(shop.settings))
-    again = retry(shop.database, shop.organization_id, shop.project_id, shop.job_id, execution.id, keyring)
+    again = retry(shop.database, shop.organization_id, shop.project_id, shop.job_id, execution.id, keyring=keyring)
     shop.complete(again, completed_at=START, **(REPORT | {"additional_metrics": {"attempt": 2}}))
     assert totals(shop).summary.amounts["executions"] == 1
     assert cost(totals(shop).summary) == 2 * 280_000

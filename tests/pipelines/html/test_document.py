@@ -278,7 +278,7 @@ class TestBadPages:
         root = document(body).root
         assert root.text() == "deep"
         assert isinstance(root.select("div:contains(deep)"), list)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(
