@@ -28,77 +28,84 @@ class Providers:
     asked: list[str] = field(default_factory=list)
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    told: Providers
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def do_GET(self) -> None:
+        self.server.told.asked.append(self.path)
+        path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
+        key = self.headers.get
+        if path in ("/openai/v1/models", "/together/v1/models"):
+            self._judge(key("Authorization") == f"Bearer {GOOD}", self._openai(key("Authorization") or ""))
+        elif path == "/huggingface/api/whoami-v2":
+            self._judge(key("Authorization") == f"Bearer {GOOD}", {"error": "Invalid credentials in header"})
+        elif path == "/anthropic/v1/models" and key("anthropic-version"):
+            error = {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}
+            self._judge(key("x-api-key") == GOOD, error)
+        elif path == "/google/customsearch/v1" and query["cx"] == ["engine"] and query["q"]:
+            error = {"error": {"code": 400, "message": "API key not valid. Please pass a valid API key."}}
+            self._judge(key("X-Goog-Api-Key") == GOOD, error, 400)
+        elif path == "/bing/v7.0/search" and query["q"]:
+            error = {"error": {"code": "401", "message": "Access denied due to invalid subscription key."}}
+            self._judge(key("Ocp-Apim-Subscription-Key") == GOOD, error)
+        elif path == "/steel/v1/sessions":
+            self._judge(key("Steel-Api-Key") == GOOD, {"message": "Unauthorized"})
+        elif path == "/deep/models":
+            self._send(401, b"[" * 100_000, "application/json")
+        else:
+            self._say(404, {"error": "no such path"})
+
+    def do_POST(self) -> None:
+        """STS: the signature is made again from the request as it arrived, and compared."""
+        self.server.told.asked.append(self.path)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        claimed = re.search(
+            r"Credential=([^/]+)/\d+/([^/]+)/sts/.*SignedHeaders=([^,]+)", self.headers["Authorization"]
+        )
+        assert claimed
+        signed = {name: self.headers[name] for name in claimed.group(3).split(";")}
+        request = AWSRequest("POST", f"{self.server.told.url}{self.path}", data=body, headers=signed)
+        request.context["timestamp"] = self.headers["X-Amz-Date"]
+        auth = SigV4Auth(Credentials(claimed.group(1), GOOD), "sts", claimed.group(2))
+        text = auth.string_to_sign(request, auth.canonical_request(request))
+        right = str(auth.signature(text, request)) in self.headers["Authorization"]
+        good = right and b"Action=GetCallerIdentity" in body
+        self._send(200 if good else 403, (IDENTITY if good else DENIED).encode(), "text/xml")
+
+    def _openai(self, authorization: str) -> object:
+        key = authorization.removeprefix("Bearer ")
+        shown = f"{key[:8]}***{key[-4:]}"
+        return {"error": {"message": f"Incorrect API key provided: {shown}.", "type": "invalid_request_error"}}
+
+    def _judge(self, good: bool, error: object, status: int = 401) -> None:
+        self._say(200, {"data": []}) if good else self._say(status, error)
+
+    def _say(self, status: int, body: object) -> None:
+        self._send(status, json.dumps(body).encode(), "application/json")
+
+    def _send(self, status: int, body: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
 @contextmanager
 def providers() -> Generator[Providers]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found.asked.append(self.path)
-            path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
-            key = self.headers.get
-            if path in ("/openai/v1/models", "/together/v1/models"):
-                self._judge(key("Authorization") == f"Bearer {GOOD}", self._openai(key("Authorization") or ""))
-            elif path == "/huggingface/api/whoami-v2":
-                self._judge(key("Authorization") == f"Bearer {GOOD}", {"error": "Invalid credentials in header"})
-            elif path == "/anthropic/v1/models" and key("anthropic-version"):
-                error = {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}
-                self._judge(key("x-api-key") == GOOD, error)
-            elif path == "/google/customsearch/v1" and query["cx"] == ["engine"] and query["q"]:
-                error = {"error": {"code": 400, "message": "API key not valid. Please pass a valid API key."}}
-                self._judge(key("X-Goog-Api-Key") == GOOD, error, 400)
-            elif path == "/bing/v7.0/search" and query["q"]:
-                error = {"error": {"code": "401", "message": "Access denied due to invalid subscription key."}}
-                self._judge(key("Ocp-Apim-Subscription-Key") == GOOD, error)
-            elif path == "/steel/v1/sessions":
-                self._judge(key("Steel-Api-Key") == GOOD, {"message": "Unauthorized"})
-            elif path == "/deep/models":
-                self._send(401, b"[" * 100_000, "application/json")
-            else:
-                self._say(404, {"error": "no such path"})
-
-        def do_POST(self) -> None:
-            """STS: the signature is made again from the request as it arrived, and compared."""
-            found.asked.append(self.path)
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            claimed = re.search(
-                r"Credential=([^/]+)/\d+/([^/]+)/sts/.*SignedHeaders=([^,]+)", self.headers["Authorization"]
-            )
-            assert claimed
-            signed = {name: self.headers[name] for name in claimed.group(3).split(";")}
-            request = AWSRequest("POST", f"{found.url}{self.path}", data=body, headers=signed)
-            request.context["timestamp"] = self.headers["X-Amz-Date"]
-            auth = SigV4Auth(Credentials(claimed.group(1), GOOD), "sts", claimed.group(2))
-            text = auth.string_to_sign(request, auth.canonical_request(request))
-            right = auth.signature(text, request) in self.headers["Authorization"]
-            good = right and b"Action=GetCallerIdentity" in body
-            self._send(200 if good else 403, (IDENTITY if good else DENIED).encode(), "text/xml")
-
-        def _openai(self, authorization: str) -> object:
-            key = authorization.removeprefix("Bearer ")
-            shown = f"{key[:8]}***{key[-4:]}"
-            return {"error": {"message": f"Incorrect API key provided: {shown}.", "type": "invalid_request_error"}}
-
-        def _judge(self, good: bool, error: object, status: int = 401) -> None:
-            self._say(200, {"data": []}) if good else self._say(status, error)
-
-        def _say(self, status: int, body: object) -> None:
-            self._send(status, json.dumps(body).encode(), "application/json")
-
-        def _send(self, status: int, body: bytes, content_type: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    found = Providers(f"http://127.0.0.1:{server.server_address[1]}")
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.told = Providers(f"http://127.0.0.1:{server.server_address[1]}")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield found
+        yield server.told
     finally:
         server.shutdown()
         server.server_close()
