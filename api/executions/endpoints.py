@@ -131,7 +131,8 @@ def cancel_execution(
 @router.post(
     "/executions/{executionId}/retry",
     summary="Retry an execution that has failed",
-    description="A new attempt of the same execution, with the pipeline and parameters that were frozen for it.",
+    description="A new attempt of the same execution, with the pipeline and parameters that were frozen for it. Where "
+    "it waits for a slot, it does so in the order in which the executions were accepted.",
     responses=answers(404, 409, 429),
 )
 def retry_execution(
@@ -140,8 +141,18 @@ def retry_execution(
     execution_id: ExecutionId,
     caller: Executor,
     service: ServiceOf,
+    idempotency_key: Idempotent,
     keyring: KeyringOf,
+    queue: Queue = False,
 ) -> Submission:
-    return _submission(
-        retry(service.database, caller.organization_id, project_id, job_id, execution_id, keyring),
+    execution = retry(
+        service.database,
+        caller.organization_id,
+        project_id,
+        job_id,
+        execution_id,
+        keyring=keyring,
+        idempotency_key=idempotency_key,
+        queue=queue,
     )
+    return _submission(execution)

@@ -6,10 +6,11 @@ from core.credentials import Credentials, inject
 from core.database import Database
 from core.errors import Conflict
 from core.executions.queries import Executions
-from core.executions.slots import hold_project, no_slot, take_slot
+from core.executions.slots import hold_project, place
 from core.executions.states import Event, State, next_state
 from core.executions.submit import PYTHON_AGENT
 from core.executions.transitions import launch, move
+from core.idempotency import IdempotencyKey, earlier, remember
 from core.jobs import Jobs
 from core.sealing import Keyring
 from core.tables import Execution
@@ -28,26 +29,40 @@ FRESH = {
 
 
 def retry(
-    database: Database, organization_id: str, project_id: str, job_id: str, execution_id: str, keyring: Keyring
+    database: Database,
+    organization_id: str,
+    project_id: str,
+    job_id: str,
+    execution_id: str,
+    *,
+    keyring: Keyring,
+    idempotency_key: IdempotencyKey | None = None,
+    queue: bool = False,
 ) -> Execution:
     """Begins the next attempt; whatever an earlier one still reports changes nothing.
 
-    The values of its credentials are read anew. Raises NotFound, Conflict where it has not failed or cannot be
-    executed any more, BadInput for a credential that is gone, TooMany when the project has ten executions already.
+    The values of its credentials are read anew. With `queue` it waits where the project has no slot free, in the order
+    in which the executions were accepted. Raises NotFound, Conflict where it has not failed or cannot be executed any
+    more, BadInput for a credential that is gone, TooMany when the project has ten executions already, or a full queue.
     """
     with database.write() as session:
         execution = Executions(session, organization_id).get(project_id, job_id, execution_id)
         hold_project(session, project_id)
         session.refresh(execution)
+        if idempotency_key is not None:  # two calls at once meet at the project
+            if earlier(session, idempotency_key) is not None:
+                return execution
+            remember(session, idempotency_key, execution.id)
         _check(execution)
         if not Jobs(session, organization_id).get(project_id, job_id).enabled:
             raise Conflict("This job is disabled. Enable it to execute it.")
-        if not take_slot(session, project_id):
-            raise no_slot()
+        waits = place(session, project_id, queue) is State.QUEUED
         ids = list(dict.fromkeys(execution.credentials.values()))
         inject(execution, Credentials(session, organization_id).chosen(ids, keyring) if ids else (), keyring)
-        move(session, execution, Event.RETRY, attempt=execution.attempt + 1, **FRESH)
-        launch(session, execution)
+        again = Event.REQUEUE if waits else Event.RETRY
+        move(session, execution, again, attempt=execution.attempt + 1, **FRESH)
+        if not waits:
+            launch(session, execution)
         return execution
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from core.database import changed
 from core.errors import TooMany
-from core.tables import Project
+from core.executions.states import State
+from core.tables import Execution, Project
+from core.tables.executions import QUEUED
 
 MAX_CONCURRENT_EXECUTIONS = 10
+MAX_QUEUED_EXECUTIONS = 1000
 RETRY_AFTER_SECONDS = 10
 
 
@@ -31,11 +34,19 @@ def free_slot(session: Session, project_id: str) -> None:
     _count(session, -1, Project.id == project_id)
 
 
-def no_slot() -> TooMany:
-    return TooMany(
-        f"This project has {MAX_CONCURRENT_EXECUTIONS} executions, the limit. Try again when one has ended.",
-        RETRY_AFTER_SECONDS,
-    )
+def place(session: Session, project_id: str, queue: bool) -> State:
+    """Where an execution begins: in a slot, or, if it may, behind those that wait for one. Raises TooMany."""
+    hold_project(session, project_id)
+    if take_slot(session, project_id):
+        return State.PENDING
+    if not queue:
+        sentence = f"This project has {MAX_CONCURRENT_EXECUTIONS} executions, the limit. Try again when one has ended."
+        raise TooMany(sentence, RETRY_AFTER_SECONDS)
+    waiting = session.scalar(select(func.count()).where(Execution.project_id == project_id, QUEUED)) or 0
+    if waiting >= MAX_QUEUED_EXECUTIONS:
+        sentence = f"{MAX_QUEUED_EXECUTIONS} executions of this project wait already, the limit. Try again later."
+        raise TooMany(sentence, RETRY_AFTER_SECONDS)
+    return State.QUEUED
 
 
 def _count(session: Session, by: int, *conditions: ColumnElement[bool]) -> bool:

@@ -35,6 +35,7 @@ class Event(StrEnum):
     FAIL = "FAIL"
     CANCEL = "CANCEL"
     RETRY = "RETRY"
+    REQUEUE = "REQUEUE"  # a retry that waits for a slot
 
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
@@ -52,6 +53,8 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.RUNNING, Event.CANCEL): State.CANCELLED,
     (State.FAILED, Event.RETRY): State.PENDING,
     (State.CANCELLED, Event.RETRY): State.PENDING,
+    (State.FAILED, Event.REQUEUE): State.QUEUED,
+    (State.CANCELLED, Event.REQUEUE): State.QUEUED,
 }
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select, update
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.agents import bad_pipeline
 from core.credentials import Credentials, inject, named
 from core.database import Database
 from core.datasets import Datasets
-from core.errors import Conflict, TooMany
+from core.errors import Conflict
 from core.events.announce import announce
 from core.executions.parameters import INPUTS, Value, built_in, resolve, row_limit
 from core.executions.places import inputs, output_name
-from core.executions.slots import RETRY_AFTER_SECONDS, hold_project, no_slot, take_slot
+from core.executions.slots import place
 from core.executions.states import Event, State
 from core.executions.transitions import launch, move
 from core.idempotency import IdempotencyKey, earlier, remember
@@ -25,11 +25,9 @@ from core.projects import Projects
 from core.python_extensions import PythonExtensions
 from core.sealing import Keyring
 from core.tables import Agent, Execution, Job, Project, Task, new_id, now
-from core.tables.executions import QUEUED
 from core.tasks import startable
 from pipelines import Pipeline, PipelineError, Transforms
 
-MAX_QUEUED_EXECUTIONS = 1000
 PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."
 
 
@@ -81,7 +79,7 @@ def submit(
         if started != frozen.id:
             return _started(session, started)
         Jobs(session, organization_id).get(project_id, job_id)
-        frozen.state = _place(session, project_id, queue)
+        frozen.state = place(session, project_id, queue)
         task = startable(session, organization_id, project_id, job_id, task_id) if task_id is not None else None
         return _accept(session, frozen, task)
 
@@ -167,20 +165,6 @@ def _values(
         built_in=built_in(names, execution_id=execution.id, job=job, project=project, source=source, at=now()),
         environment=request.environment,
     )
-
-
-def _place(session: Session, project_id: str, queue: bool) -> State:
-    """Where the execution begins: in a slot, or, if it may, behind those that wait for one."""
-    hold_project(session, project_id)
-    if take_slot(session, project_id):
-        return State.PENDING
-    if not queue:
-        raise no_slot()
-    waiting = session.scalar(select(func.count()).where(Execution.project_id == project_id, QUEUED)) or 0
-    if waiting >= MAX_QUEUED_EXECUTIONS:
-        sentence = f"{MAX_QUEUED_EXECUTIONS} executions of this project wait already, the limit. Try again later."
-        raise TooMany(sentence, RETRY_AFTER_SECONDS)
-    return State.QUEUED
 
 
 def _accept(session: Session, execution: Execution, task: Task | None) -> Execution:
