@@ -2,17 +2,19 @@
 
 A request is not worth a write of its own: while a key has much left, a process counts a share of it in advance and
 spends that from memory. The share shrinks with what is left, and the last quarter is counted one by one, so that nobody
-is refused for what another process holds; what is not spent within half a second is given back.
+is refused for what another process holds; once a quarter is used, what is not spent within half a second is given
+back. Before that nobody can miss it, and giving it back would cost a key that calls once a second a write each time.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
 
-from sqlalchemy import delete, text, update
+from sqlalchemy import delete, select, text, update
 
 from core.database import Database, changed
 from core.errors import TooMany
@@ -21,7 +23,9 @@ from core.tables import RateCounter
 
 SHARE = 16  # a process takes this part of what may be counted in advance
 ONE_BY_ONE = 4  # and leaves this part of the limit
+SCARCE = 4  # with this part of the limit used, idle reserves are given back
 IDLE_SECONDS = 0.5
+MINUTE_SECONDS = 60
 # the same on both databases; as text because SQLAlchemy compiles an ON CONFLICT anew for every call
 COUNT = text(
     "INSERT INTO rate_counters (key_id, minute, requests) VALUES (:key_id, :minute, :requests)"
@@ -61,18 +65,18 @@ class RateLimiter:
 
     def spend(self, key_id: str, at: datetime) -> Allowance | None:
         """Counts one request from what this process has in reserve; None when it has nothing."""
-        minute, second = divmod(int(at.timestamp()), 60)
+        minute, second = divmod(int(at.timestamp()), MINUTE_SECONDS)
         with self._lock:
             reserve = self._reserves.get(key_id)
             if reserve is None or reserve.minute != minute or not reserve.left or reserve.counted is None:
                 return None
             reserve.left -= 1
             reserve.used = time.monotonic()
-            return Allowance(self._limit, self._limit - reserve.counted + reserve.left, 60 - second)
+            return Allowance(self._limit, self._limit - reserve.counted + reserve.left, MINUTE_SECONDS - second)
 
     def admit(self, key_id: str, at: datetime) -> Allowance:
         """Counts one request; raises TooMany, with the seconds to the next minute, when the key has none left."""
-        minute, second = divmod(int(at.timestamp()), 60)
+        minute, second = divmod(int(at.timestamp()), MINUTE_SECONDS)
         reserve = self._reserve(key_id, minute)
         with reserve.turn:  # one thread fills the reserve, the others spend it
             if (allowance := self.spend(key_id, at)) is not None:
@@ -80,12 +84,22 @@ class RateLimiter:
             counted = self._fill(key_id, reserve)
         if counted is None:
             sentence = f"This API key has made {self._limit} requests in this minute, which is the limit."
-            raise TooMany(sentence, 60 - second)
-        return Allowance(self._limit, self._limit - counted + reserve.left, 60 - second)
+            raise TooMany(sentence, MINUTE_SECONDS - second)
+        return Allowance(self._limit, self._limit - counted + reserve.left, MINUTE_SECONDS - second)
 
-    def give_back(self, idle_seconds: float = IDLE_SECONDS) -> None:
-        """Returns what keys have not spent of this process's reserve for so long, for the other processes to spend."""
-        idle = self._take_idle(time.monotonic() - idle_seconds)
+    def give_back_scarce(self) -> None:
+        """Returns what lies idle of the keys that other processes could refuse for it."""
+        self._take_idle(time.monotonic() - MINUTE_SECONDS, None)  # whose minute is over is not worth a write
+        if not self._reserves:
+            return
+        many = select(RateCounter.key_id).where(RateCounter.requests >= self._limit // SCARCE)
+        with self._database.read() as session:
+            scarce = frozenset(session.scalars(many))
+        self.give_back(IDLE_SECONDS, scarce)
+
+    def give_back(self, idle_seconds: float = 0, keys: Container[str] | None = None) -> None:
+        """Returns what keys, or these keys, have not spent of this process's reserve for so long."""
+        idle = self._take_idle(time.monotonic() - idle_seconds, keys)
         if not idle:
             return
         with self._database.brief() as session:
@@ -121,9 +135,9 @@ class RateLimiter:
             return 1
         return max(1, (self._limit - self._limit // ONE_BY_ONE - counted) // SHARE)
 
-    def _take_idle(self, before: float) -> list[tuple[str, _Reserve]]:
+    def _take_idle(self, before: float, keys: Container[str] | None) -> list[tuple[str, _Reserve]]:
         with self._lock:
-            found = list(self._reserves.items())
+            found = [each for each in self._reserves.items() if keys is None or each[0] in keys]
             # one that is being filled is in use, however long the database takes
             idle = [each for each in found if each[1].used < before and not each[1].turn.locked()]
             for key_id, _ in idle:

@@ -37,7 +37,7 @@ class Service:
     def close(self) -> None:
         self.pool.close()
         with suppress(Unavailable):
-            self.limiter.give_back(idle_seconds=0)
+            self.limiter.give_back()
         self.database.close()
 
 
@@ -64,7 +64,7 @@ async def _catch_up(service: Service) -> None:
         await asyncio.sleep(IDLE_SECONDS)
         await run_in_threadpool(service.keys.forget_revoked)
         with suppress(Unavailable):  # what cannot be given back now is over with its minute
-            await run_in_threadpool(service.limiter.give_back)
+            await run_in_threadpool(service.limiter.give_back_scarce)
 
 
 def service_of(request: Request) -> Service:

@@ -63,6 +63,34 @@ def test_what_one_process_does_not_spend_another_may(database: Database) -> None
     assert admitted_by(busy) == 45
 
 
+def test_reserves_are_given_back_once_the_key_has_used_a_quarter(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.rate_limits.IDLE_SECONDS", 0)
+    idle, busy = RateLimiter(database), RateLimiter(database)
+    for _ in range(2):
+        idle.admit("k1", AT)
+    idle.give_back_scarce()
+    assert idle.spend("k1", AT) is not None
+    made = 3
+    while busy.admit("k1", AT).remaining > 750:
+        made += 1
+    idle.give_back_scarce()
+    assert idle.spend("k1", AT) is None
+    assert made + 1 + admitted_by(busy) == 1000
+
+
+def test_reserves_of_a_minute_that_is_over_are_forgotten(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    limiter = RateLimiter(database)
+    for _ in range(2):
+        limiter.admit("k1", AT)
+    monkeypatch.setattr("core.rate_limits.MINUTE_SECONDS", 0)
+    limiter.give_back_scarce()
+    monkeypatch.undo()
+    assert limiter.spend("k1", AT) is None
+    assert admitted_by(RateLimiter(database)) == 1000 - 47
+
+
 def test_a_straggler_of_the_minute_before_costs_the_next_one_nothing(database: Database) -> None:
     limiter = RateLimiter(database)
     for at in (AT, AT, AT - timedelta(minutes=1)):
