@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import sqlglot
 from pydantic import AfterValidator
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import TokenType
 
 from pipelines.columns import ENGINE_COLUMNS
+from pipelines.parameters import has_reference
 
-# functions that call any Java method or run a program, tell of the server, or read what is no column
+REFLECTION = ("reflect", "try_reflect", "java_method")  # call any Java method
+# tell of the server, or read files: of a schema, of a description
 _REFUSED = frozenset(
-    {"reflect", "try_reflect", "java_method", "input_file_name", "input_file_block_start", "input_file_block_length"}
+    {*REFLECTION, "input_file_name", "input_file_block_start", "input_file_block_length"}
+    | {"from_xml", "schema_of_xml", "from_protobuf", "to_protobuf"}
 )
+_QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER)
 
 
 def check_expression(text: str) -> str:
     """Returns the text of an SQL expression without subqueries; raises ValueError for anything else."""
-    if "${" in text:
-        return text
     tree = _parsed(f"SELECT 1 FROM rows WHERE ({text}\n)")  # noqa: S608 - parsed, not run
     if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
         raise ValueError("it must be one SQL expression over the row's columns")
@@ -29,8 +33,6 @@ def check_expression(text: str) -> str:
 
 def check_query(text: str) -> str:
     """Returns the text of one SELECT over the view `rows`; raises ValueError for anything else."""
-    if "${" in text:
-        return text
     tree = _parsed(text)
     if not isinstance(tree, exp.Query):
         raise ValueError("it must be one SELECT over the view 'rows'")
@@ -43,19 +45,22 @@ def check_query(text: str) -> str:
 
 def named_columns(query: str) -> tuple[str, ...]:
     """The engine's columns that a query's result names, so that they are output like any other."""
-    tree = _parsed(query) if "${" not in query else None
+    tree = None if has_reference(query) else _parsed(query)
     names = tree.named_selects if isinstance(tree, exp.Query) else []
     return tuple(name for name in names if name in ENGINE_COLUMNS and name != "_ordinal")
 
 
 def _parsed(text: str) -> exp.Expr:
     try:
+        _check_tokens(text)
         trees = sqlglot.parse(text, dialect="spark")
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         raise ValueError(f"not SQL: {first.get('description', 'it does not parse')}") from None
     except TokenError:
         raise ValueError("not SQL: a quote or comment does not end") from None
+    except RecursionError:
+        raise ValueError("not SQL: it is nested too deep") from None
     if len(trees) != 1 or trees[0] is None:
         raise ValueError("it must be one statement")
     tree = trees[0]
@@ -68,5 +73,19 @@ def _parsed(text: str) -> exp.Expr:
     return tree
 
 
-Expression = Annotated[str, AfterValidator(check_expression)]
-Query = Annotated[str, AfterValidator(check_query)]
+def _check_tokens(text: str) -> None:
+    """Spark ends a comment elsewhere than sqlglot: what is a comment to one would be code to the other."""
+    for token in sqlglot.tokenize(text, dialect="spark"):
+        if token.comments:
+            raise ValueError("comments are not allowed in SQL; YAML has its own")
+        if token.token_type not in _QUOTED and not (token.text.isascii() and token.text.isprintable()):
+            raise ValueError(f"'{token.text}' must be quoted: it is not ASCII")
+
+
+def _once_known(check: Callable[[str], str]) -> AfterValidator:
+    """What holds a parameter is checked when that has its value."""
+    return AfterValidator(lambda text: text if has_reference(text) else check(text))
+
+
+Expression = Annotated[str, _once_known(check_expression)]
+Query = Annotated[str, _once_known(check_query)]

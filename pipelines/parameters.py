@@ -13,9 +13,14 @@ Value = str | int | float | bool
 _REFERENCE = re.compile(r"\$\{([^{}\s]+)\}")
 
 
+def has_reference(text: str) -> bool:
+    """Whether the text holds a `${NAME}`."""
+    return _REFERENCE.search(text) is not None
+
+
 def is_symbolic(node: Node) -> bool:
     """Whether a parameter below `node` has no value yet."""
-    return any(isinstance(scalar.value, str) and _REFERENCE.search(scalar.value) for scalar in scalars(node))
+    return any(isinstance(scalar.value, str) and has_reference(scalar.value) for scalar in scalars(node))
 
 
 def names(node: Node) -> frozenset[str]:

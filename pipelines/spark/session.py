@@ -7,10 +7,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import gettempdir
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from pipelines import plugins
+from pipelines.expressions import REFLECTION
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _PACKAGES = str(Path(__file__).parents[2])
@@ -24,7 +26,17 @@ def session(master: str = "local[*]", name: str = "spindle", conf: Mapping[str, 
     builder = SparkSession.Builder().master(master).appName(name)
     for key, value in {**_defaults(), **(conf or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    _forget_reflection(spark)
+    return spark
+
+
+def _forget_reflection(spark: SparkSession) -> None:
+    """A pipeline's SQL is checked before it comes here; what would call any Java method is not there at all."""
+    java: Any = spark
+    functions = java._jsparkSession.sessionState().functionRegistry()  # PySpark has no call for it
+    for name in REFLECTION:
+        functions.dropFunction(java._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
 
 
 def _defaults() -> dict[str, str]:
@@ -38,6 +50,9 @@ def _defaults() -> dict[str, str]:
         "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # SQL of a pipeline names neither files nor the driver's environment
+        "spark.sql.runSQLOnFiles": "false",
+        "spark.sql.variable.substitute": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # small batches: a pass begins to fetch before its first batch is full, and holds few pages' text at once
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from pipelines.columns import ENGINE_COLUMNS, Columns
-from pipelines.expressions import Expression, Query, named_columns
+from pipelines.errors import RunError
+from pipelines.expressions import Expression, Query, check_expression, check_query, named_columns
 from pipelines.parameters import column_reference
 from pipelines.registry import Reset, TableStage, stage
 
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
 
 stage("reset")(Reset)
 _PLACE = "__place"
+
+
+def _held(check: Callable[[str], str], text: str) -> str:
+    """The SQL as it will run: a parameter's value may look like a parameter that is still to come."""
+    try:
+        return check(text)
+    except ValueError as error:
+        raise RunError(str(error)) from None
 
 
 @stage("limit")
@@ -87,7 +97,7 @@ pipeline:
         return self.expression
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        return rows.where(self.expression)
+        return rows.where(_held(check_expression, self.expression))
 
 
 @stage("sql_query")
@@ -111,7 +121,8 @@ pipeline:
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         rows.createOrReplaceTempView("rows")
-        return rows.sparkSession.sql(self.query)
+        # nothing but a query can stand in parentheses
+        return rows.sparkSession.sql(f"SELECT * FROM (\n{_held(check_query, self.query)}\n)")  # noqa: S608
 
 
 @stage("store")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from pipelines import PipelineError, RunError, check_yaml
 from pipelines.expressions import check_expression, check_query
@@ -130,10 +132,14 @@ def test_a_column_that_is_not_there_is_told_with_its_line(run: Run, load: str) -
         "1) UNION SELECT (2",
         "price; DROP TABLE rows",
         "'",
+        "reflect('a', 'b') = '${'",
+        "from_xml(name, 'a STRING', map('rowValidationXSDPath', '/etc/passwd')) is null",
+        "\uff52eflect('a', 'b')",
+        "(" * 3000 + "1" + ")" * 3000,
     ],
 )
 def test_expressions_only_compute(text: str) -> None:
-    with pytest.raises(ValueError, match=r"not allowed|not SQL|must be one"):
+    with pytest.raises(ValueError, match=r"not allowed|not SQL|must be"):
         check_expression(text)
 
 
@@ -157,3 +163,53 @@ def test_expressions_only_compute(text: str) -> None:
 def test_queries_only_read_the_rows(text: str) -> None:
     with pytest.raises(ValueError, match=r"not allowed|not SQL|must be one|must only read|there is no table"):
         check_query(text)
+
+
+# comments that end in one place for the check and in another one for Spark
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "-- \\\n/*\n{}\n-- \\\n*/",
+        "/* /*+ */ {} -- */",
+        "-- \r{}",
+        "-- \f{}",
+        "{{# {} #}}",
+    ],
+)
+def test_no_comment_hides_code_from_the_check(comment: str) -> None:
+    for hidden in ("UNION ALL SELECT value FROM text.`/etc/passwd`", "WHERE reflect('a', 'b') = 1"):
+        with pytest.raises(ValueError, match="comments are not allowed"):
+            check_query("SELECT name FROM rows " + comment.format(hidden))
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "{stage: sql_query, args: [\"SELECT '${A}' AS a, reflect('java.lang.System', 'nanoTime') AS b FROM rows\"]}",
+        "{stage: filter, args: [\"'${A}' = reflect('java.lang.System', 'nanoTime')\"]}",
+        "{stage: sql_query, args: [\"SELECT '${A}' AS a FROM text.`/etc/passwd`\"]}",
+    ],
+)
+def test_the_value_of_a_parameter_ends_no_check(run: Run, load: str, stage: str) -> None:
+    with pytest.raises(RunError, match=r"not allowed|there is no table"):
+        run(load + f"- {stage}", A="${B}")
+
+
+def test_a_text_may_hold_a_dollar_and_a_brace_and_spark_reads_no_environment_into_it(run: Run, load: str) -> None:
+    rows = run(
+        load + "- {stage: sql_query, args: [\"SELECT '${' AS a, '${A}' AS b FROM rows LIMIT 1\"]}", A="${env:HOME}"
+    )
+    assert rows == [{"a": "${", "b": "${env:HOME}"}]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT reflect('java.lang.System', 'nanoTime')",
+        "SELECT java_method('a', 'b')",
+        "SELECT * FROM text.`/etc/hosts`",
+    ],
+)
+def test_what_comes_past_the_check_is_not_there_in_spark(spark: SparkSession, query: str) -> None:
+    with pytest.raises(AnalysisException, match=r"UNRESOLVED_ROUTINE|TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql(query)
