@@ -23,7 +23,7 @@ HOW = (
     "of silence. After a reconnect with `Last-Event-ID` follows what has happened since, for a week. The key goes "
     "into its header as everywhere, never into the address: in a browser read the stream with `fetch`, since "
     "`EventSource` sends no headers. Connecting counts as one request. A key may have 20 streams open at each worker "
-    "of the API; one that is not read for 15 s is closed, and so is one whose key was revoked."
+    "of the API and an organization 50; one that is not read for 15 s is closed, and so is one whose key was revoked."
 )
 STREAM = {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
@@ -53,7 +53,7 @@ def follow_execution(
     first = read(after)
     if first.ended and not first.events:
         return Response(status_code=204)
-    return EventStream(caller.key_id, read, _check(service, request), after)
+    return EventStream(caller, read, _check(service, request), after)
 
 
 @router.get(
@@ -77,7 +77,7 @@ def follow_project(
     after = _number(last_event_id)
     with service.database.read() as session:
         last = newest(session, caller.organization_id, project_id)
-    return EventStream(caller.key_id, read, _check(service, request), last if after is None else after)
+    return EventStream(caller, read, _check(service, request), last if after is None else after)
 
 
 def _check(service: Service, request: Request) -> partial[Identity]:

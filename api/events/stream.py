@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope, Send
 
 from api.kit.seats import Seats
+from core.api_keys import Identity
 from core.errors import NotFound, Unauthorized, Unavailable
 from core.events.feed import Batch, Happening
 
@@ -25,7 +26,9 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 log = structlog.get_logger()
 
 
-SEATS = Seats(20, 200, "Too many streams are open. Close one, or try again in a moment.")
+REFUSAL = "Too many streams are open. Close one, or try again in a moment."
+OF_KEYS = Seats(20, 200, REFUSAL)
+OF_ORGANIZATIONS = Seats(50, 200, REFUSAL)  # many keys of one leave room for others
 
 
 class EventStream(Response):
@@ -37,24 +40,24 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, key_id: str, read: Callable[[int | None], Batch], check: Callable[[], object], after: int | None
+        self, caller: Identity, read: Callable[[int | None], Batch], check: Callable[[], object], after: int | None
     ) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
-        self._key_id = key_id
+        self._caller = caller
         self._read = read
         self._check = check
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with SEATS.seat(self._key_id):
+        with OF_KEYS.seat(self._caller.key_id), OF_ORGANIZATIONS.seat(self._caller.organization_id):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             gone = asyncio.create_task(_disconnected(receive))
             try:
                 await self._follow(send, gone)
                 await send({"type": "http.response.body", "body": b""})
             except TimeoutError:
-                log.warning("a stream was not read", key=self._key_id)
+                log.warning("a stream was not read", key=self._caller.key_id)
             finally:
                 gone.cancel()
 

@@ -181,13 +181,29 @@ def test_deleting_what_is_followed_ends_the_stream(acme: Api, job: Job, what: st
 
 
 def test_a_key_has_so_many_streams_and_gets_them_back(acme: Api, job: Job, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stream.SEATS, "of_one", 2)
+    monkeypatch.setattr(stream.OF_KEYS, "of_one", 2)
     path = f"/projects/id/{job.project_id}/events"
     with opened(acme, path), opened(acme, path):
         refused = acme.call("GET", path)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
         assert "streams" in refused.json()["error"]
-    wait_until(lambda: stream.SEATS._taken.total() == 0, 10)
+    wait_until(lambda: stream.OF_KEYS._taken.total() == 0, 10)
+
+
+def test_many_keys_of_an_organization_leave_streams_for_others(
+    acme: Api, rival: Api, server: Server, job: Job, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stream.OF_ORGANIZATIONS, "of_one", 2)
+    path, theirs = f"/projects/id/{job.project_id}/events", f"/projects/id/{rival.project(job.id)}/events"
+    first, second, third = (server.caller(acme.organization_id, "etl:read") for _ in range(3))
+    with opened(first, path), opened(second, path):
+        refused = third.call("GET", path)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+        with opened(rival, theirs) as response:
+            assert response.status_code == 200
+    wait_until(lambda: stream.OF_ORGANIZATIONS._taken.total() == 0, 30)
+    with opened(third, path) as response:
+        assert response.status_code == 200
 
 
 def test_a_stream_that_is_not_read_is_closed(acme: Api, server: Server, job: Job, monkeypatch: pytest.MonkeyPatch):
@@ -199,8 +215,8 @@ def test_a_stream_that_is_not_read_is_closed(acme: Api, server: Server, job: Job
         lazy.connect((acme.client.base_url.host, acme.client.base_url.port))
         path = f"{BASE}{job.path}/executions/{execution}/events"
         lazy.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nX-API-Key: {acme.key}\r\n\r\n".encode())
-        wait_until(lambda: stream.SEATS._taken.total() == 1, 10)
-        wait_until(lambda: stream.SEATS._taken.total() == 0, 20)
+        wait_until(lambda: stream.OF_KEYS._taken.total() == 1, 10)
+        wait_until(lambda: stream.OF_KEYS._taken.total() == 0, 20)
 
 
 def fill(server: Server, job: Job, execution: str) -> None:
