@@ -16,6 +16,7 @@ from botocore.credentials import Credentials as AwsKeys
 from core.credentials import SECRETS
 from core.errors import BadInput, Detail
 from core.outgoing import Answer, send, web_address
+from core.providers import check_region
 from core.settings import Settings
 
 LONGEST_MESSAGE = 300
@@ -158,6 +159,7 @@ def _steel(fields: Fields) -> Question:
 def _aws(fields: Fields) -> Question:
     """STS GetCallerIdentity, which every key may call, signed by AWS's own library (Signature Version 4)."""
     region = fields.get("region") or DEFAULT_REGION
+    check_region("AWS", region)
     url = _at(fields, f"https://sts.{region}.amazonaws.com", "/")
     keys = AwsKeys(_needed(fields, "access_key_id", "api_key"), _needed(fields, "secret_access_key", "api_secret"))
     form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}

@@ -10,7 +10,7 @@ from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from core.errors import BadInput, Conflict, Detail, Forbidden, NotFound
-from core.providers import PROVIDERS, provider_key, provider_name
+from core.providers import PROVIDERS, check_region, provider_key, provider_name
 from core.repository import Repository, checked
 from core.sealing import Keyring, Place
 from core.tables import CloudCredential, Execution, Job, new_id
@@ -38,6 +38,7 @@ class Credentials(Repository[CloudCredential]):
         known = self._checked(values)
         if "provider" not in known:
             raise BadInput("A cloud credential needs a 'provider'.", [Detail("provider", "is missing")])
+        check_region(known["provider"], known.get("region"))
         if everywhere:
             self._check_super_admin()
         owner = None if everywhere else self.organization_id
@@ -65,7 +66,9 @@ class Credentials(Repository[CloudCredential]):
 
     def update(self, credential_id: str, changes: Mapping[str, Any], keyring: Keyring) -> CloudCredential:
         """Merges; a secret that is sent back masked stays, unless it would go to another `endpoint`: BadInput."""
-        return self._write(self._changeable(credential_id), self._checked(changes), keyring)
+        credential, known = self._changeable(credential_id), self._checked(changes)
+        check_region(known.get("provider", credential.provider), known.get("region", credential.region))
+        return self._write(credential, known, keyring)
 
     def delete(self, credential_id: str) -> None:
         """Executions that run keep what they were given."""

@@ -38,6 +38,16 @@ def provider_key(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).upper()
 
 
+_AWS_REGION = re.compile(r"[A-Za-z0-9-]{1,63}")
+
+
+def check_region(provider: str, region: str | None) -> None:
+    """Raises BadInput for a region of AWS that is none: it becomes a part of the name of the host that is asked."""
+    if provider == "AWS" and region and not _AWS_REGION.fullmatch(region):
+        sentence = "'region' has letters, digits and hyphens alone, such as eu-central-1."
+        raise BadInput(sentence, [Detail("region", sentence)])
+
+
 _BY_KEY = {provider_key(name): name for name in PROVIDERS}
 
 

@@ -66,6 +66,8 @@ def test_a_provider_without_a_question_says_so(acme: Api):
         ({"provider": "OPENAI", "apiKey": "x\r\nHost: other"}, 400, "apiKey"),
         ({"provider": "OPENAI", "apiKey": "schl\u00fcssel"}, 400, "apiKey"),
         (AWS | {"provider": "AWS", "apiSecret": "x", "region": "eu\r\nX-Other: y"}, 400, "region"),
+        (AWS | {"provider": "AWS", "apiSecret": "x", "region": "x.example/"}, 400, "region"),
+        (AWS | {"provider": "AWS", "apiSecret": "x", "region": "x.example#"}, 400, "region"),
         ({"credentialId": "unknown"}, 404, None),
     ],
 )

@@ -102,6 +102,22 @@ def test_a_masked_secret_keeps_its_value(shop: Shop) -> None:
     assert values["AWS_REGION"] == "eu-west-1"
 
 
+@pytest.mark.parametrize("region", ["attacker.example/", "attacker.example#", "eu west", "a.b", "x" * 64, "\u00fc"])
+def test_a_region_of_aws_is_no_way_to_another_host(shop: Shop, region: str) -> None:
+    keyring = Keyring(service_key(shop.settings))
+    with shop.database.write() as session:
+        credentials = Credentials(session, shop.organization_id)
+        with pytest.raises(BadInput, match="region"):
+            credentials.create({"provider": "aws", "region": region}, keyring)
+        stored = credentials.create({"provider": "aws", "region": "eu-central-1"}, keyring)
+        with pytest.raises(BadInput, match="region"):
+            credentials.update(stored.id, {"region": region}, keyring)
+        other = credentials.create({"provider": "azure", "region": region}, keyring)
+        with pytest.raises(BadInput, match="region"):
+            credentials.update(other.id, {"provider": "AWS"}, keyring)
+        assert credentials.update(stored.id, {"region": "us-gov-west-1"}, keyring).region == "us-gov-west-1"
+
+
 def test_a_secret_does_not_follow_to_another_endpoint(shop: Shop) -> None:
     credential_id = make(shop, provider="aws", access_key_id="AKIA", secret_access_key="old")
 
