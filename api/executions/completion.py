@@ -12,12 +12,13 @@ from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.service import Service, ServiceOf
 from core.executions.complete import record
 from core.executions.payload import CompletionPayload
-from core.executions.tokens import execution_token, verify_signature
+from core.executions.queries import newest_attempt
+from core.executions.tokens import execution_token, signer
 from core.tables import now
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"])
 SCOPE = "jobs:execute"
-FIRST_ATTEMPT = 1
+REMEMBERED_ATTEMPTS = 20
 
 
 async def _text(request: Request) -> bytes:
@@ -28,7 +29,9 @@ async def _text(request: Request) -> bytes:
     "/completion",
     summary="Report the start or the end of an execution",
     description="Needs a key with the scope, or the signature headers of Standard Webhooks made with the token of the "
-    "execution. Reports that come twice, late or in the wrong order change nothing and are answered alike.",
+    "execution. Reports that come twice, late or in the wrong order change nothing and are answered alike. Each "
+    "attempt has a token of its own, which tells the attempt: what an earlier one still reports changes nothing. "
+    "With a key, `additionalMetrics.attempt` tells it; without that, the report is of the current attempt.",
     responses=answers(404),
 )
 def complete_job(
@@ -40,20 +43,25 @@ def complete_job(
     service: ServiceOf,
     _documented: Annotated[str | None, Security(key_header, scopes=[SCOPE])],
 ) -> Nothing:
-    organization_id = _organization(service, request, text, payload)
-    if organization_id is None and payload.attempt is None:  # a token is good for its own attempt alone
-        first = {**(payload.additional_metrics or {}), "attempt": FIRST_ATTEMPT}
-        payload = payload.model_copy(update={"additional_metrics": first})
+    organization_id = None
+    if "webhook-signature" in request.headers:
+        signed = {"attempt": _signed_attempt(service, request, text, payload)}
+        payload = payload.model_copy(update={"additional_metrics": (payload.additional_metrics or {}) | signed})
+    else:
+        identity = identify(request)
+        require(identity, SCOPE)
+        organization_id = identity.organization_id
     record(service.database, organization_id, project_id, job_id, payload)
     return Nothing()
 
 
-def _organization(service: Service, request: Request, text: bytes, payload: CompletionPayload) -> str | None:
-    """The organization whose executions the reporter may speak of; None when the execution's own token signed."""
-    if "webhook-signature" in request.headers:
-        token = execution_token(service.settings, payload.execution_id, payload.attempt or FIRST_ATTEMPT)
-        verify_signature(token, request.headers, text, now())
-        return None
-    identity = identify(request)
-    require(identity, SCOPE)
-    return identity.organization_id
+def _signed_attempt(service: Service, request: Request, text: bytes, payload: CompletionPayload) -> int:
+    """The attempt whose token signed the report: the one that it names, else one of the latest."""
+    if payload.attempt is not None:
+        attempts = range(payload.attempt, payload.attempt + 1)
+    else:
+        with service.database.read() as session:
+            newest = newest_attempt(session, payload.execution_id)
+        attempts = range(newest, max(newest - REMEMBERED_ATTEMPTS, 0), -1)
+    tokens = [execution_token(service.settings, payload.execution_id, attempt) for attempt in attempts]
+    return attempts[signer(tokens, request.headers, text, now())]

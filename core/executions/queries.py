@@ -44,6 +44,13 @@ class Status:
         )
 
 
+def newest_attempt(session: Session, execution_id: str) -> int:
+    """The number of the execution's current attempt; 1 for an unknown one, as for all that were never retried."""
+    if not storable(execution_id):
+        return 1
+    return session.scalar(select(Execution.attempt).where(Execution.id == execution_id)) or 1
+
+
 class Executions(Repository[Execution]):
     row = Execution
     noun = "execution"

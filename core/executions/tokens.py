@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from core.errors import Unauthorized
@@ -31,12 +31,19 @@ def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
 
 def verify_signature(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
     """Raises Unauthorized unless one of the signatures fits and the message is at most five minutes old or ahead."""
+    signer((secret,), headers, body, now)
+
+
+def signer(secrets: Sequence[str], headers: Mapping[str, str], body: bytes, now: datetime) -> int:
+    """Which of the secrets the message is signed with; raises Unauthorized as `verify_signature` does."""
     message_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not (message_id and timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
         raise Unauthorized("The webhook's signature headers are missing or malformed.")
     if abs(now.timestamp() - int(timestamp)) > TOLERANCE_SECONDS:
         raise Unauthorized("The webhook's timestamp is more than five minutes away from the service's time.")
-    expected = sign(secret, message_id, int(timestamp), body).encode()
     given = headers.get("webhook-signature", "").split(" ")
-    if not any(hmac.compare_digest(expected, each.encode("utf-8", "replace")) for each in given):
-        raise Unauthorized("The webhook's signature does not fit.")
+    for index, secret in enumerate(secrets):
+        expected = sign(secret, message_id, int(timestamp), body).encode()
+        if any(hmac.compare_digest(expected, each.encode("utf-8", "replace")) for each in given):
+            return index
+    raise Unauthorized("The webhook's signature does not fit.")

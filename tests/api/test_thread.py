@@ -164,6 +164,30 @@ def test_the_driver_reports_with_the_executions_own_signature(acme: Api, job: Jo
     assert job.status(execution)["status"] == "RUNNING"
 
 
+def test_the_token_tells_the_attempt(acme: Api, job: Job):
+    execution = job.execute()
+    first, second = (execution_token(acme.settings, execution, attempt) for attempt in (1, 2))
+    job.report(execution, "FAILED", errorMessage="It broke.")
+    acme.post(f"{job.path}/executions/{execution}/retry")
+
+    def report(token: str, status: str, **metrics: Any) -> int:
+        body = json.dumps({"executionId": execution, "status": status, "additionalMetrics": metrics}).encode()
+        return acme.client.post(
+            f"/api/svc/api{job.path}/completion", content=body, headers=signed(token, body)
+        ).status_code
+
+    assert report(first, "FAILED") == 200
+    assert report(first, "FAILED", attempt=2) == 401
+    assert job.status(execution)["status"] == "PENDING"
+    assert report(second, "RUNNING") == 200
+    assert report(first, "COMPLETED") == 200
+    assert job.status(execution)["status"] == "RUNNING"
+    job.report(execution, "FAILED", additionalMetrics={"attempt": 1})
+    assert job.status(execution)["status"] == "RUNNING"
+    job.report(execution, "FAILED", errorMessage="Whoever has a key and knows of no attempts means the current one.")
+    assert job.status(execution)["errorMessage"].startswith("Whoever")
+
+
 def test_a_webhook_that_nobody_vouches_for_is_refused(acme: Api, rival: Api, job: Job):
     execution = job.execute()
     body = {"executionId": execution, "status": "FAILED", "errorMessage": "x"}
