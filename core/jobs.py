@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Select, bindparam, select
 
 from core.agents import Agents
+from core.credentials import Credentials
 from core.datasets import Datasets
 from core.errors import BadInput, Detail, NotFound
 from core.executions.states import State
@@ -45,7 +46,7 @@ class Jobs(Repository[Job]):
     )
 
     def create(self, project_id: str, values: Mapping[str, Any]) -> Job:
-        """Raises NotFound for the project, BadInput without a name or with an unknown agent or dataset."""
+        """Raises NotFound for the project, BadInput without a name or with an unknown agent, dataset or credential."""
         project = Projects(self.session, self.organization_id).get(project_id)
         known = self._checked(values)
         if "name" not in known:
@@ -70,7 +71,7 @@ class Jobs(Repository[Job]):
     def update(self, project_id: str, job_id: str, changes: Mapping[str, Any]) -> Job:
         """Merges; the slug stays, so that SQL names survive a rename."""
         job = self.get(project_id, job_id)
-        return self._merge(job, self._checked(changes))
+        return self._merge(job, self._checked(changes, (job.cloud_credential_id, *job.cloud_credential_ids)))
 
     def delete(self, project_id: str, job_id: str) -> None:
         """Removes the job with its executions and datasets; what still runs is cancelled first."""
@@ -102,10 +103,16 @@ class Jobs(Repository[Job]):
     def _in(self, project_id: str) -> Select[tuple[Job]]:
         return self._own().where(Job.project_id == project_id)
 
-    def _checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _checked(self, values: Mapping[str, Any], before: Collection[str | None] = ()) -> dict[str, Any]:
+        """`before` are credentials that the job named already: a record is sent back whole, also when one is gone."""
         known = checked(values, self.fields)
         self._check_known(known, "agent_id", "agentId", Agents(self.session, self.organization_id).get)
         self._check_known(known, "input_dataset_id", "inputDatasetId", Datasets(self.session, self.organization_id).get)
+        credentials = Credentials(self.session, self.organization_id)
+        for credential_id in set(known.get("cloud_credential_ids", ())).difference(before):
+            self._check_known({"id": credential_id}, "id", "cloudCredentialIds", credentials.get)
+        if known.get("cloud_credential_id") and known["cloud_credential_id"] not in before:
+            self._check_known(known, "cloud_credential_id", "cloudCredentialId", credentials.get)
         return known
 
     def _check_known(self, known: Mapping[str, Any], field: str, path: str, get: Callable[[str], object]) -> None:

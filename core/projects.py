@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,14 @@ from core.tables import Execution, Job, Project
 from core.values import check_not_reserved, storable
 
 RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
+
+_VALUE = r"(?:\d{1,4}|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC|SUN|MON|TUE|WED|THU|FRI|SAT)"
+_PART = rf"(?:\*|\?|LW?|{_VALUE}(?:-{_VALUE}|[LW]|#\d)?)(?:/\d{{1,4}})?"
+_FIELD = rf"{_PART}(?:,{_PART})*"
+_MACRO = r"@(?:yearly|annually|monthly|weekly|daily|midnight|hourly)"
+# with seconds in front and a year behind as well, which some crons have
+_CRON = re.compile(rf"\s*(?:{_FIELD}(?:\s+{_FIELD}){{4,6}}|{_MACRO})\s*", re.IGNORECASE)
+LONGEST_CRON = 255
 
 BY_ID = select(Project).where(Project.organization_id == bindparam("organization_id"), Project.id == bindparam("id"))
 PROJECTS = bindparam("projects", expanding=True)
@@ -31,6 +40,7 @@ class Projects(Repository[Project]):
         known = checked(values, self.fields)
         if "name" not in known:
             raise BadInput("A project needs a 'name'.", [Detail("name", "is missing")])
+        _check_cron(known.get("cron_schedule"))
         self._check_free(known["name"])
         project = Project(organization_id=self.organization_id, slug=self._slug(known["name"]), **known)
         self.session.add(project)
@@ -55,6 +65,8 @@ class Projects(Repository[Project]):
         project, known = self.get(project_id), checked(changes, self.fields)
         if known.get("name", project.name) != project.name:
             self._check_free(known["name"])
+        if known.get("cron_schedule") != project.cron_schedule:
+            _check_cron(known.get("cron_schedule"))
         return self._merge(project, known)
 
     def delete(self, project_id: str) -> None:
@@ -77,3 +89,10 @@ class Projects(Repository[Project]):
     def _slug(self, name: str) -> str:
         taken = select(Project.slug).where(Project.organization_id == self.organization_id)
         return unique_slug(name, RESERVED_SCHEMAS.union(self.session.scalars(taken)))
+
+
+def _check_cron(schedule: str | None) -> None:
+    """Raises BadInput for what no cron reads; empty is no schedule."""
+    if schedule and not (len(schedule) <= LONGEST_CRON and _CRON.fullmatch(schedule)):
+        sentence = "'cronSchedule' is no cron schedule: minute, hour, day, month and weekday, such as 30 6 * * MON-FRI."
+        raise BadInput(sentence, [Detail("cronSchedule", sentence)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, cast
 
 from sqlalchemy import Select, select
@@ -18,10 +17,12 @@ from core.jobs import Jobs
 from core.metrics.usage import seconds
 from core.repository import checked
 from core.tables import Execution, Task
+from core.values import iso
 
 FIELDS = frozenset(
     {"name", "description", "bot_id", "task_type", "execution_mode", "execution_log", "scheduled_time", "enabled"}
 )
+TYPES = ("SPARK", "BROWSER", "PYTHON")
 LARGEST_ID = 2**31 - 1
 _MEASURED = {
     "recordsProcessed": "records_processed",
@@ -77,7 +78,7 @@ class Tasks:
 
     def create(self, project_id: str, job_id: str, values: Mapping[str, Any]) -> TaskRecord:
         job = Jobs(self.session, self.organization_id).get(project_id, job_id)
-        known = checked(values, FIELDS)
+        known = _checked(values)
         if "name" not in known:
             raise BadInput("A task needs a 'name'.", [Detail("name", "is missing")])
         task = Task(organization_id=self.organization_id, job_id=job.id, **known)
@@ -109,7 +110,7 @@ class Tasks:
     def update(self, project_id: str, job_id: str, task_id: str, changes: Mapping[str, Any]) -> TaskRecord:
         """Merges."""
         record = self.get(project_id, job_id, task_id)
-        for field, value in checked(changes, FIELDS).items():
+        for field, value in _checked(changes).items():
             setattr(record.task, field, value)
         self.session.flush()
         return record
@@ -147,6 +148,16 @@ def stop(session: Session, organization_id: str, project_id: str, job_id: str, t
         move(session, record.execution, Event.CANCEL, error_message="The task was stopped.")
 
 
+def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
+    known = checked(values, FIELDS)
+    if "task_type" in known:
+        known["task_type"] = known["task_type"].upper()
+        if known["task_type"] not in TYPES:
+            sentence = f"'taskType' is one of {', '.join(TYPES)}."
+            raise BadInput(sentence, [Detail("taskType", sentence)])
+    return known
+
+
 def _number(task_id: str) -> int:
     if not (task_id.isascii() and task_id.isdecimal() and len(task_id) <= 10 and int(task_id) <= LARGEST_ID):
         raise _unknown()
@@ -172,15 +183,11 @@ def _measured(execution: Execution) -> dict[str, Any]:
     counts = {name: execution.metrics.get(key) for name, key in _MEASURED.items()}
     return {
         "status": State(execution.state).shown,
-        "startedAt": _iso(execution.started_at),
-        "completedAt": _iso(execution.completed_at),
+        "startedAt": iso(execution.started_at),
+        "completedAt": iso(execution.completed_at),
         "durationSeconds": execution.metrics.get("duration_seconds", seconds(execution)),
         **counts,
     }
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
 
 
 def _metrics_line(log: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, cast
 
 from core.errors import BadInput, Detail
@@ -45,6 +46,11 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, dict):
         return {cleaned(str(key)): cleaned(item) for key, item in cast(dict[Any, Any], value).items()}
     return [cleaned(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
+
+
+def iso(at: datetime | None) -> str | None:
+    """The time as JSON has it."""
+    return None if at is None else at.isoformat()
 
 
 def check_name(name: str) -> None:

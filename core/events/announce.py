@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from core.database import changed
 from core.executions.states import State
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
+from core.values import iso
 
 STATE, PROGRESS = "state", "progress"
 PREFIX = "execution."
@@ -52,8 +53,8 @@ def snapshot(execution: Execution) -> dict[str, Any]:
         "attempt": execution.attempt,
         "status": State(execution.state).shown,
         "state": execution.state,
-        "startedAt": _iso(execution.started_at),
-        "completedAt": _iso(execution.completed_at),
+        "startedAt": iso(execution.started_at),
+        "completedAt": iso(execution.completed_at),
         "errorMessage": execution.error_message,
     }
 
@@ -73,7 +74,3 @@ def _listening(session: Session, project_id: str, kind: str) -> list[str]:
         select(Webhook.id, Webhook.events).where(Webhook.project_id == project_id, Webhook.enabled)
     )
     return [webhook_id for webhook_id, events in webhooks.tuples() if not events or kind in events]
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

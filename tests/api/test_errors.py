@@ -55,6 +55,7 @@ ERRORS: list[tuple[str, str, dict[str, Any], int, str | None, str]] = [
     ("POST", "/projects", {"json": {"name": "a\0b"}}, 400, "name", "cannot be stored"),
     ("POST", "/projects", {"json": {"name": "x", "enabled": "yes"}}, 400, "enabled", "enabled"),
     ("POST", "/projects", {"json": {"name": "x", "enabled": 1}}, 400, "enabled", "enabled"),
+    ("POST", "/projects", {"json": {"name": "x", "cronSchedule": "at five"}}, 400, "cronSchedule", "MON-FRI"),
     ("POST", "/projects", {"json": {"name": "x", "parameters": []}}, 400, "parameters", "parameters"),
     ("POST", "/projects", {"content": b"name=x", "headers": {"Content-Type": "text/plain"}}, 400, "body", "as JSON"),
     ("POST", "/projects", {"content": b'{"name": "%s"}' % (b"x" * 5_000_000)}, 413, None, "larger"),

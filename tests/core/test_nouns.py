@@ -10,11 +10,14 @@ from sqlalchemy.orm import Session
 
 from core.agents import Agents
 from core.categories import Categories
+from core.credentials import Credentials
 from core.datasets import Datasets
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.queries import Executions
 from core.jobs import Jobs
 from core.projects import Projects
+from core.sealing import Keyring
+from core.secrets import service_key
 from core.tables import Dataset, Execution, OutboxMessage, Task
 from tests.core.shop import PIPELINE, Shop
 
@@ -55,6 +58,32 @@ class TestProjects:
             second = projects.create({"name": "Second"})
             with pytest.raises(Conflict):
                 projects.update(second.id, {"name": "Shop"})
+
+    @pytest.mark.parametrize(
+        "schedule",
+        ["0 5 * * *", "*/5 0-6,20 1W * mon-FRI", "0 0 12 ? * MON#2", "0 0 1 JAN ? 2030", " @Daily ", "0 0 L * 5L", ""],
+    )
+    def test_schedules_of_every_cron_are_stored_as_they_are(self, shop: Shop, schedule: str) -> None:
+        with shop.database.write() as session:
+            projects = Projects(session, shop.organization_id)
+            assert projects.create({"name": "timed", "cron_schedule": schedule}).cron_schedule == schedule
+            assert projects.update(shop.project_id, {"cron_schedule": schedule}).cron_schedule == schedule
+
+    @pytest.mark.parametrize(
+        "schedule",
+        ["daily", "* * * *", "every day at five am", "0 5 * * * * * *", "0 5 * * *; x", "-1 5 * * *", "* " * 200],
+    )
+    def test_what_no_cron_reads_is_refused(self, shop: Shop, schedule: str) -> None:
+        with shop.database.write() as session:
+            projects = Projects(session, shop.organization_id)
+            with pytest.raises(BadInput, match="cronSchedule"):
+                projects.create({"name": "timed", "cron_schedule": schedule})
+            with pytest.raises(BadInput, match="cronSchedule"):
+                projects.update(shop.project_id, {"cron_schedule": schedule})
+            old = projects.get(shop.project_id)
+            old.cron_schedule = schedule
+            session.flush()
+            assert projects.update(shop.project_id, {"cron_schedule": schedule, "description": "d"}).description == "d"
 
     @pytest.mark.parametrize("name", ["", "  ", "test", "id", "admin", "query", "upload", "x" * 256, "a\0b", "\ud800"])
     def test_unusable_names_are_refused(self, shop: Shop, name: str) -> None:
@@ -207,6 +236,26 @@ class TestAgents:
 
 
 class TestJobs:
+    def test_credentials_are_known_when_they_are_named(self, shop: Shop, other_shop: Shop) -> None:
+        keyring = Keyring(service_key(shop.settings))
+        with shop.database.write() as session:
+            jobs, credentials = Jobs(session, shop.organization_id), Credentials(session, shop.organization_id)
+            known = credentials.create({"provider": "OPENAI"}, keyring).id
+            theirs = Credentials(session, other_shop.organization_id).create({"provider": "OPENAI"}, keyring).id
+            for unknown in (UNKNOWN, theirs, "x"):
+                for field, value in {"cloud_credential_ids": [known, unknown], "cloud_credential_id": unknown}.items():
+                    with pytest.raises(BadInput, match="no cloud credential") as refused:
+                        jobs.update(shop.project_id, shop.job_id, {field: value})
+                    assert refused.value.details[0].path.startswith("cloudCredentialId")
+                    with pytest.raises(BadInput, match="no cloud credential"):
+                        jobs.create(shop.project_id, {"name": "keyed", field: value})
+            both = {"cloud_credential_ids": [known], "cloud_credential_id": known}
+            assert jobs.update(shop.project_id, shop.job_id, both).cloud_credential_ids == [known]
+            credentials.delete(known)
+            assert jobs.update(shop.project_id, shop.job_id, {**both, "name": "sent back"}).name == "sent back"
+            none = {"cloud_credential_ids": [], "cloud_credential_id": ""}
+            assert jobs.create(shop.project_id, {"name": "open", **none}).cloud_credential_ids == []
+
     def test_slugs_are_unique_in_the_project(self, shop: Shop) -> None:
         with shop.database.write() as session:
             job = Jobs(session, shop.organization_id).create(shop.project_id, {"name": "Bóoks!"})

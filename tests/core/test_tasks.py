@@ -201,3 +201,15 @@ def test_another_organizations_task_is_an_unknown_one(shop: Shop, other_shop: Sh
     for act in (get, stop_task, lambda shop, task_id: shop.submit(task_id=task_id)):
         with pytest.raises(NotFound, match="There is no task with this id"):
             act(other, theirs)
+
+
+def test_a_task_has_a_type_that_is_known_in_any_case(shop: Shop) -> None:
+    with shop.database.write() as session:
+        tasks = Tasks(session, shop.organization_id)
+        made = tasks.create(shop.project_id, shop.job_id, {"name": "typed", "task_type": "browser"}).task
+        assert made.task_type == "BROWSER"
+        for wrong in ("", "FLINK"):
+            with pytest.raises(BadInput, match="SPARK, BROWSER, PYTHON"):
+                tasks.create(shop.project_id, shop.job_id, {"name": "typed", "task_type": wrong})
+            with pytest.raises(BadInput, match="taskType"):
+                tasks.update(shop.project_id, shop.job_id, str(made.id), {"task_type": wrong})
