@@ -14,7 +14,8 @@ Checking, planning, the documentation and the stage catalogue all read it from h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
@@ -87,6 +88,13 @@ class Source(Stage):
         raise NotImplementedError
 
 
+@dataclass(frozen=True, slots=True)
+class Batched:
+    """Work that costs less on several rows at once: for each row, in order, the rows that it becomes."""
+
+    rows: Callable[[Sequence[Row]], Iterable[Iterable[Row]]]
+
+
 class RowStage(Stage):
     """Works row by row inside a pass, in a Python worker, where the row's page is at hand."""
 
@@ -94,7 +102,7 @@ class RowStage(Stage):
         """Whether a row that cannot be made ends the run; otherwise it has `_error`."""
         return False
 
-    def worker(self) -> Callable[[Row], Iterable[Row]]:
+    def worker(self) -> Callable[[Row], Iterable[Row]] | Batched:
         """The function that turns one row into its rows; called once per partition, so that selectors compile once."""
         raise NotImplementedError
 

@@ -18,8 +18,9 @@ from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher, Page
 from pipelines.fetch.cache import CacheOptions, PageCache
 from pipelines.fetch.hosts import Hosts
-from pipelines.registry import LinkStage, RowStage
+from pipelines.registry import Batched, LinkStage, RowStage
 from pipelines.rows import NOTHING, Fetched, Ordinal, Row
+from pipelines.spark.batch import Batch
 from pipelines.spark.batches import Output, Table
 from pipelines.spark.channel import DriverGone, Endpoint, connected
 from pipelines.spark.leases import Leases
@@ -88,7 +89,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     links = {key: Table(each.columns, each.schema) for key, each in task.explorations().items()}
     output = Output(Table(task.columns, task.schema), links)
-    enter = _chain(task, output, reporter)
+    enter, waiting = _chain(task, output, reporter)
     explores = task.enters in links  # which counts its pages itself
     for row in _rows(task, batches, reporter, hosts):
         if not explores:
@@ -96,6 +97,8 @@ def _batches(
         enter(row)
         if output.full():
             yield output.take()
+    for batch in waiting:
+        batch.flush()
     if not output.empty():
         yield output.take()
     reporter.close()
@@ -178,28 +181,31 @@ def _requests(
             yield link, rows[:1] if once else rows
 
 
-def _chain(task: Pass, output: Output, reporter: Reporter) -> Emit:
-    """The stages as one function, each calling the next, the last one writing the output."""
-    emit = _following(task.links, output) if task.links else output.row
+def _chain(task: Pass, output: Output, reporter: Reporter) -> tuple[Emit, list[Batch]]:
+    """The stages as one function, each calling the next, the last one writing the output; and where rows may wait."""
+    emit, waiting = _following(task.links, output) if task.links else output.row, deque[Batch]()
     for key, stage in reversed(task.stages):
         if isinstance(stage, RowStage):
-            emit = _row_stage(key, stage, emit, reporter)
+            emit = _row_stage(key, stage, emit, reporter, waiting)
         else:
             emit = _exploring(key, stage, emit, output, reporter)
-    return emit
+    return emit, list(waiting)
 
 
-def _row_stage(key: str, stage: RowStage, emit: Emit, reporter: Reporter) -> Emit:
+def _row_stage(key: str, stage: RowStage, emit: Emit, reporter: Reporter, waiting: deque[Batch]) -> Emit:
     work = stage.worker()
 
-    def each(row: Row) -> None:
-        for made in work(row):
+    def take(row: Row, rows: Iterable[Row]) -> None:
+        for made in rows:
             reporter.row(key)
             if made.fetched.error and not row.fetched.error:
                 reporter.error(key)
             emit(made)
 
-    return each
+    if isinstance(work, Batched):
+        waiting.appendleft(Batch(work, take))
+        return waiting[0].add
+    return lambda row: take(row, work(row))
 
 
 def _following(stage: LinkStage, output: Output) -> Emit:

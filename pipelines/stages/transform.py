@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, cast
 
@@ -11,11 +11,11 @@ from pydantic import Field, PrivateAttr, model_validator
 from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.errors import PipelineError, Problem, RunError
 from pipelines.names import choice, fold, unknown
-from pipelines.registry import RowStage, stage
+from pipelines.registry import Batched, RowStage, stage
 from pipelines.rows import Row
-from pipelines.transforms.sandbox import RowFailed
-from pipelines.transforms.schema import Mismatch, fitting, held
-from pipelines.transforms.transform import RowOf, Transform, Transforms
+from pipelines.transforms.sandbox import Outcome, RowFailed
+from pipelines.transforms.schema import Mismatch, Types, fitting, held
+from pipelines.transforms.transform import Transform, Transforms
 
 
 class OnError(StrEnum):
@@ -107,15 +107,14 @@ pipeline:
     def fails(self) -> bool:
         return self.on_error is OnError.FAIL
 
-    def worker(self) -> Callable[[Row], Iterable[Row]]:
+    def worker(self) -> Batched:
         if self._transform is None:
             raise RunError("a row transform without a function cannot run")
         make, columns = self._transform.rows(self.keywords), self._transform.function.columns
 
-        def each(row: Row) -> Iterable[Row]:
+        def each(row: Row, outcome: Outcome) -> Iterable[Row]:
             try:
-                made = _made(make, row)
-                return () if made is None else (row.replaced(made if columns is None else held(made, columns)),)
+                return () if outcome is None else (row.replaced(_made(outcome, columns)),)
             except (RowFailed, Mismatch) as error:
                 sentence = f"{name}: {error}"
                 if self.fails():
@@ -123,15 +122,20 @@ pipeline:
                 return (row.failed(sentence, row.values if columns is None else fitting(row.values, columns)),)
 
         name = self._transform.name
-        return each
+        return Batched(lambda rows: map(each, rows, make(_given_row(row) for row in rows)))
 
 
-def _made(make: RowOf, row: Row) -> dict[str, Any] | None:
+def _made(outcome: dict[str, Any] | RowFailed, columns: Types | None) -> dict[str, Any]:
     """The function's row, without the engine's columns that it passes on as they were given to it."""
+    if isinstance(outcome, RowFailed):
+        raise outcome
+    made = {name: value for name, value in outcome.items() if name not in ENGINE_COLUMNS}
+    return made if columns is None else held(made, columns)
+
+
+def _given_row(row: Row) -> dict[str, object]:
     engine = {name: value for name, value in row.engine_values().items() if name not in row.values}
-    given = {name: _given(value) for name, value in {**row.values, **engine}.items()}
-    made = make(given)
-    return None if made is None else {name: value for name, value in made.items() if name not in ENGINE_COLUMNS}
+    return {name: _given(value) for name, value in {**row.values, **engine}.items()}
 
 
 def _given(value: object) -> object:

@@ -166,7 +166,8 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     _answer(answers, {"ready": True})
     for line in requests:
         asked = values.loads(line)
-        _answer(answers, {"number": asked["number"], **_outcome(function, asked["row"], task["arguments"])})
+        answers.write(b'{"number": %d, %s}\n' % (asked["number"], _outcome(function, asked["row"], task["arguments"])))
+        answers.flush()
         if time.process_time() > RENEW_AFTER_CPU_SECONDS:
             return
 
@@ -177,11 +178,12 @@ def _function(task: dict[str, Any]) -> Callable[..., Any]:
     return names[task["function"]]
 
 
-def _outcome(function: Callable[..., Any], row: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def _outcome(function: Callable[..., Any], row: dict[str, Any], arguments: dict[str, Any]) -> bytes:
+    """What became of a row, as the rest of a JSON object; what fits in no column is the function's own error."""
     try:
-        return {"row": _row(function(row, **arguments))}
+        return f'"row": {values.dumps(_row(function(row, **arguments)))}'.encode()
     except BaseException as error:  # also SystemExit: the text is the user's
-        return {"error": _told(error)}
+        return f'"error": {values.dumps(_told(error))}'.encode()
 
 
 def _row(result: Any) -> Any:
@@ -189,7 +191,6 @@ def _row(result: Any) -> Any:
         result = dataclasses.asdict(result)
     if result is not None and not isinstance(result, dict):
         raise TypeError(f"it returned a {type(result).__name__}; a row is a dict, and None drops it")
-    values.dumps(result)  # here, so that what fits in no column is the function's own error
     return cast(Any, result)
 
 

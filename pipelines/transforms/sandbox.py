@@ -1,7 +1,8 @@
 """A worker's side of the process that runs a user's row transform: started once, limited, and never believed.
 
-What comes back is JSON of a limited size for exactly the row that was asked; a process that takes too long, ends or
-answers anything else costs that row, and the next row gets a new process.
+Rows go to it in batches and come back one by one. What comes back is JSON of a limited size for exactly the row that
+was asked; a process that takes too long, ends or answers anything else costs that row, and the next row gets a new
+process.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -51,31 +53,44 @@ class RowFailed(Exception):
     """The function gave no row: the message says why, for the row's `_error` behind its name."""
 
 
+Outcome = dict[str, Any] | RowFailed | None
+
+
 class _Ended(Exception):
     """The process ended before it answered."""
 
 
 class Sandbox:
-    """Runs a task's function on one row after another; `close` ends its process."""
+    """Runs a task's function on rows, one after another; `close` ends its process."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
         self._process: subprocess.Popen[bytes] | None = None
+        self._unsent = memoryview(b"")
         self._unread = b""
         self._number = 0
 
-    def call(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The function's row; raises RowFailed, and RunError where the function can be run at all."""
+    def rows(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
+        """For each row, in order, the function's row, None for one that is dropped, or the reason why there is none;
+        raises RunError where the function can be run at all. All rows are sent at once, and answered one by one.
+        """
+        waiting, again = deque(rows), False
         try:
-            answer = self._ask(row)
-        except _Ended:
-            answer = self._again(row)
-        if "error" in answer:
-            raise RowFailed(_shown(answer["error"]))
-        result = answer.get("row")
-        if result is not None and not isinstance(result, dict):
-            raise RowFailed("it returned no row")
-        return cast(dict[str, Any] | None, result)
+            while waiting:
+                try:
+                    for outcome in self._outcomes(waiting):
+                        waiting.popleft()
+                        again = False
+                        yield outcome
+                except _Ended:  # its time may have been up, before this row: a new process tells
+                    self.close()
+                    if again:
+                        waiting.popleft()
+                        yield RowFailed("it ended its process, or needed too much memory")
+                    again = not again
+        finally:
+            if waiting:  # nobody wants the other answers
+                self.close()
 
     def close(self) -> None:
         if self._process:
@@ -84,24 +99,25 @@ class Sandbox:
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe:
                     pipe.close()
-        self._process, self._unread = None, b""
+        self._process, self._unsent, self._unread = None, memoryview(b""), b""
 
-    def _again(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A process may have ended because its time was up, before this row."""
-        self.close()
-        try:
-            return self._ask(row)
-        except _Ended:
-            self.close()
-            raise RowFailed("it ended its process, or needed too much memory") from None
-
-    def _ask(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _outcomes(self, rows: Collection[Mapping[str, Any]]) -> Iterator[Outcome]:
+        """Of the rows up to the first that costs the process; raises _Ended where it ends by itself."""
         process = self._process or self._start()
-        self._number += 1
-        answer = self._exchange(process, {"number": self._number, "row": row}, self._task.limits.seconds)
-        if answer.get("number") != self._number:
-            raise self._failed(_NO_ANSWER)
-        return answer
+        numbers = range(self._number + 1, self._number + 1 + len(rows))
+        self._number += len(rows)
+        asked = ({"number": number, "row": row} for number, row in zip(numbers, rows, strict=True))
+        self._unsent = memoryview(b"".join(map(_line, asked)))
+        for number in numbers:
+            try:
+                answer = self._answer(process, self._task.limits.seconds)
+                if answer.get("number") != number:
+                    raise RowFailed(_NO_ANSWER)
+            except RowFailed as failure:
+                self.close()
+                yield failure
+                return
+            yield _outcome(answer)
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = self._process = subprocess.Popen(
@@ -118,8 +134,9 @@ class Sandbox:
         told |= {"memory": limits.memory_mib * _MIB, "isolated": limits.isolated}
         for pipe in (process.stdin, process.stdout):
             os.set_blocking(_number(pipe), False)
+        self._unsent = memoryview(_line(told))
         try:
-            answer = self._exchange(process, told, _START_SECONDS)
+            answer = self._answer(process, _START_SECONDS)
         except (_Ended, RowFailed):
             answer = {"broken": "it ended its process, or took too long or too much memory to load"}
         self._check(answer)
@@ -133,59 +150,79 @@ class Sandbox:
             raise RunError(f"{NOT_ISOLATED} ({_shown(answer['refused'])})")
         raise RunError(f"{self._task.name} cannot be loaded: {_shown(answer.get('broken'))}")
 
-    def _exchange(self, process: subprocess.Popen[bytes], request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Sends a line and takes one; raises _Ended, and RowFailed when it takes too long or is no answer."""
-        deadline = time.monotonic() + seconds
-        self._write(process, values.dumps(request).encode() + b"\n", deadline)
-        line = self._read(process, deadline)
+    def _answer(self, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
+        """The next answer; raises _Ended, and RowFailed when it takes too long or is none."""
+        line = self._read(process, time.monotonic() + seconds)
         try:
             answer = values.loads(line)
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise self._failed(_NO_ANSWER)
+            raise RowFailed(_NO_ANSWER)
         return cast(dict[str, Any], answer)
 
-    def _write(self, process: subprocess.Popen[bytes], request: bytes, deadline: float) -> None:
-        number, left = _number(process.stdin), memoryview(request)
-        while left:
-            self._wait(number, select.POLLOUT, deadline)
-            try:
-                left = left[os.write(number, left) :]
-            except BrokenPipeError:
-                raise _Ended from None
-
     def _read(self, process: subprocess.Popen[bytes], deadline: float) -> bytes:
-        number = _number(process.stdout)
+        """A line of what the process writes."""
         parts = [self._unread]
         size = len(self._unread)
         while b"\n" not in parts[-1]:
-            self._wait(number, select.POLLIN, deadline)
-            part = os.read(number, 1 << 20)
-            if not part:
-                raise _Ended
-            parts.append(part)
-            size += len(part)
+            parts.append(self._received(process, deadline))
+            size += len(parts[-1])
             if size > _LONGEST_ANSWER:
-                raise self._failed(f"its row has more than {_LONGEST_ANSWER // _MIB} MiB")
+                raise RowFailed(f"its row has more than {_LONGEST_ANSWER // _MIB} MiB")
         line, _, self._unread = b"".join(parts).partition(b"\n")
         return line
 
-    def _wait(self, number: int, event: int, deadline: float) -> None:
-        poll = select.poll()
-        poll.register(number, event)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise self._failed(f"it took longer than {self._task.limits.seconds:g} s for a row")
+    def _received(self, process: subprocess.Popen[bytes], deadline: float) -> bytes:
+        """What the process has written, as soon as there is something; meanwhile it gets what was not sent yet."""
+        number = _number(process.stdout)
+        while True:
+            self._send(process)
+            try:
+                part = os.read(number, 1 << 20)
+            except BlockingIOError:
+                self._wait(process, deadline)
+                continue
+            if not part:
+                raise _Ended
+            return part
 
-    def _failed(self, reason: str) -> RowFailed:
-        self.close()
-        return RowFailed(reason)
+    def _send(self, process: subprocess.Popen[bytes]) -> None:
+        """Writes as much as the pipe takes."""
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(_number(process.stdin), self._unsent) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it has ended: what it wrote before counts
+            self._unsent = memoryview(b"")
+
+    def _wait(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+        poll = select.poll()
+        poll.register(_number(process.stdout), select.POLLIN)
+        if self._unsent:
+            poll.register(_number(process.stdin), select.POLLOUT)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise RowFailed(f"it took longer than {self._task.limits.seconds:g} s for a row")
 
 
 NOT_ISOLATED = (
     "this server has several organizations, so a user's Python runs only where it can be isolated, and here it cannot: "
     "the operator must allow Linux namespaces, or run drivers on a cluster"
 )
+
+
+def _line(request: Mapping[str, Any]) -> bytes:
+    return values.dumps(request).encode() + b"\n"
+
+
+def _outcome(answer: Mapping[str, Any]) -> Outcome:
+    if "error" in answer:
+        return RowFailed(_shown(answer["error"]))
+    result = answer.get("row")
+    if result is not None and not isinstance(result, dict):
+        return RowFailed("it returned no row")
+    return cast(dict[str, Any] | None, result)
 
 
 def _number(pipe: Any) -> int:

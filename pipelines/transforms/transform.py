@@ -6,9 +6,9 @@ import ast
 import dataclasses
 import inspect
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, cast, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -16,12 +16,12 @@ from pipelines.catalog import Unknown
 from pipelines.errors import PipelineError
 from pipelines.names import fold, unknown
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction, source, values
-from pipelines.transforms.sandbox import Limits, RowFailed, Sandbox, Task
+from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task
 from pipelines.transforms.schema import Types, annotated
 from pipelines.transforms.source import Function, Keywords
 
 LIMITS = Limits()
-RowOf = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+RowsOf = Callable[[Iterable[Mapping[str, Any]]], Iterator[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Transform:
     code: str | RowFunction
     limits: Limits
 
-    def rows(self, arguments: Mapping[str, Any]) -> RowOf:
-        """The function from one row to its row, None for one that is dropped; it raises RowFailed."""
+    def rows(self, arguments: Mapping[str, Any]) -> RowsOf:
+        """The function from rows to what each becomes, in order."""
         if isinstance(self.code, str):
-            return _sandbox(self, values.dumps(dict(arguments))).call
+            return partial(_boxed, self, values.dumps(dict(arguments)))
         return _here(self.code, arguments)
 
 
@@ -93,27 +93,41 @@ def _sql_type(name: str, hint: Any) -> str:
     return type_
 
 
+def _boxed(transform: Transform, arguments: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
+    """In a process of its own, which it may use again once all rows are answered."""
+    idle = _idle(transform, arguments)
+    box = idle.pop() if idle else _sandbox(transform, arguments)
+    try:
+        yield from box.rows(rows)
+    finally:
+        idle.append(box)
+
+
 @lru_cache(maxsize=16)
+def _idle(transform: Transform, arguments: str) -> list[Sandbox]:
+    """Processes that wait for rows; they end with the worker."""
+    return []
+
+
 def _sandbox(transform: Transform, arguments: str) -> Sandbox:
-    """One process for each worker, transform and arguments; it ends with the worker."""
     name, code = transform.name, cast(str, transform.code)
     return Sandbox(Task(name, code, transform.function.name, values.loads(arguments), transform.limits))
 
 
-def _here(function: RowFunction, arguments: Mapping[str, Any]) -> RowOf:
-    def row(before: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _here(function: RowFunction, arguments: Mapping[str, Any]) -> RowsOf:
+    def row(before: Mapping[str, Any]) -> Outcome:
         try:
             result = function(before, **arguments)
         except Exception as error:  # whatever it raises costs the row, not the run
-            raise RowFailed(_told(error)) from error
+            return RowFailed(_told(error))
         if dataclasses.is_dataclass(result) and not isinstance(result, type):
             result = dataclasses.asdict(result)
         if result is not None and not isinstance(result, dict):
             kind = type(result).__name__
-            raise RowFailed(f"it returned {kind}, which is no row; a row is a dict, and None drops it")
+            return RowFailed(f"it returned {kind}, which is no row; a row is a dict, and None drops it")
         return cast("dict[str, Any] | None", result)
 
-    return row
+    return lambda rows: map(row, rows)
 
 
 def _told(error: Exception) -> str:

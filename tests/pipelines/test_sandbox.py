@@ -15,7 +15,7 @@ import pytest
 
 from pipelines.errors import RunError
 from pipelines.transforms import sandbox
-from pipelines.transforms.sandbox import Limits, RowFailed, Sandbox, Task
+from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task
 
 Call = Callable[..., Any]
 
@@ -29,11 +29,18 @@ def call() -> Iterator[Call]:
         source = "def f(row):\n" + "".join(f"  {line}\n" for line in body.splitlines())
         held = Limits(**{"seconds": 2.0, "isolated": True, **limits})
         box = made.setdefault((body, held), Sandbox(Task("f", source, "f", {}, held)))
-        return box.call(row or {})
+        return only(box.rows([row or {}]))
 
     yield call
     for box in made.values():
         box.close()
+
+
+def only(outcomes: Iterator[Outcome]) -> dict[str, Any] | None:
+    (outcome,) = outcomes
+    if isinstance(outcome, RowFailed):
+        raise outcome
+    return outcome
 
 
 def failure(call: Call, body: str, **limits: Any) -> str:
@@ -121,6 +128,40 @@ def test_a_process_that_ends_costs_its_row_and_the_next_row_gets_another(call: C
     assert call(body) == {"a": 1}
 
 
+BAD_ROWS = """
+import os, time
+if row["n"] == 3: time.sleep(60)
+if row["n"] == 5: raise ValueError("five")
+if row["n"] == 7: os._exit(0)
+if row["n"] == 8: return None
+return {"n": row["n"], "text": row["text"][:9]}
+"""
+
+
+@pytest.mark.parametrize("size", [1, 200_000])  # with the larger one, neither side's pipe holds the whole batch
+def test_of_rows_that_go_together_each_has_its_own_limits_and_errors(size: int) -> None:
+    source = "def f(row):\n" + "".join(f"  {line}\n" for line in BAD_ROWS.splitlines())
+    box = Sandbox(Task("f", source, "f", {}, Limits(seconds=4.0)))
+    outcomes = list(box.rows({"n": n, "text": "x" * size} for n in range(20)))
+    box.close()
+    assert {n: str(each) for n, each in enumerate(outcomes) if isinstance(each, RowFailed)} == {
+        3: "it took longer than 4 s for a row",
+        5: "line 5: ValueError: five",
+        7: "it ended its process, or needed too much memory",
+    }
+    assert outcomes[8] is None
+    assert [each["n"] for each in outcomes if isinstance(each, dict)] == [0, 1, 2, 4, 6, *range(9, 20)]
+
+
+def test_rows_that_nobody_waits_for_are_not_answered_later() -> None:
+    box = Sandbox(Task("f", "def f(row): return row", "f", {}, Limits()))
+    for outcome in box.rows({"n": n} for n in range(50)):
+        assert outcome == {"n": 0}
+        break
+    assert list(box.rows([{"n": "next"}])) == [{"n": "next"}]
+    box.close()
+
+
 def test_what_it_prints_goes_nowhere(call: Call) -> None:
     assert call("print('{\"row\": {\"a\": 2}}', flush=True)\nimport sys\nsys.stderr.write('x')\nreturn {'a': 1}") == {
         "a": 1
@@ -179,7 +220,7 @@ def test_where_it_cannot_be_isolated_it_does_not_run(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sandbox, "_JAIL", refusing)
     box = Sandbox(Task("f", "def f(row): return row", "f", {}, Limits(isolated=True)))
     with pytest.raises(RunError, match="several organizations, so a user's Python runs only where it can be isolated"):
-        box.call({})
+        only(box.rows([{}]))
 
 
 def test_the_process_ends_with_its_worker() -> None:
@@ -188,7 +229,7 @@ def test_the_process_ends_with_its_worker() -> None:
         "from pipelines.transforms.sandbox import *\n"
         "box = Sandbox(Task('f', 'import ctypes, signal\\nsignal.signal(15, signal.SIG_IGN)\\n"
         "ctypes.CDLL(None).prctl(1, 0)\\ndef f(row): return {}', 'f', {}, Limits(isolated=True)))\n"
-        "box.call({})\nprint(box._process.pid, flush=True)\ntime.sleep(60)\n"
+        "list(box.rows([{}]))\nprint(box._process.pid, flush=True)\ntime.sleep(60)\n"
     )
     worker = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]

@@ -115,6 +115,18 @@ def test_a_value_of_another_type_than_declared_is_an_error_row(run: RunWith, csv
     ]
 
 
+def test_the_same_function_twice_keeps_order_and_errors_row_by_row(run: RunWith, tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(300)))
+    source = "def add(row) -> {'n': int}:\n  n = int(row['n']) + 1\n  assert n != 202\n  return {'n': n}\n"
+    stage = "- {stage: 'python_row_transform:add'}\n"
+    text = f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/n.csv']}}\n{stage}{stage}"
+    counted: dict[str, int] = {}
+    rows = run(text + "spindle: {keepColumns: [_error]}\n", counted=counted, add=source)
+    assert [row["n"] for row in rows if row["_error"] is None] == [n + 2 for n in range(300) if n not in (200, 201)]
+    assert {n for n, row in enumerate(rows) if row["_error"] == "add: line 3: AssertionError"} == {200, 201}
+    assert sum(counted.values()) == 2
+
+
 def test_later_rows_are_held_to_the_columns_of_the_first(run: RunWith, tmp_path: Path) -> None:
     (tmp_path / "n.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(1000)))
     source = """
