@@ -6,19 +6,17 @@ and then the run that may have been made already is looked for. What is launched
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from types import FrameType
 
 import structlog
 
 from core import logs
+from core.background import Outages, told_to_stop
 from core.database import Database, open_database
-from core.errors import SpindleError, Unavailable
+from core.errors import Unavailable
 from core.executions.complete import cancel, fail
 from core.executions.queries import claimed
 from core.executions.reconcile import reconcile
@@ -52,13 +50,13 @@ class Launcher:
         self._pool = ThreadPoolExecutor(4)
 
     def run(self, stop: threading.Event) -> None:
-        swept, here = 0.0, True
+        outages, swept, here = Outages(), 0.0, True
         while not stop.wait(POLL_SECONDS if here else AWAY_SECONDS):
-            here = self._surviving(self.launch_due)
+            here = outages.surviving(self.launch_due)
             if time.monotonic() - swept >= SWEEP_SECONDS:
                 swept = time.monotonic()
                 for step in (self.relaunch, self.agree, self.stop_strays, self.reconcile):
-                    self._surviving(step)
+                    outages.surviving(step)
         self._pool.shutdown(cancel_futures=True)
 
     def launch_due(self) -> None:
@@ -166,28 +164,11 @@ class Launcher:
         ended_at = execution.completed_at
         return State(execution.state).terminal and (ended_at is None or now() - ended_at > EXIT)
 
-    def _surviving(self, step: Callable[[], None]) -> bool:
-        """False when the step could not be done for now."""
-        try:
-            step()
-        except Unavailable as error:
-            log.warning("waiting", reason=error.sentence)
-            return False
-        except SpindleError as error:
-            log.error("failed", step=step.__name__, reason=error.sentence)
-        return True
-
 
 def main() -> None:
     logs.configure("launcher")
     settings = Settings()
-    stop = threading.Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+    stop = told_to_stop()
     database = open_database(settings)
     Launcher(settings, database, DagsterClient(settings.ui_port), LocalCompute(settings.data)).run(stop)
 

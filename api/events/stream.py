@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from api.kit.seats import Seats
 from core.api_keys import Identity
+from core.background import Outages
 from core.errors import NotFound, Unauthorized, Unavailable
 from core.events.feed import Batch, Happening
 
@@ -64,6 +65,7 @@ class EventStream(Response):
     async def _follow(self, send: Send, gone: asyncio.Task[None]) -> None:
         await _push(send, f"retry: {RECONNECT_MS}\n\n")
         said = checked = time.monotonic()
+        outages = Outages()
         while not gone.done():
             try:
                 if time.monotonic() - checked >= HEARTBEAT_SECONDS:  # also where events leave no silence
@@ -81,8 +83,9 @@ class EventStream(Response):
             except (NotFound, Unauthorized):  # it was deleted, or the key was revoked
                 return
             except Unavailable as error:
-                log.warning("waiting", reason=error.sentence)
+                outages.began("read", error.sentence)
             else:
+                outages.ended("read")
                 if batch.more:
                     continue
             await asyncio.wait([gone], timeout=POLL_SECONDS)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from types import FrameType
-
 from core import logs
+from core.background import told_to_stop
 from core.database import open_database
 from core.settings import Settings
 from core.webhooks.deliver import Deliverer
@@ -15,13 +12,7 @@ from core.webhooks.deliver import Deliverer
 def main() -> None:
     logs.configure("webhooks")
     settings = Settings()
-    stop = threading.Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+    stop = told_to_stop()
     database = open_database(settings)
     Deliverer(settings, database).run(stop)
     database.close()

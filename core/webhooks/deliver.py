@@ -15,8 +15,9 @@ from random import SystemRandom
 import structlog
 from sqlalchemy import ColumnElement, Select, delete, select, update
 
+from core.background import Outages
 from core.database import Database, changed
-from core.errors import SpindleError, Unavailable
+from core.errors import SpindleError
 from core.events.announce import payload
 from core.executions.tokens import sign
 from core.outgoing import Answer, send
@@ -70,20 +71,15 @@ class Deliverer:
         self._under_way: Counter[str] = Counter()
         self._of_organizations: Counter[tuple[str, bool]] = Counter()
         self._lock = threading.Lock()
+        self._tidied = 0.0
 
     def run(self, stop: threading.Event) -> None:
         """Until told to stop, then to the end of what is under way; while the database is away it waits."""
-        tidied = 0.0
+        outages = Outages()
         while not stop.wait(POLL_SECONDS):
-            try:
-                self.deliver_due()
-                if time.monotonic() - tidied > TIDY_SECONDS:
-                    tidied = time.monotonic()
-                    tidy(self._database, now())
-            except Unavailable as error:
-                log.warning("waiting", reason=error.sentence)
-            except SpindleError as error:
-                log.error("deliveries failed", reason=error.sentence)
+            outages.surviving(self.deliver_due)
+            if time.monotonic() - self._tidied > TIDY_SECONDS:
+                outages.surviving(self.tidy)
         for pool in self._pools.values():
             pool.shutdown(cancel_futures=True)  # waits: who is done with a try writes what came of it
 
@@ -91,6 +87,10 @@ class Deliverer:
         """Takes what is due, as far as there is room for it, and has it sent; does not wait for it."""
         for parcel in self._take(now()):
             self._pools[parcel.failing].submit(self._deliver, parcel)
+
+    def tidy(self) -> None:
+        tidy(self._database, now())
+        self._tidied = time.monotonic()
 
     def _take(self, at: datetime) -> Sequence[Parcel]:
         with self._database.read() as session:
