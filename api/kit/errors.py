@@ -17,6 +17,7 @@ from starlette.routing import Match
 from core.errors import Detail, SpindleError, TooMany
 
 RETRY_AFTER_SECONDS = 5
+MAX_DETAILS = 100  # of what is wrong in a long pipeline, nobody reads more
 METHODS = ("GET", "POST", "PUT", "DELETE")
 
 
@@ -68,7 +69,7 @@ def error_response(
 ) -> JSONResponse:
     body: dict[str, Any] = {"error": sentence, "code": status, "timestamp": datetime.now(UTC).isoformat()}
     if details:
-        body["details"] = [{"path": detail.path, "message": detail.message} for detail in details]
+        body["details"] = [{"path": detail.path, "message": detail.message} for detail in details[:MAX_DETAILS]]
     return JSONResponse(body, status, dict(headers or {}))
 
 

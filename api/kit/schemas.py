@@ -21,7 +21,10 @@ def _text(value: object) -> object:
 
 def _utc(value: datetime) -> datetime:
     """A time without a zone is UTC."""
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("in UTC a time lies in the years 1 to 9999") from None
 
 
 Time = Annotated[datetime, Strict(False), BeforeValidator(_text), AfterValidator(_utc)]

@@ -20,8 +20,9 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from core.errors import BadInput, Detail
-from core.values import cleaned
+from core.values import cleaned, deeper_than
 
+MAX_DEPTH = 64
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
@@ -103,6 +104,8 @@ class CompletionPayload(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _clean(cls, value: Any) -> Any:
+        if deeper_than(MAX_DEPTH, value):
+            raise ValueError(f"a report is nested in at most {MAX_DEPTH} levels")
         return cleaned(value)
 
     @field_validator("spark_ui_url")

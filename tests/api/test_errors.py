@@ -14,6 +14,8 @@ from tests.api.conftest import PIPELINE, Api, running
 BROKEN = "pipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n  - {stage: wgetJion, args: [a]}\n"
 
 # method, path, request, status, path of the first detail, part of the sentence
+EARLY, LATE = "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"  # in UTC outside of what a date can be
+DEEP = b'{"executionId": "x", "status": "RUNNING", "metrics": {"a": ' + b"[" * 900 + b"]" * 900 + b"}}"
 ERRORS: list[tuple[str, str, dict[str, Any], int, str | None, str]] = [
     ("GET", "/nothing", {}, 404, None, "nothing at this path"),
     ("GET", "/projects/", {}, 404, None, "nothing at this path"),
@@ -62,6 +64,10 @@ ERRORS: list[tuple[str, str, dict[str, Any], int, str | None, str]] = [
     ("GET", "/" + "x" * 9000, {}, 414, None, "longer"),
     ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": 0}}, 400, "expiresAt", "expiresAt"),
     ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": "soon"}}, 400, "expiresAt", "expiresAt"),
+    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": LATE}}, 400, "expiresAt", "expiresAt"),
+    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": EARLY}}, 400, "expiresAt", "expiresAt"),
+    ("POST", "/projects/id/x/jobs/y/completion", {"content": DEEP}, 400, "", "not valid"),
+    ("POST", "/projects", {"content": b"[" * 1_000_000}, 400, None, "cannot be read"),
     ("POST", "/categories", {"json": {"name": "x", "visibility": "SECRET"}}, 400, "visibility", "PUBLIC or PRIVATE"),
     ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": BROKEN}}, 400, "line 3, column 13", "wgetJoin"),
     ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": "pipeline: ["}}, 400, "line", "problem"),
@@ -99,6 +105,13 @@ def test_an_error_has_one_shape(
         assert body["details"][0]["path"].startswith(where), body
     for internal in ("Traceback", "sqlalchemy", "pydantic", "duckdb", "/tmp", str(acme.settings.data)):
         assert internal not in response.text
+
+
+def test_of_many_problems_the_first_are_told(acme: Api):
+    response = acme.call("POST", "/agents", json={"name": "x", "pipelineYaml": f"pipeline: [{'a,' * 20_000}]"})
+    body = response.json()
+    assert (response.status_code, len(body["details"])) == (400, 100)
+    assert "20000 problems" in body["error"]
 
 
 def test_405_tells_the_methods_that_are_known(acme: Api):
