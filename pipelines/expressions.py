@@ -14,6 +14,7 @@ from sqlglot.tokenizer_core import TokenType
 from pipelines.columns import ENGINE_COLUMNS
 from pipelines.parameters import has_reference
 
+LONGEST = 20_000
 REFLECTION = ("reflect", "try_reflect", "java_method")  # call any Java method
 # tell of the server, or read files: of a schema, of a description
 _REFUSED = frozenset(
@@ -51,6 +52,8 @@ def named_columns(query: str) -> tuple[str, ...]:
 
 
 def _parsed(text: str) -> exp.Expr:
+    if len(text) > LONGEST:
+        raise ValueError(f"SQL has at most {LONGEST:,} characters")
     try:
         _check_tokens(text)
         trees = sqlglot.parse(text, dialect="spark")

@@ -308,3 +308,5 @@ def _pattern(text: str) -> Pattern:
         return Pattern(text)
     except regex.error as error:
         raise SelectorError(f"the regular expression '{text}' does not parse: {error}") from None
+    except RecursionError:
+        raise SelectorError("a regular expression is nested too deep") from None

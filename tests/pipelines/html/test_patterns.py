@@ -45,7 +45,7 @@ def test_what_java_writes(pattern: str, text: str, found: bool) -> None:
     assert Pattern(pattern).search(text) is found
 
 
-@pytest.mark.parametrize("selector", ["p:matches(()", "a[href~=*]"])
+@pytest.mark.parametrize("selector", ["p:matches(()", "a[href~=*]", f"p:matches({'(' * 5000}a{')' * 5000})"])
 def test_one_that_does_not_parse_is_told(selector: str) -> None:
     with pytest.raises(SelectorError):
         compile_selector(selector)
