@@ -138,10 +138,15 @@ def fetch(settings: Settings, package: Package) -> bytes:
 
 
 def receive(settings: Settings, database: Database, package: Package, content: bytes) -> Package:
-    """Keeps an upload that is a whole package; raises BadInput or TooLarge for anything else, and keeps nothing."""
+    """Keeps an upload that is a whole package; raises BadInput or TooLarge for anything else, and keeps nothing.
+
+    A link takes one package: the same again changes nothing, another one is a Conflict.
+    """
     archive.read(content)
     with database.write() as session:
         stored = session.get_one(Package, package.id, with_for_update=True)
+        if stored.digest not in (None, hashlib.sha256(content).hexdigest()):
+            raise Conflict("This link has brought its package already. Ask for a new one.")
         stored.updated_at = now()
         _keep(settings, stored, content)
         return stored

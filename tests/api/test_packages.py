@@ -122,6 +122,13 @@ def test_what_is_no_package_is_not_kept(server: Server, content: bytes, status: 
     assert api.call("GET", "/package/import/all").status_code == 409
 
 
+def test_a_link_takes_one_package_and_the_same_again(source: Api, rival: Api):
+    first, second = package_of(source), package_of(rival)
+    link = source.get("/package/upload")
+    answers = [httpx.put(link["url"], content=content).status_code for content in (b"x", first, first, second)]
+    assert answers == [400, 200, 200, 409]
+
+
 def test_an_upload_ends_at_the_cap(source: Api):
     def too_much() -> Iterator[bytes]:
         for _ in range(65):
