@@ -16,7 +16,7 @@ from tests.api.conftest import Api, Server
 from tests.api.operations import OPENAPI, OPERATIONS, Operation, operations_of
 from tests.api.world import make_world
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chromium-headless-shell"))), None)
 GOLDEN = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 

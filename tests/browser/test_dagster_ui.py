@@ -14,7 +14,7 @@ from tests.site import gated_site
 
 pytestmark = pytest.mark.timeout(240)
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chromium-headless-shell"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 SECONDS = 30_000
 TAGS = "query ($run: ID!) { runOrError(runId: $run) { ... on Run { tags { key value } } } }"

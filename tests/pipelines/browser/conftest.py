@@ -12,7 +12,7 @@ from pipelines.fetch import FetchOptions, Page
 from tests.pipelines.browser.strange import Strange, strange
 
 Visit = Callable[..., Page]
-OPTIONS = FetchOptions(allow_networks=("127.0.0.0/8",), total_timeout=20, retries=0, backoff=0.01)
+OPTIONS = FetchOptions(allow_networks=("127.0.0.0/8",), total_timeout=60, retries=0, backoff=0.01)
 
 
 @pytest.fixture(scope="session", autouse=True)
