@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from core.errors import BadInput
+from core.outgoing import NO_HOST, is_name
 from core.settings import Settings
 from pipelines.fetch import FetchOptions, HttpFetcher, Page, canonical_url
 
 MAX_BODY = 5 * 2**20
 SECONDS = 20.0
+LOOK_UPS = ("refused: ", "could not find the host ")
 KINDS = ("text/html", "application/xhtml+xml")
 
 
@@ -21,6 +25,8 @@ def fetch_html(settings: Settings, url: str) -> Page:
     )
     with HttpFetcher(options) as fetcher:
         page, _ = next(fetcher.fetch([(address, None)]))
+    if page.error and page.error.startswith(LOOK_UPS) and is_name(urlsplit(page.url).hostname or ""):
+        raise BadInput(f"The page could not be fetched from {urlsplit(page.url).hostname}: {NO_HOST}.")
     if not page.ok:
         raise BadInput(f"The page could not be fetched: {page.error or f'it answered {page.status}'}.")
     if page.content_type not in KINDS:

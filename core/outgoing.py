@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ from pipelines.fetch import Guard, GuardRefused, canonical_url
 CONNECT_SECONDS = 5.0
 TOTAL_SECONDS = 15.0
 MAX_ANSWER = 256 * 2**10
+# one sentence for both: which names a private network knows is not for everybody who may send a request
+NO_HOST = "there is no such host, or it is one that this service does not call"
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -46,6 +49,15 @@ def send(settings: Settings, method: str, url: str, headers: Mapping[str, str], 
 def web_address(url: str) -> str | None:
     """The address as it will be called; None for what is not http or https."""
     return canonical_url(url)
+
+
+def is_name(host: str) -> bool:
+    """Whether the host of an address is a name that has to be looked up."""
+    try:
+        ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return True
+    return False
 
 
 def is_own(settings: Settings, url: str) -> bool:
@@ -119,8 +131,10 @@ class _Exchange:
         return _Socket(address.family, address.socktype, address.protocol)
 
     def _sentence(self, curl: pycurl.Curl, code: int, host: str) -> str:
-        if self._refused:
-            return f"Refused: {self._refused.of(host)}."
+        if self._refused and not is_name(host):
+            return f"Refused: {self._refused}."
+        if self._refused or code == pycurl.E_COULDNT_RESOLVE_HOST:
+            return f"{host}: {NO_HOST}."
         if code == pycurl.E_OPERATION_TIMEDOUT:
             connected = curl.getinfo(pycurl.CONNECT_TIME) > 0
             return "It did not answer in time." if connected else "No connection could be made in time."
@@ -136,7 +150,6 @@ class _Socket(socket.socket):
 
 _SENTENCES = {
     pycurl.E_URL_MALFORMAT: "The address cannot be read.",
-    pycurl.E_COULDNT_RESOLVE_HOST: "The name of the host is not known.",
     pycurl.E_COULDNT_CONNECT: "The connection was refused.",
     pycurl.E_GOT_NOTHING: "The connection was closed without an answer.",
     pycurl.E_RECV_ERROR: "The connection broke before the answer was complete.",

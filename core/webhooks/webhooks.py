@@ -6,7 +6,6 @@ import base64
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +14,7 @@ from sqlalchemy import func, select
 from core.errors import BadInput, Conflict, Detail, NotFound
 from core.events.announce import TYPES
 from core.executions.tokens import PREFIX
-from core.outgoing import is_own, web_address
+from core.outgoing import is_name, is_own, web_address
 from core.projects import Projects
 from core.repository import Repository
 from core.sealing import Keyring, Place
@@ -134,12 +133,9 @@ def _usable(settings: Settings, url: str) -> str:
     if "@" in urlsplit(address).netloc:
         sentence = "'url' carries a user or a password, which everybody who reads the webhook would see."
         raise BadInput(sentence, [Detail("url", sentence)])
+    host = urlsplit(address).hostname or ""
     try:
-        host = str(ip_address((urlsplit(address).hostname or "").strip("[]")))
-    except ValueError:
-        return address
-    try:
-        if not is_own(settings, address):
+        if not is_name(host) and not is_own(settings, address):
             Guard(settings.fetch_allow_networks).check(host)
     except GuardRefused as refused:
         sentence = f"'url' leads to an address that this service does not call: {refused}."

@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
+from core.errors import BadInput
+from core.html import fetch_html
 from tests.api.conftest import Api
 
 PAGES = {
@@ -91,6 +93,19 @@ def test_what_is_no_page_is_told(acme: Api, site: str, address: str, part: str):
 @pytest.mark.parametrize("address", ["10.0.0.1", "169.254.169.254/latest", "[::1]:80", "2130706434", "%00", "a b"])
 def test_the_guard_holds_here_too(acme: Api, address: str):
     assert acme.call("GET", f"/html/{address}/http").status_code == 400
+
+
+def test_a_name_that_is_refused_is_answered_like_one_that_is_not_there(acme: Api):
+    strict = acme.settings.model_copy(update={"fetch_allow_networks": ()})
+    told: list[str] = []
+    for host in ("localhost", "nowhere.invalid"):
+        with pytest.raises(BadInput) as refused:
+            fetch_html(strict, f"http://{host}/")
+        assert host in refused.value.sentence
+        told.append(refused.value.sentence.replace(host, ""))
+    assert told[0] == told[1]
+    with pytest.raises(BadInput, match=r"10\.0\.0\.1 is a private address"):
+        fetch_html(strict, "http://10.0.0.1/")
 
 
 def test_other_protocols_are_refused(acme: Api):
