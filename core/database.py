@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from typing import Any, cast
 
 import psycopg
-from sqlalchemy import CursorResult, Delete, Engine, Insert, Update, create_engine, event, make_url, text
+from sqlalchemy import (
+    URL,
+    CursorResult,
+    Delete,
+    Engine,
+    Insert,
+    RowMapping,
+    Select,
+    Update,
+    create_engine,
+    event,
+    make_url,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DisconnectionError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.orm.exc import StaleDataError
@@ -26,6 +39,7 @@ BUSY_TIMEOUT_SECONDS = 8
 CONNECT_TIMEOUT_SECONDS = 5
 STATEMENT_TIMEOUT_MS = 30_000
 POOL_SIZE = 20
+WRITERS = 10  # of PostgreSQL, beside as many readers as the pool holds; one more would be opened and closed each time
 TRUSTED_SECONDS = 1.0
 AWAY = "The metadata database does not answer. Try again in a moment."
 DAGSTER_SCHEMA = "dagster"
@@ -62,13 +76,13 @@ def make_engine(url: str) -> Engine:
     location = make_url(url)
     if location.get_backend_name() == "sqlite":
         return _sqlite(url)
-    options = f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}"
-    engine = create_engine(
-        location.set(drivername="postgresql+psycopg"),
-        connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, "options": options},
-        hide_parameters=True,
-        pool_size=POOL_SIZE,
-    )
+    return _postgresql(location.set(drivername="postgresql+psycopg"), pool_size=WRITERS)
+
+
+def _postgresql(location: URL, **options: Any) -> Engine:
+    session = f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}"
+    connect_args = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "options": session}
+    engine = create_engine(location, connect_args=connect_args, hide_parameters=True, max_overflow=0, **options)
     event.listen(engine, "checkin", _note_use)
     event.listen(engine, "checkout", _check_idle)
     return engine
@@ -89,15 +103,21 @@ def _check_idle(connection: Any, record: ConnectionPoolEntry, _proxy: object) ->
         raise DisconnectionError from error
 
 
-def _of_reads(engine: Engine) -> Engine:
-    """In PostgreSQL each statement sees what is committed anyway: BEGIN and ROLLBACK are two journeys for nothing."""
-    return engine.execution_options(isolation_level="AUTOCOMMIT") if engine.dialect.name == "postgresql" else engine
+def _of_statements(engine: Engine) -> Engine:
+    """For statements that are a transaction each: BEGIN and ROLLBACK around one are two journeys for nothing."""
+    if engine.dialect.name == "sqlite":
+        return engine.execution_options(alone=True)
+    return _postgresql(engine.url, pool_size=POOL_SIZE, isolation_level="AUTOCOMMIT", skip_autocommit_rollback=True)
 
 
 def _sqlite(url: str) -> Engine:
     """Transactions begin when they say so: a writer takes the lock at BEGIN, never halfway."""
     engine = create_engine(
-        url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, hide_parameters=True, pool_size=POOL_SIZE
+        url,
+        connect_args={"timeout": BUSY_TIMEOUT_SECONDS},
+        hide_parameters=True,
+        pool_size=POOL_SIZE,
+        max_overflow=0,
     )
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin)
@@ -112,6 +132,8 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 
 def _begin(connection: Any) -> None:
     options = connection.get_execution_options()
+    if options.get("alone"):
+        return
     if not options.get("writes"):
         connection.exec_driver_sql("BEGIN")
         return
@@ -157,11 +179,28 @@ class Database:
     def __init__(self, engine: Engine, rates: Rates) -> None:
         self.engine = engine
         info = {"rates": rates}
-        self._readers = sessionmaker(_of_reads(engine), expire_on_commit=False, info=info)
+        self._statements = _of_statements(engine)
+        # in PostgreSQL each statement sees what is committed by then, in a transaction too
+        readers = self._statements if engine.dialect.name == "postgresql" else engine
+        self._readers = sessionmaker(readers, expire_on_commit=False, info=info)
         self._writers = sessionmaker(engine.execution_options(writes=True), expire_on_commit=False, info=info)
         self._counters = sessionmaker(engine.execution_options(writes=True, brief=True), expire_on_commit=False)
         # SQLite's own wait for the writer polls and is unfair; within one process the writers queue up instead
         self._turn = _turns(Lock()) if engine.dialect.name == "sqlite" else nullcontext
+
+    def one(self, statement: Select[Any], values: Mapping[str, Any]) -> RowMapping | None:
+        """The one row of a statement, or None: a read that costs no more than the statement."""
+        with translated():
+            try:
+                return self._one(statement, values)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                return self._one(statement, values)  # over a new connection: the old one had been cut
+
+    def _one(self, statement: Select[Any], values: Mapping[str, Any]) -> RowMapping | None:
+        with self._statements.connect() as connection:
+            return connection.execute(statement, values).mappings().one_or_none()
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -183,6 +222,7 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+        self._statements.dispose()
 
 
 def open_database(settings: Settings) -> Database:

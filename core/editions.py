@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import cache
+from typing import Any
 
-from sqlalchemy import inspect
+from sqlalchemy import RowMapping, inspect
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Session
 
@@ -18,12 +19,15 @@ from core.repository import lock_organization
 from core.tables import Base
 
 ANY = "*"
-COUNTED = frozenset({"active_executions", "execution_count", "latest_execution_id"})  # no user edits these
+# no user edits these
+COUNTED = frozenset({"active_executions", "execution_count", "latest_execution_id"})
+COMPUTED = frozenset({"job_ids", "task_ids", "execution_status"})
 
 
-def edition(row: Base) -> str:
+def edition(row: Base | RowMapping) -> str:
     """A tag that is another for each state of the record's stored fields; it tells nothing of them."""
-    text = json.dumps([getattr(row, column) for column in _edited(type(row))], default=_plain, sort_keys=True)
+    values = row if isinstance(row, RowMapping) else _columns(row)
+    text = json.dumps([values[field] for field in _edited(tuple(values))], default=_plain, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
@@ -45,9 +49,13 @@ def hold_edition(
         raise PreconditionFailed("The record was changed since it was read. Read it again and repeat the change.")
 
 
+def _columns(row: Base) -> Mapping[str, Any]:
+    return {column.key: getattr(row, column.key) for column in inspect(type(row)).column_attrs}
+
+
 @cache
-def _edited(table: type[Base]) -> tuple[str, ...]:
-    return tuple(sorted(column.key for column in inspect(table).column_attrs if column.key not in COUNTED))
+def _edited(fields: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(field for field in fields if field not in COUNTED | COMPUTED))
 
 
 def _plain(value: object) -> str:

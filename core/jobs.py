@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Dialect, RowMapping, Select, String, TypeDecorator, bindparam, select, type_coerce
 
 from core.agents import Agents
 from core.credentials import Credentials
@@ -14,23 +14,41 @@ from core.errors import BadInput, Detail, NotFound
 from core.executions.states import State
 from core.executions.transitions import cancel_all
 from core.projects import Projects
-from core.repository import Repository, checked, lock_organization
+from core.repository import Repository, checked, ids_where, lock_organization
 from core.slugs import unique_slug
 from core.tables import Execution, Job, Task
 from core.values import storable
 
-BY_ID = select(Job).where(
+
+class _Shown(TypeDecorator[str]):
+    """The state of a job's newest execution, as answers show it; PENDING before the first."""
+
+    impl = String
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str:
+        return State(value or State.PENDING).shown
+
+
+ID = (
     Job.organization_id == bindparam("organization_id"),
     Job.project_id == bindparam("project_id"),
     Job.id == bindparam("id"),
 )
-TASK_IDS = select(Task.job_id, Task.id).where(Task.job_id.in_(bindparam("jobs", expanding=True))).order_by(Task.id)
-STATES = select(Execution.job_id, Execution.state).where(Execution.id.in_(bindparam("executions", expanding=True)))
+BY_ID = select(Job).where(*ID)
+NEWEST_STATE = select(Execution.state).where(Execution.id == Job.latest_execution_id).scalar_subquery()
+SHOWN = select(
+    *Job.__table__.c,
+    ids_where(Task.id, Task.job_id == Job.id).label("task_ids"),
+    type_coerce(NEWEST_STATE, _Shown).label("execution_status"),
+)
 
 
 class Jobs(Repository[Job]):
     row = Job
     noun = "job"
+    shown = SHOWN
+    shown_by_id = SHOWN.where(*ID)
     fields = frozenset(
         {
             "name",
@@ -62,6 +80,10 @@ class Jobs(Repository[Job]):
         Projects(self.session, self.organization_id).get(project_id)
         return self._page(self._in(project_id), limit, after)
 
+    def records(self, project_id: str, *, limit: int | None = None, after: str | None = None) -> Sequence[RowMapping]:
+        Projects(self.session, self.organization_id).get(project_id)
+        return self._records(Job.project_id == project_id, limit=limit, after=after)
+
     def get(self, project_id: str, job_id: str) -> Job:
         if not storable(project_id + job_id):
             raise self._unknown()
@@ -85,17 +107,6 @@ class Jobs(Repository[Job]):
         job = self.get(project_id, job_id)
         cancel_all(self.session, Execution.job_id == job.id, "The job was stopped.")
         return job
-
-    def task_ids(self, jobs: Sequence[Job]) -> Mapping[str, Sequence[int]]:
-        """Ids of the tasks of each job, oldest first."""
-        return self._grouped(TASK_IDS, {"jobs": [job.id for job in jobs]})
-
-    def statuses(self, jobs: Sequence[Job]) -> Mapping[str, str]:
-        """What each job's executionStatus shows: the state of its newest execution, PENDING before the first."""
-        newest = [job.latest_execution_id for job in jobs if job.latest_execution_id]
-        found = self.session.execute(STATES, {"executions": newest}) if newest else ()
-        states = {job_id: State(state).shown for job_id, state in found}
-        return {job.id: states.get(job.id, State.PENDING) for job in jobs}
 
     def newest_execution(self, job: Job) -> Execution | None:
         return self.session.get(Execution, job.latest_execution_id) if job.latest_execution_id else None

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import RowMapping, bindparam, select
 
 from core.errors import BadInput, Conflict, Detail
 from core.executions.transitions import cancel_all
-from core.repository import Repository, checked, lock_organization
+from core.repository import Repository, checked, ids_where, lock_organization
 from core.slugs import unique_slug
 from core.tables import Execution, Job, Project
 from core.values import check_not_reserved, storable
@@ -25,14 +25,16 @@ _MACRO = r"@(?:yearly|annually|monthly|weekly|daily|midnight|hourly)"
 _CRON = re.compile(rf"\s*(?:{_FIELD}(?:\s+{_FIELD}){{4,6}}|{_MACRO})\s*", re.IGNORECASE)
 LONGEST_CRON = 255
 
-BY_ID = select(Project).where(Project.organization_id == bindparam("organization_id"), Project.id == bindparam("id"))
-PROJECTS = bindparam("projects", expanding=True)
-JOB_IDS = select(Job.project_id, Job.id).where(Job.project_id.in_(PROJECTS)).order_by(Job.id)
+ID = (Project.organization_id == bindparam("organization_id"), Project.id == bindparam("id"))
+BY_ID = select(Project).where(*ID)
+SHOWN = select(*Project.__table__.c, ids_where(Job.id, Job.project_id == Project.id).label("job_ids"))
 
 
 class Projects(Repository[Project]):
     row = Project
     noun = "project"
+    shown = SHOWN
+    shown_by_id = SHOWN.where(*ID)
     fields = frozenset({"name", "description", "cron_schedule", "enabled", "parameters"})
 
     def create(self, values: Mapping[str, Any]) -> Project:
@@ -49,6 +51,9 @@ class Projects(Repository[Project]):
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Project]:
         return self._page(self._own(), limit, after)
+
+    def records(self, *, limit: int | None = None, after: str | None = None) -> Sequence[RowMapping]:
+        return self._records(limit=limit, after=after)
 
     def get(self, project_id: str) -> Project:
         if not storable(project_id):
@@ -75,10 +80,6 @@ class Projects(Repository[Project]):
         cancel_all(self.session, Execution.project_id == project.id, "The project was deleted.")
         self.session.delete(project)
         self.session.flush()
-
-    def job_ids(self, projects: Sequence[Project]) -> Mapping[str, Sequence[str]]:
-        """Ids of the jobs of each project, oldest first."""
-        return self._grouped(JOB_IDS, {"projects": [project.id for project in projects]})
 
     def _check_free(self, name: str) -> None:
         check_not_reserved(name)

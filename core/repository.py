@@ -6,9 +6,21 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from sqlalchemy import Select, select
-from sqlalchemy.orm import Session
+from sqlalchemy import (
+    ColumnElement,
+    Dialect,
+    RowMapping,
+    Select,
+    String,
+    TypeDecorator,
+    cast,
+    func,
+    select,
+    type_coerce,
+)
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from core.database import Database
 from core.errors import NotFound
 from core.tables import (
     Agent,
@@ -27,11 +39,33 @@ from core.values import check_name, check_storable, storable
 Row = TypeVar("Row", Agent, ApiKey, Category, CloudCredential, Dataset, Execution, Job, Project, Webhook)
 
 
+class _Ids(TypeDecorator[list[str]]):
+    """Ids that a statement gathers into one text, as a list, oldest first."""
+
+    impl = String
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> list[str]:
+        return sorted(value.split(","), key=lambda each: (len(each), each)) if value else []
+
+
+def ids_where(column: InstrumentedAttribute[Any], condition: ColumnElement[bool]) -> ColumnElement[list[str]]:
+    """All ids of other rows that meet the condition, as a column of the statement that reads a record."""
+    gathered = select(func.aggregate_strings(cast(column, String), ",")).where(condition)
+    return type_coerce(gathered.scalar_subquery(), _Ids)
+
+
 class Repository(Generic[Row]):
-    """Rows of one noun that belong to one organization."""
+    """Rows of one noun that belong to one organization.
+
+    `shown` selects what answers show of them: their columns, and what other tables tell; `shown_by_id` is the one
+    record that its parameters name, `organization_id` and `id` among them.
+    """
 
     row: ClassVar[Any]
     noun: ClassVar[str]
+    shown: ClassVar[Select[Any]]
+    shown_by_id: ClassVar[Select[Any]]
     fields: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, session: Session, organization_id: str) -> None:
@@ -54,8 +88,27 @@ class Repository(Generic[Row]):
             raise self._unknown()
         return found
 
-    def _unknown(self, by: str = "id") -> NotFound:
-        return NotFound(f"There is no {self.noun} with this {by}.")
+    @classmethod
+    def _unknown(cls, by: str = "id") -> NotFound:
+        return NotFound(f"There is no {cls.noun} with this {by}.")
+
+    @classmethod
+    def read(cls, database: Database, organization_id: str, **ids: str) -> RowMapping:
+        """The record with these ids, for no more than its one statement."""
+        if not storable("".join(ids.values())):
+            raise cls._unknown()
+        found = database.one(cls.shown_by_id, {"organization_id": organization_id, **ids})
+        if found is None:
+            raise cls._unknown()
+        return found
+
+    def record(self, row: Row) -> RowMapping:
+        """The record of a row as this transaction sees it."""
+        return self.session.execute(self.shown.where(self.row.id == row.id)).mappings().one()
+
+    def _records(self, *conditions: ColumnElement[bool], limit: int | None, after: str | None) -> Sequence[RowMapping]:
+        query = self.shown.where(self.row.organization_id == self.organization_id, *conditions)
+        return self.session.execute(self._paged(query, limit, after)).mappings().all()
 
     def _by_id(self, row_id: str) -> Row:
         if not storable(row_id):
@@ -63,10 +116,13 @@ class Repository(Generic[Row]):
         return self._one(self._own().where(self.row.id == row_id))
 
     def _page(self, query: Select[tuple[Row]], limit: int | None, after: str | None) -> Sequence[Row]:
+        return list(self.session.scalars(self._paged(query, limit, after)))
+
+    def _paged(self, query: Select[Any], limit: int | None, after: str | None) -> Select[Any]:
         """Oldest first; `after` is the id of the last row of the page before."""
         if after is not None:
             query = query.where(self.row.id > after)
-        return list(self.session.scalars(query.order_by(self.row.id).limit(limit)))
+        return query.order_by(self.row.id).limit(limit)
 
     def _grouped(self, query: Select[Any], values: Mapping[str, Any] | None = None) -> Mapping[str, Sequence[Any]]:
         """The second column's values, in order, under each value of the first."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fastapi import APIRouter
 
 from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, job_record
@@ -14,39 +12,32 @@ from api.kit.pages import PageOf
 from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.service import ServiceOf
 from core.jobs import Jobs
-from core.tables import Job
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
-
-
-def _records(repository: Jobs, jobs: Sequence[Job]) -> list[JobRecord]:
-    statuses, task_ids = repository.statuses(jobs), repository.task_ids(jobs)
-    return [job_record(job, statuses[job.id], task_ids.get(job.id, ())) for job in jobs]
 
 
 @router.get("", summary="List the jobs of a project", responses=answers(404))
 def list_jobs(project_id: ProjectId, caller: Reader, service: ServiceOf, page: PageOf) -> list[JobRecord]:
     with service.database.read() as session:
-        repository = Jobs(session, caller.organization_id)
-        return _records(repository, page.linked(repository.list(project_id, limit=page.limit, after=page.after)))
+        jobs = Jobs(session, caller.organization_id).records(project_id, limit=page.limit, after=page.after)
+        page.link([job["id"] for job in jobs])
+        return [job_record(job) for job in jobs]
 
 
 @router.post("", summary="Create a job", responses={**TAGGED, **answers(404)})
 def create_job(project_id: ProjectId, body: JobCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> JobRecord:
     with service.database.write() as session:
         repository = Jobs(session, caller.organization_id)
-        job = repository.create(project_id, body.values())
+        job = repository.record(repository.create(project_id, body.values()))
         tag.put(job)
-        return _records(repository, [job])[0]
+        return job_record(job)
 
 
 @router.get("/{jobId}", summary="Read a job", responses={**TAGGED, **answers(404)})
 def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf, tag: TagOf) -> JobRecord:
-    with service.database.read() as session:
-        repository = Jobs(session, caller.organization_id)
-        job = repository.get(project_id, job_id)
-        tag.put(job)
-        return _records(repository, [job])[0]
+    job = Jobs.read(service.database, caller.organization_id, project_id=project_id, id=job_id)
+    tag.put(job)
+    return job_record(job)
 
 
 @router.put(
@@ -60,9 +51,9 @@ def update_job(
     with service.database.write() as session:
         repository = Jobs(session, caller.organization_id)
         expected.hold(session, caller, repository.get(project_id, job_id), project_id)
-        job = repository.update(project_id, job_id, body.values())
+        job = repository.record(repository.update(project_id, job_id, body.values()))
         expected.put(job)
-        return _records(repository, [job])[0]
+        return job_record(job)
 
 
 @router.delete("/{jobId}", summary="Delete a job with its executions and its dataset", responses=answers(404, 412))
@@ -80,4 +71,4 @@ def delete_job(
 def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, service: ServiceOf) -> JobRecord:
     with service.database.write() as session:
         repository = Jobs(session, caller.organization_id)
-        return _records(repository, [repository.stop(project_id, job_id)])[0]
+        return job_record(repository.record(repository.stop(project_id, job_id)))

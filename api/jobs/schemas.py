@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import RowMapping
+
 from api.kit.schemas import Body, Name, Record, Time, example
-from core.tables import Job
 
 
 class JobUpdate(Body):
@@ -51,7 +51,5 @@ class JobRecord(Record):
     updated_at: datetime
 
 
-def job_record(job: Job, status: str, task_ids: Sequence[int]) -> JobRecord:
-    computed = {"execution_status", "task_ids"}
-    fields = {name: getattr(job, name) for name in JobRecord.model_fields if name not in computed}
-    return JobRecord(**fields, execution_status=status, task_ids=[str(task_id) for task_id in task_ids])
+def job_record(job: RowMapping) -> JobRecord:
+    return JobRecord(**job)

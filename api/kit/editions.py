@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Response
+from sqlalchemy import RowMapping
 from sqlalchemy.orm import Session
 
 from core.api_keys import Identity
@@ -21,7 +22,7 @@ class Tag:
     def __init__(self, response: Response) -> None:
         self._response = response
 
-    def put(self, row: Base) -> None:
+    def put(self, row: Base | RowMapping) -> None:
         self._response.headers["ETag"] = f'"{edition(row)}"'
 
 

@@ -21,18 +21,18 @@ router = APIRouter(prefix="/projects", tags=["projects"], route_class=KeyRoute)
 @router.get("", summary="List the projects")
 def list_projects(caller: Reader, service: ServiceOf, page: PageOf) -> list[ProjectRecord]:
     with service.database.read() as session:
-        repository = Projects(session, caller.organization_id)
-        projects = page.linked(repository.list(limit=page.limit, after=page.after))
-        job_ids = repository.job_ids(projects)
-        return [project_record(project, job_ids.get(project.id, ())) for project in projects]
+        projects = Projects(session, caller.organization_id).records(limit=page.limit, after=page.after)
+        page.link([project["id"] for project in projects])
+        return [project_record(project) for project in projects]
 
 
 @router.post("", summary="Create a project", responses={**TAGGED, **answers(409)})
 def create_project(body: ProjectCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> ProjectRecord:
     with service.database.write() as session:
-        project = Projects(session, caller.organization_id).create(body.values())
+        repository = Projects(session, caller.organization_id)
+        project = repository.record(repository.create(body.values()))
         tag.put(project)
-        return project_record(project, ())
+        return project_record(project)
 
 
 @router.get("/test", summary="Tell that the projects answer")
@@ -42,11 +42,9 @@ def projects_answer(_caller: AnyKey) -> Nothing:
 
 @router.get("/id/{projectId}", summary="Read a project", responses={**TAGGED, **answers(404)})
 def read_project(project_id: ProjectId, caller: Reader, service: ServiceOf, tag: TagOf) -> ProjectRecord:
-    with service.database.read() as session:
-        repository = Projects(session, caller.organization_id)
-        project = repository.get(project_id)
-        tag.put(project)
-        return project_record(project, repository.job_ids([project]).get(project.id, ()))
+    project = Projects.read(service.database, caller.organization_id, id=project_id)
+    tag.put(project)
+    return project_record(project)
 
 
 @router.put(
@@ -60,9 +58,9 @@ def update_project(
     with service.database.write() as session:
         repository = Projects(session, caller.organization_id)
         expected.hold(session, caller, repository.get(project_id))
-        project = repository.update(project_id, body.values())
+        project = repository.record(repository.update(project_id, body.values()))
         expected.put(project)
-        return project_record(project, repository.job_ids([project]).get(project.id, ()))
+        return project_record(project)
 
 
 @router.delete(
@@ -82,6 +80,6 @@ def read_project_by_name(
 ) -> ProjectRecord:
     with service.database.read() as session:
         repository = Projects(session, caller.organization_id)
-        project = repository.by_name(project_name)
+        project = repository.record(repository.by_name(project_name))
         tag.put(project)
-        return project_record(project, repository.job_ids([project]).get(project.id, ()))
+        return project_record(project)

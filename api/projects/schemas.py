@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import RowMapping
+
 from api.kit.schemas import Body, Name, Record, example
-from core.tables import Project
 
 
 class ProjectUpdate(Body):
@@ -37,6 +37,5 @@ class ProjectRecord(Record):
     updated_at: datetime
 
 
-def project_record(project: Project, job_ids: Sequence[str]) -> ProjectRecord:
-    fields = {name: getattr(project, name) for name in ProjectRecord.model_fields if name != "job_ids"}
-    return ProjectRecord(**fields, job_ids=list(job_ids))
+def project_record(project: RowMapping) -> ProjectRecord:
+    return ProjectRecord(**project)

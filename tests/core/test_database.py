@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, select, text, update
 from sqlalchemy.exc import StatementError
 
 from core.database import Database, open_database
 from core.errors import Conflict, Unavailable
+from core.projects import Projects
 from core.settings import Settings
 from core.tables import Job, Project, now
 from tests.core.shop import Shop
@@ -71,6 +72,16 @@ def test_readers_do_not_wait_for_a_writer(shop: Shop) -> None:
         writing.execute(update(Project).values(description="new"))
         with shop.database.read() as reading:
             assert reading.scalars(select(Project.description)).one() is None
+
+
+@pytest.mark.parametrize("kind", ["postgresql"])
+def test_a_connection_that_was_cut_costs_the_reader_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.database.TRUSTED_SECONDS", 3600)  # too short a time for the pool to ask
+    before = Projects.read(shop.database, shop.organization_id, id=shop.project_id)
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with shop.database.write() as session:
+        assert session.scalar(text(f"SELECT every(pg_terminate_backend(pid, 60000)) {others}"))
+    assert Projects.read(shop.database, shop.organization_id, id=shop.project_id) == before
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,15 @@ def test_every_new_text_of_an_agent_is_a_revision_of_its_own(shop: Shop) -> None
         assert session.get_one(Agent, shop.agent_id).revision == 11
 
 
+def test_a_record_has_the_edition_of_its_row(shop: Shop) -> None:
+    shop.submit()
+    project = Projects.read(shop.database, shop.organization_id, id=shop.project_id)
+    job = Jobs.read(shop.database, shop.organization_id, project_id=shop.project_id, id=shop.job_id)
+    with shop.database.read() as session:
+        assert edition(project) == edition(session.get_one(Project, shop.project_id))
+        assert edition(job) == edition(session.get_one(Job, shop.job_id))
+
+
 def test_executing_is_no_edit_and_goes_on_beside_edits(shop: Shop) -> None:
     def edition_now() -> str:
         with shop.database.read() as session:

@@ -113,7 +113,7 @@ class TestProjects:
             assert projects.by_name("P2").id == ids[3]
             assert [project.id for project in projects.list()] == ids
             assert [project.id for project in projects.list(limit=2, after=ids[1])] == ids[2:4]
-            assert projects.job_ids(projects.list())[shop.project_id] == [shop.job_id]
+            assert [record["job_ids"] for record in projects.records(limit=2)] == [[shop.job_id], []]
             for name in ("unknown", "\0"):
                 with pytest.raises(NotFound, match="There is no project with this name"):
                     projects.by_name(name)
@@ -263,9 +263,8 @@ class TestJobs:
 
     def test_status_is_that_of_the_newest_execution(self, shop: Shop) -> None:
         def status() -> str:
-            with shop.database.read() as session:
-                jobs = Jobs(session, shop.organization_id)
-                return jobs.statuses(jobs.list(shop.project_id))[shop.job_id]
+            record = Jobs.read(shop.database, shop.organization_id, project_id=shop.project_id, id=shop.job_id)
+            return record["execution_status"]
 
         assert status() == "PENDING"
         first, second = shop.submit(), shop.submit()
@@ -276,10 +275,10 @@ class TestJobs:
         assert status() == "FAILED"
 
     def test_its_tasks(self, shop: Shop) -> None:
-        executions = [shop.submit(), shop.submit()]
+        executions = [shop.submit() for _ in range(10)]  # 10 comes after 9, though its text comes before
         with shop.database.read() as session:
-            jobs = Jobs(session, shop.organization_id)
-            assert jobs.task_ids(jobs.list(shop.project_id))[shop.job_id] == [each.task_id for each in executions]
+            records = Jobs(session, shop.organization_id).records(shop.project_id)
+        assert records[0]["task_ids"] == [str(each.task_id) for each in executions]
 
     def test_references_must_be_the_organizations_own(self, shop: Shop, other_shop: Shop) -> None:
         other_shop.complete(other_shop.submit())
