@@ -39,7 +39,8 @@ def run(plan: Plan, spark: SparkSession, context: RunContext | None = None) -> D
     context = context or RunContext()
     with Coordinator(context.fetch) as coordinator:
         engine = Engine(spark, plan, context, coordinator.endpoint)
-        rows = engine.output(engine.rows()).persist()
+        made = engine.rows()
+        rows = engine.output(made) if made.is_cached else engine.output(made).persist()
         rows.count()
         check_failures(plan, coordinator)
         engine.saves.commit()

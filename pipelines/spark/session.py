@@ -58,6 +58,8 @@ def _defaults() -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.sql.parquet.compression.codec": "zstd",
+        # rows that are held are read once or twice: to compress them costs more than it saves
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # Hadoop does not count what its vectored reads take from local files
         "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",

@@ -166,7 +166,7 @@ def _reader(format_: str, path: str) -> Files:
 
 
 def _placed(rows: DataFrame) -> DataFrame:
-    """Rows with their place in document order: file by name, part of the file, row.
+    """Rows with their place in document order: file by name, part of the file, row; of one file, the row alone.
 
     Spark reads large files first, so the name counts and not the partition.
     """
@@ -174,8 +174,8 @@ def _placed(rows: DataFrame) -> DataFrame:
 
     # the metadata spells a local path with one slash after the scheme, inputFiles with three
     files = sorted(re.sub("^file:/+", "file:/", each) for each in rows.inputFiles())
-    several = F.array_position(F.array(*map(F.lit, files)), F.col("_metadata.file_path"))
-    file = several if len(files) > 1 else F.lit(1).cast("bigint")
-    return rows.withColumn(
-        "_ordinal", F.array(file, F.col("_metadata.file_block_start"), F.monotonically_increasing_id())
-    )
+    row = F.monotonically_increasing_id()
+    if len(files) <= 1:
+        return rows.withColumn("_ordinal", F.array(row))
+    file = F.array_position(F.array(*map(F.lit, files)), F.col("_metadata.file_path"))
+    return rows.withColumn("_ordinal", F.array(file, F.col("_metadata.file_block_start"), row))

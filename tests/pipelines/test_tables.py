@@ -32,6 +32,17 @@ def test_dedup_keeps_the_first_row_in_order(run: Run, load: str, args: str, pric
     assert list(rows[0]) == ["name", "shop", "price"]
 
 
+def test_the_first_row_of_a_file_that_is_read_in_parts(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+    rows = [(n, n * 7919 % 500) for n in range(5000)]
+    (tmp_path / "in.csv").write_text("n,key\n" + "".join(f"{n},{key}\n" for n, key in rows))
+    spark.conf.set("spark.sql.files.maxPartitionBytes", 5000)
+    try:
+        found = run(f"pipeline:\n- {{stage: load_csv, args: [{tmp_path}/in.csv]}}\n- {{stage: dedup, args: [key]}}\n")
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert [(row["n"], row["key"]) for row in found] == [(str(n), str(key)) for n, key in rows[:500]]
+
+
 def test_filter_keeps_what_is_true(run: Run, load: str) -> None:
     rows = run(load + "- {stage: filter, args: [\"price > 1 and shop like '%a%'\"]}")
     assert rows == [{"name": "lamp", "shop": "a", "price": 2}]
