@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import Select, or_
 from sqlalchemy.orm import Session
 
 from core.categories import Categories
@@ -20,16 +21,27 @@ _PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?
 
 
 class Agents(Repository[Agent]):
-    """`pipeline_yaml` and its alias `code` carry the same text, unless `code` is Python."""
+    """`pipeline_yaml` and its alias `code` carry the same text, unless `code` is Python.
+
+    `viewer_key_id` hides what lies in the private categories of other keys.
+    """
 
     row = Agent
     noun = "agent"
     fields = frozenset({"name", "category_id", "description", "code_type_id", "enabled"})
 
-    def __init__(self, session: Session, organization_id: str, sound: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        session: Session,
+        organization_id: str,
+        sound: Collection[str] = (),
+        *,
+        viewer_key_id: str | None = None,
+    ) -> None:
         """`sound` are pipelines that were checked before, when nobody waited for this transaction."""
         super().__init__(session, organization_id)
         self._sound = sound
+        self._categories = Categories(session, organization_id, viewer_key_id)
 
     def create(self, values: Mapping[str, Any]) -> Agent:
         """Raises BadInput without a name or with a pipeline that is wrong, told by line; Conflict for a taken name."""
@@ -74,12 +86,18 @@ class Agents(Repository[Agent]):
         self.session.delete(self.get(agent_id))
         self.session.flush()
 
+    def _own(self) -> Select[tuple[Agent]]:
+        own = super()._own()
+        if self._categories.viewer_key_id is None:
+            return own
+        return own.where(or_(Agent.category_id.is_(None), Agent.category_id.in_(self._categories.visible_ids())))
+
     def _check_place(self, name: str, category_id: str | None) -> None:
         """The category must exist, and the name be free in it."""
         if category_id is None:
             return
         try:
-            Categories(self.session, self.organization_id).get(category_id)
+            self._categories.get(category_id)
         except NotFound as error:
             raise BadInput(error.sentence, [Detail("categoryId", error.sentence)]) from error
         lock_organization(self.session, self.organization_id)

@@ -66,6 +66,9 @@ class Categories(Repository[Category]):
         ids = [category.id for category in categories]
         return self._grouped(select(Agent.category_id, Agent.id).where(Agent.category_id.in_(ids)).order_by(Agent.id))
 
+    def visible_ids(self) -> Select[tuple[str]]:
+        return self._own().with_only_columns(Category.id)
+
     def _own(self) -> Select[tuple[Category]]:
         own = super()._own()
         if self.viewer_key_id is None:

@@ -16,6 +16,7 @@ from api.kit.pages import PageOf
 from api.kit.schemas import Nothing
 from api.kit.service import ServiceOf
 from core.agents import Agents
+from core.api_keys import Identity
 from core.errors import NotFound
 from core.tables import Agent
 
@@ -24,9 +25,13 @@ AgentId = Annotated[str, Path(alias="agentId", description="Id of the agent.")]
 NO_CATEGORY = "none"
 
 
-def _within(session: Session, organization_id: str, category_id: str, agent_id: str) -> Agent:
+def _agents(session: Session, caller: Identity) -> Agents:
+    return Agents(session, caller.organization_id, viewer_key_id=visible(session, caller).viewer_key_id)
+
+
+def _within(agents: Agents, category_id: str, agent_id: str) -> Agent:
     """The agent, if it is in this category; `none` stands for the category of an agent without one."""
-    agent = Agents(session, organization_id).get(agent_id)
+    agent = agents.get(agent_id)
     if category_id != (agent.category_id or NO_CATEGORY):
         raise NotFound("There is no agent with this id.")
     return agent
@@ -35,14 +40,14 @@ def _within(session: Session, organization_id: str, category_id: str, agent_id: 
 @router.get("", summary="List the agents")
 def list_agents(caller: Reader, service: ServiceOf, page: PageOf) -> list[AgentRecord]:
     with service.database.read() as session:
-        agents = Agents(session, caller.organization_id).list(limit=page.limit, after=page.after)
+        agents = _agents(session, caller).list(limit=page.limit, after=page.after)
         return [agent_record(agent) for agent in page.linked(agents)]
 
 
 @router.post("", summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409)})
 def create_agent(body: AgentCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> AgentRecord:
     with service.database.write() as session:
-        agent = Agents(session, caller.organization_id).create(body.values())
+        agent = _agents(session, caller).create(body.values())
         tag.put(agent)
         return agent_record(agent)
 
@@ -53,7 +58,7 @@ def list_agents_of_category(
 ) -> list[AgentRecord]:
     with service.database.read() as session:
         category = visible(session, caller).get(category_id)
-        repository = Agents(session, caller.organization_id)
+        repository = _agents(session, caller)
         agents = repository.list(category_id=category.id, limit=page.limit, after=page.after)
         return [agent_record(agent) for agent in page.linked(agents)]
 
@@ -67,7 +72,7 @@ def read_agent_by_name(
     tag: TagOf,
 ) -> AgentRecord:
     with service.database.read() as session:
-        agent = Agents(session, caller.organization_id).by_name(category_id, agent_name)
+        agent = _agents(session, caller).by_name(category_id, agent_name)
         tag.put(agent)
         return agent_record(agent)
 
@@ -77,7 +82,7 @@ def read_agent(
     category_id: CategoryId, agent_id: AgentId, caller: Reader, service: ServiceOf, tag: TagOf
 ) -> AgentRecord:
     with service.database.read() as session:
-        agent = _within(session, caller.organization_id, category_id, agent_id)
+        agent = _within(_agents(session, caller), category_id, agent_id)
         tag.put(agent)
         return agent_record(agent)
 
@@ -97,8 +102,9 @@ def update_agent(
     expected: ExpectedOf,
 ) -> AgentRecord:
     with service.database.write() as session:
-        expected.hold(session, caller, _within(session, caller.organization_id, category_id, agent_id))
-        agent = Agents(session, caller.organization_id).update(agent_id, body.values())
+        agents = _agents(session, caller)
+        expected.hold(session, caller, _within(agents, category_id, agent_id))
+        agent = agents.update(agent_id, body.values())
         expected.put(agent)
         return agent_record(agent)
 
@@ -106,7 +112,7 @@ def update_agent(
 @router.delete("/{agentId}", summary="Delete an agent; its jobs stay", responses=answers(404, 412))
 def delete_agent(agent_id: AgentId, caller: Writer, service: ServiceOf, expected: ExpectedOf) -> Nothing:
     with service.database.write() as session:
-        agents = Agents(session, caller.organization_id)
+        agents = _agents(session, caller)
         expected.hold(session, caller, agents.get(agent_id))
         agents.delete(agent_id)
     return Nothing()

@@ -1,0 +1,60 @@
+"""What lies in a PRIVATE category is its creator's and the admins': to other keys it is as if it were not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import Api, Server
+
+Ids = dict[str, str]
+OPERATIONS: list[tuple[str, str, Any]] = [
+    ("GET", "/categories/id/{category}", None),
+    ("PUT", "/categories/id/{category}", {"description": "x"}),
+    ("DELETE", "/categories/id/{category}", None),
+    ("GET", "/agents/{category}", None),
+    ("GET", "/agents/{category}/{agent}", None),
+    ("GET", "/agents/{category}/name/Hidden", None),
+    ("PUT", "/agents/{category}/{agent}", {"description": "x"}),
+    ("DELETE", "/agents/{agent}", None),
+    ("POST", "/agents", {"name": "Mine", "categoryId": "{category}"}),
+    ("PUT", "/agents/none/{mine}", {"categoryId": "{category}"}),
+]
+
+
+@pytest.fixture(scope="module")
+def owner(server: Server, acme: Api) -> Api:
+    return server.caller(acme.organization_id, "etl:read", "etl:write")
+
+
+@pytest.fixture(scope="module")
+def other(server: Server, acme: Api) -> Api:
+    return server.caller(acme.organization_id, "etl:read", "etl:write")
+
+
+@pytest.fixture(scope="module")
+def ids(owner: Api, other: Api) -> Ids:
+    category = owner.post("/categories", {"name": "Owner's alone", "visibility": "PRIVATE"})["id"]
+    agent = owner.post("/agents", {"name": "Hidden", "categoryId": category, "code": "print(1)"})["id"]
+    return {"category": category, "agent": agent, "mine": other.post("/agents", {"name": "Another's"})["id"]}
+
+
+def answer(api: Api, method: str, path: str, body: Any, ids: Ids) -> tuple[int, Any]:
+    filled = body and {name: value.format_map(ids) for name, value in body.items()}
+    response = api.call(method, path.format_map(ids), json=filled)
+    return response.status_code, response.json() | {"timestamp": None}
+
+
+@pytest.mark.parametrize(("method", "path", "body"), OPERATIONS, ids=[f"{each[0]} {each[1]}" for each in OPERATIONS])
+def test_another_key_is_answered_as_if_there_were_none(other: Api, ids: Ids, method: str, path: str, body: Any):
+    unknown = ids | {"category": "unknown", "agent": "unknown"}
+    status, told = answer(other, method, path, body, ids)
+    assert status in (400, 404)
+    assert (status, told) == answer(other, method, path, body, unknown)
+
+
+def test_its_owner_and_an_admin_see_it_and_another_key_does_not(owner: Api, other: Api, acme: Api, ids: Ids):
+    listed = [ids["agent"] in [agent["id"] for agent in api.get("/agents")] for api in (owner, acme, other)]
+    assert listed == [True, True, False]
+    assert owner.get(f"/agents/{ids['category']}/name/Hidden") == acme.get(f"/agents/{ids['category']}/{ids['agent']}")
