@@ -10,7 +10,9 @@ _CODE = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 _SENTENCES: tuple[tuple[str, str], ...] = (
     ("ERR_ABORTED", "no page came: the server answered without one, or with a download"),
     ("ERR_TOO_MANY_REDIRECTS", "redirects too many times"),
-    ("ERR_CERT_", "the certificate of {host} is not valid for it or not trusted"),
+    ("ERR_CERT_COMMON_NAME_INVALID", "the certificate of {host} is for another name"),
+    ("ERR_CERT_DATE_INVALID", "the certificate of {host} has expired, or is not valid yet"),
+    ("ERR_CERT_", "the certificate of {host} is not trusted"),
     ("ERR_SSL_", "could not agree on encryption with {host}"),
     ("ERR_EMPTY_RESPONSE", "{host} closed the connection without an answer"),
     ("ERR_CONNECTION_", "the connection to {host} broke"),

@@ -130,8 +130,7 @@ class BrowserFetcher:
     async def _tab(self) -> AsyncGenerator[Tab]:
         """A tab for one visit; it is used again unless something is wrong with it."""
         tab = self._idle.pop() if self._idle else await self._opened()
-        tab.visits += 1
-        tab.way.next_page()
+        tab.begin()
         try:
             yield tab
         except BaseException:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from playwright.async_api import Browser, BrowserContext, CDPSession, Page
+from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Request
 from playwright.async_api import Error as PlaywrightError
 
 from pipelines.browser.failures import Crashed
@@ -25,7 +25,9 @@ _MEGABYTES_BESIDE = 3  # scripts and styles may weigh so many times what a page 
 
 @dataclass
 class Tab:
-    """Made by `open`, on the browser's loop; `way` is what its requests pass."""
+    """Made by `open`, on the browser's loop; `way` is what its requests pass, `lost` the last page that this visit
+    could not have: its address, and what Chromium calls the reason.
+    """
 
     page: Page
     context: BrowserContext
@@ -35,6 +37,7 @@ class Tab:
     visits: int = 0
     crashed: bool = False
     soiled: bool = False
+    lost: tuple[str, str] | None = None
     _working: asyncio.Future[Any] | None = None
 
     @classmethod
@@ -67,6 +70,7 @@ class Tab:
     async def _guard_against_surprises(self, images: bool) -> None:
         self.context.on("page", self._close_popup)
         self.page.on("crash", self._crash)
+        self.page.on("requestfailed", self._lose)
         if not images and isinstance(self.way, Gate):  # Chromium has flags for images and fonts, but none for media
             self.devtools.on("Fetch.requestPaused", self._drop)
             await self.devtools.send("Fetch.enable", {"patterns": [{"resourceType": "Media"}]})
@@ -74,6 +78,12 @@ class Tab:
     @property
     def usable(self) -> bool:
         return not (self.crashed or self.soiled) and self.visits < _MOST_VISITS and not self.page.is_closed()
+
+    def begin(self) -> None:
+        """Another visit."""
+        self.visits += 1
+        self.lost = None
+        self.way.next_page()
 
     async def unless_crashed(self, work: Coroutine[Any, Any, Result]) -> Result:
         """What `work` gives; raises Crashed as soon as the tab has died, which not every call to it is told."""
@@ -98,6 +108,10 @@ class Tab:
         self.crashed = True
         if self._working:
             self._working.cancel()
+
+    def _lose(self, request: Request) -> None:
+        if request.is_navigation_request() and request.frame == self.page.main_frame and request.failure:
+            self.lost = request.url, request.failure
 
     async def _close_popup(self, popup: Page) -> None:
         if popup is not self.page:

@@ -24,6 +24,7 @@ from pipelines.fetch import FetchOptions, canonical_url
 _WORLD = "spindle"
 _READING_SECONDS = 30.0
 _TRIES = 5
+_PORTS = {"http": 80, "https": 443}
 # Runs in a world of its own, where the page's scripts have changed nothing. What is not HTML stands in a viewer.
 _READ = """(() => {
   const root = document.documentElement, type = document.contentType;
@@ -159,11 +160,16 @@ class Visit:
         if self._dead(error):
             return Crashed()
         code = net_error(error.message)
-        told = list(self._tab.way.failures.values())
-        if code and code.startswith(STOPPED) and told:  # the last one: what redirects led to is not named
-            return VisitFailed(told[-1], passing=not told[-1].startswith("refused"))
-        host = urlsplit(target).hostname or target
-        return failed(code, host) if code else VisitFailed(_plainly(error))
+        return self._lost(code, target) if code else VisitFailed(_plainly(error))
+
+    def _lost(self, code: str, address: str) -> VisitFailed:
+        """`address` could not be had; or, where it led elsewhere, what it led to."""
+        parts = urlsplit(self._tab.lost[0] if self._tab.lost else address)
+        told = self._tab.way.failures
+        if code.startswith(STOPPED) and told:
+            reason = told.get(f"{parts.hostname}:{parts.port or _PORTS.get(parts.scheme)}") or list(told.values())[-1]
+            return VisitFailed(reason, passing=not reason.startswith("refused"))
+        return failed(code, parts.hostname or address)
 
     def _dead(self, error: PlaywrightError) -> bool:
         browser = self._tab.context.browser
@@ -177,6 +183,8 @@ class Visit:
         return VisitFailed(f"the page, with all that it loads, is larger than {self._options.max_body:,} bytes")
 
     def _astray(self) -> VisitFailed:
+        if self.page.url.startswith("chrome-error:") and self._tab.lost and (code := net_error(self._tab.lost[1])):
+            return self._lost(code, self.address)
         if self._tab.way.failures:
             return VisitFailed(list(self._tab.way.failures.values())[-1])
         return VisitFailed(f"the page led to '{self.page.url[:200]}', which is not an http or https address")

@@ -1,0 +1,74 @@
+"""What becomes of pages that the browser cannot open: sentences like those of plain HTTP, never Chromium's codes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipelines.browser.failures import failed
+from tests.pipelines.browser.conftest import OPTIONS, visited
+from tests.pipelines.browser.strange import Strange
+from tests.pipelines.fetch.test_http import certificate, https
+
+CLICK = {"action": "click", "params": {"selector": "a"}}
+UNTIL_GONE = {
+    "action": "wait_for",
+    "params": {"selector": "body:not(:has-text('away-we-go'))", "state": "attached", "timeout": 60},
+}
+
+
+@pytest.fixture
+def untrusted(tmp_path: Path) -> Iterator[str]:
+    """A server with a certificate that nobody signed."""
+    with https(*certificate(tmp_path, "IP:127.0.0.1")) as port:
+        yield f"https://127.0.0.1:{port}/"
+
+
+@pytest.fixture
+def closed() -> str:
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def error(url: str, *traces: dict[str, object]) -> str | None:
+    [page] = visited(url, *traces, options=replace(OPTIONS, total_timeout=60))
+    assert page.body == b""
+    return page.error
+
+
+def test_a_certificate_that_is_not_trusted(untrusted: str) -> None:
+    assert error(untrusted) == "the certificate of 127.0.0.1 is not trusted"
+
+
+def test_hosts_that_are_not_there_or_do_not_listen(closed: str) -> None:
+    assert error("http://nowhere.invalid/") == "could not find the host nowhere.invalid"
+    assert error(f"http://{closed}/") == f"could not connect to {closed}"
+    assert error("http://127.0.0.1:1/") == "browsers open no pages on that port"
+
+
+def test_where_a_redirect_or_a_click_leads_is_what_is_told(strange_site: Strange, untrusted: str, closed: str) -> None:
+    for target, sentence in (
+        (untrusted, "the certificate of 127.0.0.1 is not trusted"),
+        ("http://nowhere.invalid/", "could not find the host nowhere.invalid"),
+        (f"http://{closed}/", f"could not connect to {closed}"),
+    ):
+        assert error(f"{strange_site.url}/elsewhere?{target}") == sentence
+        strange_site.pages["/link"] = f"<a href='{target}'>away-we-go</a>"
+        assert error(f"{strange_site.url}/link", CLICK, UNTIL_GONE) == sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("ERR_CERT_COMMON_NAME_INVALID", "the certificate of a.test is for another name"),
+        ("ERR_CERT_DATE_INVALID", "the certificate of a.test has expired, or is not valid yet"),
+        ("ERR_SSL_PROTOCOL_ERROR", "could not agree on encryption with a.test"),
+    ],
+)
+def test_what_no_server_of_ours_can_show(code: str, sentence: str) -> None:
+    assert str(failed(code, "a.test")) == sentence
