@@ -85,7 +85,7 @@ def _event(line: str) -> Mapping[str, Any] | None:
     """The JSON object that the line holds, if it is one that the runner wrote."""
     try:
         value = json.loads(line) if line.startswith("{") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return cast(Mapping[str, Any], value) if isinstance(value, dict) and "event" in value else None
 

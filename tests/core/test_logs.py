@@ -86,6 +86,12 @@ def test_a_huge_log_with_bytes_that_are_no_text(settings: Settings, execution: E
     assert execution_logs(settings, execution, tail=1) == ["last"]
 
 
+def test_a_line_that_is_nested_too_deep_is_a_line(settings: Settings, execution: Execution) -> None:
+    line = '{"event": ' * 100_000
+    write(settings, line.encode())
+    assert execution_logs(settings, execution) == [line]
+
+
 def test_a_process_logs_one_json_object_a_line() -> None:
     script = (
         "import structlog; from core import logs; logs.configure('launcher');"
