@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+import anyio
+from fastapi import APIRouter, Query, Request
+from fastapi import Path as InPath
+from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
 from api.kit.auth import Admin, KeyRoute
 from api.kit.errors import answers
 from api.kit.schemas import ProjectId
+from api.kit.seats import PACKAGES
 from api.kit.service import Service, ServiceOf
 from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, import_record
 from core.errors import TooLarge
 from core.packages.archive import MAX_PACKAGE
 from core.packages.links import check_link, signed_query
-from core.packages.store import Packages, fetch, linked, receive
+from core.packages.store import Packages, content_of, incoming, linked, receive
 from core.tables import now
 
 PREFIX = "/package"
@@ -25,7 +30,7 @@ links = APIRouter(prefix=LINKS, include_in_schema=False)
 
 ExportId = Annotated[str | None, Query(alias="exportId", description="Of which export; the latest when left out.")]
 UploadId = Annotated[str | None, Query(alias="uploadId", description="Of which upload; the latest when left out.")]
-PackageId = Annotated[str, Path(alias="packageId")]
+PackageId = Annotated[str, InPath(alias="packageId")]
 
 
 def _packages(service: Service, organization_id: str) -> Packages:
@@ -81,7 +86,8 @@ def export_project(project_id: ProjectId, request: Request, caller: Admin, servi
 @router.get("/import/all", summary="Import an uploaded package, all or nothing", responses=answers(404, 409, 413))
 def import_all(caller: Admin, service: ServiceOf, upload_id: UploadId = None) -> Import:
     packages = _packages(service, caller.organization_id)
-    return import_record(*packages.import_upload(upload_id, key_id=caller.key_id))
+    with PACKAGES.seat(caller.organization_id):
+        return import_record(*packages.import_upload(upload_id, key_id=caller.key_id))
 
 
 @router.get(
@@ -91,11 +97,12 @@ def import_all(caller: Admin, service: ServiceOf, upload_id: UploadId = None) ->
 )
 def import_project(project_id: ProjectId, caller: Admin, service: ServiceOf, upload_id: UploadId = None) -> Import:
     packages = _packages(service, caller.organization_id)
-    return import_record(*packages.import_upload(upload_id, project_id, key_id=caller.key_id))
+    with PACKAGES.seat(caller.organization_id):
+        return import_record(*packages.import_upload(upload_id, project_id, key_id=caller.key_id))
 
 
 @links.get("/{packageId}")
-def download(package_id: PackageId, service: ServiceOf, expires: str = "", signature: str = "") -> Response:
+def download(package_id: PackageId, service: ServiceOf, expires: str = "", signature: str = "") -> FileResponse:
     check_link(service.settings, "GET", package_id, expires, signature, now())
     package = linked(service.database, package_id)
     name = f"spindle-{(package.digest or package.id)[:12]}.zip"
@@ -104,7 +111,7 @@ def download(package_id: PackageId, service: ServiceOf, expires: str = "", signa
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "no-store",
     }
-    return Response(fetch(service.settings, package), media_type="application/zip", headers=headers)
+    return FileResponse(content_of(service.settings, package), media_type="application/zip", headers=headers)
 
 
 @links.put("/{packageId}")
@@ -114,15 +121,17 @@ async def upload(
     """The link is checked before anything of the body is read."""
     check_link(service.settings, "PUT", package_id, expires, signature, now())
     package = await run_in_threadpool(linked, service.database, package_id)
-    content = await _body(request)
-    stored = await run_in_threadpool(receive, service.settings, service.database, package, content)
-    return Uploaded(upload_id=stored.id, sha256=stored.digest or "", size_bytes=len(content))
+    with PACKAGES.seat(package.organization_id), incoming(service.settings, package) as file:
+        await _write(request, file)
+        stored = await run_in_threadpool(receive, service.settings, service.database, package, file)
+    return Uploaded(upload_id=stored.id, sha256=stored.digest or "", size_bytes=stored.size_bytes or 0)
 
 
-async def _body(request: Request) -> bytes:
-    content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > MAX_PACKAGE:
-            raise TooLarge(f"A package has at most {MAX_PACKAGE} bytes.")
-    return bytes(content)
+async def _write(request: Request, file: Path) -> None:
+    written = 0
+    async with await anyio.open_file(file, "wb") as content:
+        async for chunk in request.stream():
+            written += len(chunk)
+            if written > MAX_PACKAGE:
+                raise TooLarge(f"A package has at most {MAX_PACKAGE} bytes.")
+            await content.write(chunk)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID, uuid5
@@ -44,7 +45,9 @@ class Packages:
             same = self._own(session, EXPORT, Package.digest == digest)
             package = same[0] if same else self._add(session, EXPORT)
             package.updated_at = now()
-            _keep(self._settings, package, content)
+            with incoming(self._settings, package) as file:
+                file.write_bytes(content)
+                _keep(self._settings, package, file)
             return package.id
 
     def newest_export(self) -> str:
@@ -74,7 +77,8 @@ class Packages:
         with self._database.read() as session:
             project = Projects(session, self._organization_id).get(project_id) if project_id else None
             package = self._arrived(session, upload_id)
-        contents = archive.read(fetch(self._settings, package))
+        with content_of(self._settings, package).open("rb") as file:
+            contents = archive.read(file)
         if project is not None:
             contents = of_project(contents, project.name)
         sound = sound_pipelines(contents)
@@ -115,7 +119,7 @@ class Packages:
         before = now() - RETENTION
         own = Package.organization_id == self._organization_id
         session.execute(delete(Package).where(own, Package.updated_at < before))
-        for file in _folder(self._settings, self._organization_id).glob("*.zip"):
+        for file in _folder(self._settings, self._organization_id).glob("*"):
             if file.stat().st_mtime < before.timestamp():
                 file.unlink(missing_ok=True)
 
@@ -129,37 +133,50 @@ def linked(database: Database, package_id: str) -> Package:
     return package
 
 
-def fetch(settings: Settings, package: Package) -> bytes:
-    """The content of a package; raises NotFound when it was not kept."""
+def content_of(settings: Settings, package: Package) -> Path:
+    """Where the content of a package lies; raises NotFound when it was not kept."""
+    path = _path(settings, package)
+    if not path.is_file():
+        raise NotFound("This package is not kept any more.")
+    return path
+
+
+@contextmanager
+def incoming(settings: Settings, package: Package) -> Generator[Path]:
+    """A place for the content of a package while it comes; it is gone afterwards, unless it was kept."""
+    path = _path(settings, package).with_suffix(f".{new_id()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        return _path(settings, package).read_bytes()
-    except FileNotFoundError as error:
-        raise NotFound("This package is not kept any more.") from error
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
-def receive(settings: Settings, database: Database, package: Package, content: bytes) -> Package:
+def receive(settings: Settings, database: Database, package: Package, file: Path) -> Package:
     """Keeps an upload that is a whole package; raises BadInput or TooLarge for anything else, and keeps nothing.
 
     A link takes one package: the same again changes nothing, another one is a Conflict.
     """
-    archive.read(content)
+    with file.open("rb") as content:
+        archive.read(content)
     with database.write() as session:
         stored = session.get_one(Package, package.id, with_for_update=True)
-        if stored.digest not in (None, hashlib.sha256(content).hexdigest()):
+        if stored.digest not in (None, _digest(file)):
             raise Conflict("This link has brought its package already. Ask for a new one.")
         stored.updated_at = now()
-        _keep(settings, stored, content)
+        _keep(settings, stored, file)
         return stored
 
 
-def _keep(settings: Settings, package: Package, content: bytes) -> None:
-    """Writes the content whole, before the row that tells of it is committed."""
-    package.digest, package.size_bytes = hashlib.sha256(content).hexdigest(), len(content)
-    path = _path(settings, package)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{new_id()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+def _keep(settings: Settings, package: Package, file: Path) -> None:
+    """Takes the content to its place, whole, before the row that tells of it is committed."""
+    package.digest, package.size_bytes = _digest(file), file.stat().st_size
+    file.replace(_path(settings, package))
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _path(settings: Settings, package: Package) -> Path:

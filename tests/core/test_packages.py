@@ -22,11 +22,11 @@ from core.credentials import Credentials
 from core.errors import BadInput, SpindleError, TooLarge
 from core.jobs import Jobs
 from core.packages import archive
-from core.packages.archive import EPOCH, FILES, MANIFEST, read, write
+from core.packages.archive import EPOCH, FILES, MANIFEST, write
 from core.packages.collecting import collect
-from core.packages.contents import Contents
+from core.packages.contents import AgentPart, CategoryPart, Contents, JobPart, ProjectPart
 from core.packages.importing import apply
-from core.packages.store import Packages, linked, receive
+from core.packages.store import Packages, incoming, linked, receive
 from core.projects import Projects
 from core.python_extensions import PythonExtensions
 from core.sealing import Keyring
@@ -36,6 +36,17 @@ from pipelines import check_yaml
 from tests.core.shop import PIPELINE, Shop
 
 CANARY = "canary-4711"
+
+
+def read(package: bytes) -> Contents:
+    return archive.read(io.BytesIO(package))
+
+
+def bring(shop: Shop, package_id: str, content: bytes) -> None:
+    package = linked(shop.database, package_id)
+    with incoming(shop.settings, package) as file:
+        file.write_bytes(content)
+        receive(shop.settings, shop.database, package, file)
 
 
 def exported(shop: Shop) -> bytes:
@@ -151,7 +162,7 @@ def test_others_write_while_an_import_checks_its_pipelines(
     furnish(shop)
     packages = Packages(shop.settings, shop.database, other_shop.organization_id)
     upload = packages.expect_upload()
-    receive(shop.settings, shop.database, linked(shop.database, upload), exported(shop))
+    bring(shop, upload, exported(shop))
     checked: list[str] = []
 
     def check(text: str) -> Any:
@@ -337,12 +348,26 @@ def test_a_bad_package_is_refused(package: bytes) -> None:
     assert refused.value.sentence.startswith("The package ")
 
 
+def test_every_field_that_a_client_may_write_is_held() -> None:
+    named = {"agent_id": "agent", "input_dataset_id": "input_dataset", "category_id": "category"}
+    named |= dict.fromkeys(("cloud_credential_id", "cloud_credential_ids"), "cloud_credentials")
+    nouns = {Projects: ProjectPart, Jobs: JobPart, Agents: AgentPart, Categories: CategoryPart}
+    for noun, part in nouns.items():
+        assert {named.get(field, field) for field in noun.fields} <= part.model_fields.keys()
+
+
+def test_ten_thousand_agents_with_long_pipelines_go_through_a_package() -> None:
+    text = "pipeline:\n" + "  - {stage: extract, args: [{selector: h1, method: text, as: title}]}\n" * 100
+    agents = [{"name": f"agent {n}", "pipeline_yaml": text, "enabled": True} for n in range(10_000)]
+    contents = Contents.model_validate({"categories": [], "agents": agents, "projects": [], "plugins": []})
+    assert read(write(contents)) == contents
+
+
 def test_a_bad_upload_is_not_kept(shop: Shop) -> None:
     packages = Packages(shop.settings, shop.database, shop.organization_id)
-    upload = linked(shop.database, packages.expect_upload())
     with pytest.raises(BadInput):
-        receive(shop.settings, shop.database, upload, BAD["a wrong checksum"])
-    assert not (shop.settings.data / "storage" / shop.organization_id / "packages").exists()
+        bring(shop, packages.expect_upload(), BAD["a wrong checksum"])
+    assert not list((shop.settings.data / "storage" / shop.organization_id / "packages").iterdir())
 
 
 @pytest.mark.parametrize("told", [True, False])

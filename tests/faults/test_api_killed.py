@@ -27,7 +27,7 @@ from api.__main__ import main
 from core import storage
 from core.cli.prepare import prepare
 from core.database import Database, open_database
-from core.packages.store import fetch
+from core.packages.store import content_of
 from core.settings import Settings
 from core.tables import DatasetVersion, Execution, OutboxMessage, Package, Project
 from tests.api.conftest import PIPELINE, ROWS, SCHEMA
@@ -233,4 +233,4 @@ def assert_uploaded(settings: Settings, database: Database, told: Acknowledged) 
     """The package is known and lies whole in storage."""
     with database.read() as session:
         package = session.get_one(Package, told.upload)
-    assert package.digest == hashlib.sha256(fetch(settings, package)).hexdigest() == told.sha256
+    assert package.digest == hashlib.sha256(content_of(settings, package).read_bytes()).hexdigest() == told.sha256
