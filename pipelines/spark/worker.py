@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from pipelines.actions import Browsing
+from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
 from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher, Page
@@ -72,6 +73,7 @@ class Pass:
 
 def run(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs the pass over the batches of one partition; rows come out as their pages arrive. Raises DriverGone."""
+    task = replace(task, options=_options(task))
     context = TaskContext.get()
     name = f"{task.name}/{context.partitionId() if context else 0}"
     channel = connected(task.endpoint, name)
@@ -124,6 +126,13 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hos
             while without_link:
                 yield without_link.popleft()
     yield from without_link
+
+
+def _options(task: Pass) -> FetchOptions:
+    """With no more requests in flight than there are tabs: what waits for one would keep its host from other workers."""
+    if task.browsing is None:
+        return task.options
+    return replace(task.options, concurrency=BrowserOptions.from_environment().pages)
 
 
 def _cache(task: Pass) -> PageCache:

@@ -70,6 +70,8 @@ class Strange:
         self.url = url
         self.requests: Counter[str] = Counter()
         self.at_once = self.most_at_once = 0
+        self.five_at_once = threading.Event()
+        self.impatient = 0
         self.headers: dict[str, str] = {}
         self.pages = dict(PAGES)
 
@@ -133,6 +135,15 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(0.2)
         self.site.at_once -= 1
         self.answer("<h1>Slow</h1>")
+
+    def _gather(self) -> None:
+        """Answers once five have asked at a time, or patience is over."""
+        self.site.at_once += 1
+        if self.site.at_once >= 5:
+            self.site.five_at_once.set()
+        self.site.impatient += not self.site.five_at_once.wait(40)
+        self.site.at_once -= 1
+        self.answer("<h1>Gathered</h1>")
 
     def _silent(self) -> None:
         time.sleep(20)

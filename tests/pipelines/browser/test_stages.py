@@ -173,6 +173,21 @@ pipeline: [{stage: extract, args: [{selector: h1, as: title}]}]
     assert not any(b"canary-5d1e" in path.read_bytes() for path in files)
 
 
+def test_workers_share_a_host_by_their_tabs(run: Run, strange_site: Strange) -> None:
+    strange_site.at_once = 0
+    strange_site.pages["/many"] = "".join(f"<a href='/gather?{number}'>a</a>" for number in range(48))
+    rows = run(
+        """
+fetch: {url: "${BASE}/many"}
+pipeline: [{stage: visitJoin, args: [a, inner]}]
+spindle: {keepColumns: [_status]}
+""",
+        BASE=strange_site.url,
+    )
+    assert [row["_status"] for row in rows] == [200] * 48
+    assert strange_site.impatient < 8, "a worker has four tabs; the other one's came late"
+
+
 def test_a_machine_without_a_browser_is_told_what_to_install(
     run: Run, strange_site: Strange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
