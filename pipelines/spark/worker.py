@@ -129,7 +129,7 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hos
 
 
 def _options(task: Pass) -> FetchOptions:
-    """With no more requests in flight than there are tabs: what waits for one would keep its host from other workers."""
+    """With no more requests in flight than tabs: those that wait for one would keep their host from other workers."""
     if task.browsing is None:
         return task.options
     return replace(task.options, concurrency=BrowserOptions.from_environment().pages)
