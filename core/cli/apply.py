@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from core.cli.client import NEGATIVE, Client, ClientError, Connection, connect
 from core.cli.declaration import KINDS, Declaration, Key, full_name, read_declaration
 from core.cli.state import State
+from core.cli.terminal import shown
 
 STYLES = {"+": "green", "~": "yellow", "-": "red"}
 LONGEST_SHOWN = 100
@@ -50,7 +50,7 @@ def apply(connection: Connection, file: Path, dry_run: bool, prune: bool) -> int
         changes = list(_changes(declaration, state, file.parent, prune))
         for change in changes:
             for mark, line in change.lines():
-                console.print(Text(f"{change.mark} {line}" if line[0] != " " else line, STYLES.get(mark, "")))
+                console.print(shown(f"{change.mark} {line}" if line[0] != " " else line, STYLES.get(mark, "")))
             if not dry_run:
                 _perform(client, state, change)
     done = {mark: sum(change.mark == mark for change in changes) for mark in STYLES}

@@ -11,6 +11,7 @@ from rich.console import Console
 from core.cli.client import NEGATIVE, Client, ClientError, Connection, Unreachable, connect
 from core.cli.follow import Json, follow
 from core.cli.parameters import parameters
+from core.cli.terminal import shown
 
 POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
@@ -49,8 +50,8 @@ def _follow(console: Console, client: Client, title: str, path: str) -> int:
         console.print("The execution goes on; only following it has ended.")
         return 130
     for line in log.news():
-        console.print(line, markup=False)
-    console.print(_sentence(status), markup=False)
+        console.print(shown(line))
+    console.print(shown(_sentence(status)))
     return 0 if status["status"] == "COMPLETED" else NEGATIVE
 
 

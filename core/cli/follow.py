@@ -12,6 +12,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from core.cli.terminal import shown
+
 Json = dict[str, Any]
 ENDED = ("COMPLETED", "FAILED")
 NOT_STARTED: Json = {"fraction": 0.0, "stages": []}
@@ -31,13 +33,19 @@ def follow(
     log_of: Callable[[], Sequence[str]] = lambda: (),
 ) -> Json:
     """The status once the execution has ended. `log_of` gives the lines that are new since it was asked last."""
-    bar = Progress(TextColumn(title), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), console=console)
-    task = bar.add_task("", total=1.0)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+    task = bar.add_task(shown(title).plain, total=1.0)
     with Live(bar, console=console, refresh_per_second=8) as live:
         while True:
             status = status_of()
             for line in log_of():
-                console.print(Text(line))
+                console.print(shown(line))
             progress: Json = status.get("progress") or NOT_STARTED
             bar.update(task, completed=progress["fraction"])
             live.update(Group(_stages(progress["stages"]), bar))
@@ -52,5 +60,5 @@ def _stages(stages: list[Json]) -> Table:
         table.add_column(heading, justify="right")
     for stage in stages:
         figures = (str(stage[key] or "") for key in ("pages", "rows", "errors"))
-        table.add_row(MARKS[stage["state"]], stage["title"], *figures, f"{stage['seconds']:.1f}")
+        table.add_row(MARKS[stage["state"]], shown(stage["title"]), *figures, f"{stage['seconds']:.1f}")
     return table

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.cli.client import Connection, connect
+from core.cli.terminal import shown
 
 KEYS, ORGANIZATIONS = "/auth/api-keys", "/auth/organizations"
 ID_WIDTH = 36
@@ -71,8 +72,8 @@ def _show(headings: list[str], rows: list[list[str]]) -> None:
         # an id is copied from here, so that it is never cut or folded
         table.add_column(heading, overflow="fold", min_width=ID_WIDTH if heading == "Id" else None)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(shown, row))
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
-    console.print(table, markup=False)
+    console.print(table)

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from core.cli.parameters import parameters, transforms_of
+from core.cli.terminal import shown
 from pipelines import Pipeline, PipelineError, Plan, RunError
 from pipelines.runner.failures import sentence
 from pipelines.runner.progress import Progress as RunProgress
@@ -41,9 +42,9 @@ class _Echo(logging.Handler):
     """Shows the rows of echo stages, which on a server are lines of the execution's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        shown = record.__dict__["fields"]
-        name = f"echo {shown['label'] or ''}".strip()
-        _console.print(f"{name} {shown['number']}: {_cell(shown['row'])}", markup=False, highlight=False)
+        echoed = record.__dict__["fields"]
+        name = f"echo {echoed['label'] or ''}".strip()
+        _console.print(shown(f"{name} {echoed['number']}: {_cell(echoed['row'])}"))
 
 
 def run(
@@ -73,7 +74,7 @@ def run(
     except Exception as error:
         if not isinstance(error, RunError):
             _console.print_exception(max_frames=5)
-        _console.print(sentence(error), style="red", markup=False)
+        _console.print(shown(sentence(error), "red"))
         return 1
     return 0
 
@@ -130,7 +131,7 @@ def _cell(value: Any) -> Any:
 def _print(rows: list[dict[str, Any]], columns: list[str], count: int) -> None:
     table = Table(*columns)
     for row in rows:
-        table.add_row(*("" if row[name] is None else str(_cell(row[name])) for name in columns))
+        table.add_row(*(shown("" if row[name] is None else str(_cell(row[name]))) for name in columns))
     Console().print(table, markup=False)
     more = f", the first {len(rows)} shown; -o FILE writes them all" if count > len(rows) else ""
     _console.print(f"{count:,} rows{more}", markup=False)
