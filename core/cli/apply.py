@@ -62,8 +62,11 @@ def apply(connection: Connection, file: Path, dry_run: bool, prune: bool) -> int
 def _changes(declaration: Declaration, state: State, folder: Path, prune: bool) -> Iterator[Change]:
     """What is referred to before what refers to it; deletions last, the other way round."""
     declared = declaration.entities(folder)
+    state.check_distinct(declared)
+    state.check_distinct(key for key in state.repeated if prune and declaration.owns(key))
     for key in sorted(declared, key=_rank):
-        wanted = _with_full_names(key, declared[key], {*declared, *state.entities})
+        wanted = _with_full_names(key, declared[key], {*declared, *state.entities, *state.repeated})
+        state.check_named("agent", wanted.get("agent"))
         there = state.entities.get(key)
         if there is None:
             yield Change("+", key, wanted, {})

@@ -19,10 +19,11 @@ LEFT_OUT: tuple[Any, ...] = (None, {}, [])
 def export(connection: Connection, output: Path | None) -> int:
     """Writes the file, or prints it."""
     with connect(connection) as client:
-        entities = State(client).entities
+        state = State(client)
+    state.check_distinct(state.repeated)
     document: dict[str, list[dict[str, Any]]] = {section: [] for section in SECTIONS.values()}
     projects: dict[str, dict[str, Any]] = {}
-    for (kind, name, *_), entity in entities.items():
+    for (kind, name, *_), entity in state.entities.items():
         values = _told(entity.values)
         if kind == "job":
             projects[name].setdefault("jobs", []).append(values)

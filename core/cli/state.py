@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ class Entity:
 
 
 class State:
-    """Everything that a declaration speaks of. Raises ClientError where names do not tell records apart."""
+    """Everything that a declaration speaks of; `repeated` are the names that do not tell records apart."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -40,16 +40,26 @@ class State:
         self._listed: dict[str, dict[str, str]] = {}
         self._names: dict[str, str] = {}
         found = list(self._read())
-        repeated = [key for key, count in Counter(key for key, _ in found).items() if count > 1]
-        if repeated:
-            what = f"{repeated[0][0]} '{full_name(repeated[0])}'"
-            raise ClientError(f"The server has more than one {what}. Rename or delete all but one.")
-        self.entities = dict(found)
+        counts = Counter(key for key, _ in found)
+        self.repeated = frozenset(key for key, count in counts.items() if count > 1)
+        self.entities = {key: entity for key, entity in found if key not in self.repeated}
+
+    def check_distinct(self, keys: Iterable[Key]) -> None:
+        """Raises ClientError for a name that several records have."""
+        for key in keys:
+            if key in self.repeated:
+                what = f"{key[0]} '{full_name(key)}'"
+                raise ClientError(f"The server has more than one {what}. Rename or delete all but one.")
+
+    def check_named(self, kind: str, name: str | None) -> None:
+        """Raises ClientError when several records have this name."""
+        self.check_distinct(key for key in self.repeated if key[0] == kind and full_name(key) == name)
 
     def id_of(self, kind: str, name: str) -> str:
         """The id behind a name, a category's, agent's, dataset's (`schema.table`) or credential's (`PROVIDER/name`)."""
         found = self._ids(kind).get(name)
         if found is None:
+            self.check_named(kind, name)
             raise ClientError(f"There is no {kind} '{name}'.")
         return found
 

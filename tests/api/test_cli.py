@@ -103,6 +103,21 @@ def test_apply_makes_what_is_declared_and_again_nothing(api: Api, spindle: Spind
         assert (again.exit_code, re.search(r"reated 0, .*hanged 0, .*eleted 0", again.output) is None) == (0, False)
 
 
+def test_names_that_several_records_have_are_in_the_way_only_where_they_are_meant(
+    api: Api, spindle: Spindle, file: Path
+):
+    for _ in range(2):
+        api.post("/agents", {"name": "Twice"})
+    assert spindle("apply", "-f", file).exit_code == 0
+    job = file.with_name("job.yaml")
+    job.write_text("projects:\n  - {name: Other, jobs: [{name: x, agent: Twice}]}\n")
+    agent = file.with_name("agent.yaml")
+    agent.write_text("agents: [{name: Twice}]\n")
+    for arguments in (("apply", "-f", file, "--prune"), ("apply", "-f", job), ("apply", "-f", agent), ("export",)):
+        refused = spindle(*arguments)
+        assert (refused.exit_code, "more than one agent 'Twice'" in refused.output) == (1, True), refused.output
+
+
 def test_the_example_applies(api: Api, spindle: Spindle):
     applied = spindle("apply", "-f", CLONE / "examples" / "shop" / "spindle.yaml")
     assert (applied.exit_code, "created 4" in applied.output.lower()) == (0, True), applied.output
