@@ -28,6 +28,7 @@ from api.kit import docs, errors
 from api.kit.errors import answers
 from api.kit.middleware import AccessLog, Limits, RateHeaders
 from api.kit.openapi import describe
+from api.kit.routing import RouteIndex
 from api.kit.service import running_service
 from api.metrics import endpoints as metrics
 from api.metrics import in_project as metrics_in_project
@@ -78,6 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Limits, larger={f"{service}{packages.LINKS}/": MAX_PACKAGE})
     app.add_middleware(AccessLog)
     describe(app)
+    app.router.routes.insert(0, RouteIndex(app.routes))
     return app
 
 

@@ -40,6 +40,7 @@ def routes() -> list[tuple[str, str]]:
     found = {
         (method, re.sub(r"{[^}]*}", UNKNOWN, route.path))
         for route in iter_route_contexts(create_app(Settings()).routes)
+        if route.path is not None  # as that of the index is
         for method in (route.methods or {"GET"}) - {"HEAD"}
     }
     return sorted(found)

@@ -1,0 +1,48 @@
+"""Finds the route of a request by its path's segments: asked one by one, all routes take longer than most answers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from fastapi.routing import iter_route_contexts
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
+
+FOUND = "spindle.route"
+
+
+class RouteIndex(BaseRoute):
+    """Stands before the routes of a router and goes ahead for those that it finds; the others are left to the router.
+
+    Routes keep their order. A parameter that spans several segments is left to the router, too.
+    """
+
+    def __init__(self, routes: Sequence[BaseRoute]) -> None:
+        self._routes = tuple(routes)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] != "http":
+            return Match.NONE, {}
+        segments = scope["path"].split("/")
+        for fixed, route in self._shapes.get(len(segments), ()):
+            if all(segments[place] == text for place, text in fixed):
+                match, child_scope = route.matches(scope)
+                if match is Match.FULL:
+                    return match, {**child_scope, FOUND: route}
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope[FOUND].handle(scope, receive, send)
+
+    @cached_property
+    def _shapes(self) -> Mapping[int, Sequence[tuple[Sequence[tuple[int, str]], BaseRoute]]]:
+        """By the number of segments: those that are fixed, with their places, and the route."""
+        shapes: defaultdict[int, list[tuple[Sequence[tuple[int, str]], BaseRoute]]] = defaultdict(list)
+        for route in self._routes:
+            for context in iter_route_contexts([route]):
+                segments = (context.path_format or "").split("/")
+                fixed = tuple((place, text) for place, text in enumerate(segments) if "{" not in text)
+                shapes[len(segments)].append((fixed, route))
+        return shapes
