@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, or_
+from sqlalchemy import ColumnElement, Select, or_
 from sqlalchemy.orm import Session
 
 from core.categories import Categories
@@ -18,6 +18,8 @@ from pipelines import PipelineError, check_yaml, script
 
 # a top-level key `pipeline` of block or flow YAML, and not the annotated name of a line of Python
 _PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?pipeline["']?\s*:""", re.MULTILINE)
+
+NO_CATEGORY = "none"  # in place of a category's id
 
 
 class Agents(Repository[Agent]):
@@ -61,15 +63,16 @@ class Agents(Repository[Agent]):
         self, *, category_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> Sequence[Agent]:
         query = self._own()
-        return self._page(query if category_id is None else query.where(Agent.category_id == category_id), limit, after)
+        return self._page(query if category_id is None else query.where(_in(category_id)), limit, after)
 
     def get(self, agent_id: str) -> Agent:
         return self._by_id(agent_id)
 
     def by_name(self, category_id: str, name: str) -> Agent:
+        """Of several of the name, which there may be without a category, the oldest."""
         if not storable(category_id + name):
             raise self._unknown("name")
-        return self._one(self._own().where(Agent.category_id == category_id, Agent.name == name), "name")
+        return self._one(self._own().where(_in(category_id), Agent.name == name).order_by(Agent.id), "name")
 
     def update(self, agent_id: str, changes: Mapping[str, Any]) -> Agent:
         """Merges; a new text makes a new revision."""
@@ -121,6 +124,10 @@ class Agents(Repository[Agent]):
                 check_pipeline(pipeline)
             agent.pipeline_yaml, agent.code = pipeline, None
         return True
+
+
+def _in(category_id: str) -> ColumnElement[bool]:
+    return Agent.category_id.is_(None) if category_id == NO_CATEGORY else Agent.category_id == category_id
 
 
 def check_pipeline(text: str) -> None:

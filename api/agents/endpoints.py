@@ -15,14 +15,13 @@ from api.kit.errors import answers
 from api.kit.pages import PageOf
 from api.kit.schemas import Nothing
 from api.kit.service import ServiceOf
-from core.agents import Agents
+from core.agents import NO_CATEGORY, Agents
 from core.api_keys import Identity
 from core.errors import NotFound
 from core.tables import Agent
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=KeyRoute)
 AgentId = Annotated[str, Path(alias="agentId", description="Id of the agent.")]
-NO_CATEGORY = "none"
 
 
 def _agents(session: Session, caller: Identity) -> Agents:
@@ -52,14 +51,19 @@ def create_agent(body: AgentCreate, caller: Writer, service: ServiceOf, tag: Tag
         return agent_record(agent)
 
 
-@router.get("/{categoryId}", summary="List the agents of a category", responses=answers(404))
+@router.get(
+    "/{categoryId}",
+    summary="List the agents of a category",
+    description="`none` stands for the category of the agents without one.",
+    responses=answers(404),
+)
 def list_agents_of_category(
     category_id: CategoryId, caller: Reader, service: ServiceOf, page: PageOf
 ) -> list[AgentRecord]:
     with service.database.read() as session:
-        category = visible(session, caller).get(category_id)
-        repository = _agents(session, caller)
-        agents = repository.list(category_id=category.id, limit=page.limit, after=page.after)
+        if category_id != NO_CATEGORY:
+            visible(session, caller).get(category_id)
+        agents = _agents(session, caller).list(category_id=category_id, limit=page.limit, after=page.after)
         return [agent_record(agent) for agent in page.linked(agents)]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Record, example
+from api.kit.schemas import Body, Record, Whole, example
 from core.datasets import address
 from core.sql.catalog import Table
 from core.sql.queries import DEFAULT_ROWS, MAX_ROWS, trino_columns
@@ -16,8 +16,12 @@ from core.tables import Dataset, DatasetVersion
 
 
 class Paged(Body):
-    limit: int | None = Field(default=None, ge=0, le=MAX_ROWS, description=f"Most rows; {DEFAULT_ROWS} when left out.")
-    offset: int | None = Field(default=None, ge=0, description="Rows to skip; a stable order needs ORDER BY.")
+    limit: Annotated[Whole, Field(ge=0, le=MAX_ROWS)] | None = Field(
+        default=None, description=f"Most rows; {DEFAULT_ROWS} when left out."
+    )
+    offset: Annotated[Whole, Field(ge=0)] | None = Field(
+        default=None, description="Rows to skip; a stable order needs ORDER BY."
+    )
 
 
 class DatasetQuery(Paged):

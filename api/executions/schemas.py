@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BeforeValidator, Field
 
-from api.kit.schemas import Body, Record, example
+from api.kit.schemas import Body, Record, Whole, example
 from core.executions.queries import Status
 from core.tables import Execution
 
@@ -39,7 +39,7 @@ class ExecuteRequest(Body):
     arguments: list[str] | None = None
     cloud_credential_ids: list[str] | None = None
     cloud_credential_id: str | None = None
-    limit: int | None = Field(default=None, ge=0)
+    limit: Annotated[Whole, Field(ge=0)] | None = None
 
     @property
     def credential_ids(self) -> Sequence[str]:

@@ -29,6 +29,14 @@ def _utc(value: datetime) -> datetime:
 
 Time = Annotated[datetime, Strict(False), BeforeValidator(_text), AfterValidator(_utc)]
 
+
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 10.0 is the integer 10."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+
 # core has the rule and the sentence; here it is only told
 Name = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": NAME_LENGTH})]
 

@@ -75,6 +75,8 @@ ERRORS: list[tuple[str, str, dict[str, Any], int, str | None, str]] = [
     ("POST", "/datasets/query", {"json": {}}, 400, "sql", "sql"),
     ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": 10_001}}, 400, "limit", "limit"),
     ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": "5"}}, 400, "limit", "limit"),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": 1.5}}, 400, "limit", "limit"),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "offset": 1e300}}, 400, None, ""),
     ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "offset": -1}}, 400, "offset", "offset"),
     ("POST", "/datasets/query", {"json": {"sql": "DROP TABLE x"}}, 400, None, "Only SELECT"),
     ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM read_text('/etc/passwd')"}}, 400, None, "Only tables"),
@@ -112,6 +114,11 @@ def test_of_many_problems_the_first_are_told(acme: Api):
     body = response.json()
     assert (response.status_code, len(body["details"])) == (400, 100)
     assert "20000 problems" in body["error"]
+
+
+def test_a_whole_number_is_one_in_any_notation(acme: Api):
+    body = {"sql": "SELECT 1 AS x", "limit": 1.0, "offset": 0.0}
+    assert acme.post("/datasets/query", body) == {"results": [{"x": 1}]}
 
 
 def test_405_tells_the_methods_that_are_known(acme: Api):

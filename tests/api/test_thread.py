@@ -264,6 +264,8 @@ def test_put_merges_and_ignores_what_the_server_owns(acme: Api, job: Job):
     )
     assert changed == before | {"description": "new", "updatedAt": changed["updatedAt"]}
     agent = acme.get("/agents/none/" + job.agent_id)
+    assert agent in acme.get("/agents/none")
+    assert acme.get(f"/agents/none/name/{agent['name']}") == agent
     renamed = acme.put(f"/agents/none/{job.agent_id}", agent | {"name": "renamed"})
     assert (renamed["name"], renamed["pipelineYaml"]) == ("renamed", agent["pipelineYaml"])
 
@@ -275,6 +277,7 @@ def test_reading_by_name_and_by_category(acme: Api):
     assert acme.get(f"/agents/{category}/name/the agent") == agent
     assert acme.get(f"/agents/{category}/{agent['id']}") == agent
     assert acme.call("GET", f"/agents/none/{agent['id']}").status_code == 404
+    assert agent["id"] not in [each["id"] for each in acme.get("/agents/none")]
     assert acme.get("/categories/by name")["agentIds"] == [agent["id"]]
     project = acme.post("/projects", {"name": "named project"})
     assert acme.get("/projects/named project") == acme.get(f"/projects/id/{project['id']}") == project
