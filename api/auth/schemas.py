@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
 
 from api.kit.schemas import Body, Name, Record, Time, example
+from core.api_keys import SCOPES
 from core.tables import ApiKey, Organization
+
+Scope = Annotated[str, Field(json_schema_extra={"enum": [*sorted(SCOPES)]})]
 
 
 class KeyCreate(Body):
@@ -14,7 +20,7 @@ class KeyCreate(Body):
     model_config = example({"name": "Reports", "scopes": ["etl:read", "datasets:read"]})
 
     name: Name
-    scopes: list[str] | None = None
+    scopes: list[Scope] | None = None
     expires_at: Time | None = None
 
 

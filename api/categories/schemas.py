@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
 
 from api.kit.schemas import Body, Name, Record, example
+from core.categories import VISIBILITIES
 from core.tables import Category
+
+Visibility = Annotated[str, Field(json_schema_extra={"enum": [*VISIBILITIES]})]
 
 
 class CategoryUpdate(Body):
@@ -15,7 +21,7 @@ class CategoryUpdate(Body):
     name: str | None = None
     description: str | None = None
     icon: str | None = None
-    visibility: str | None = None
+    visibility: Visibility | None = None
     enabled: bool | None = None
 
 

@@ -47,6 +47,8 @@ class CredentialCreate(CredentialUpdate):
 class CredentialTest(CredentialUpdate):
     """Either the id of a stored credential, or the fields of one that is not stored."""
 
+    model_config = example({"credentialId": "01a1fe8d-908f-7f00-a12a-dce377429a92"})
+
     credential_id: str | None = None
 
 

@@ -18,11 +18,18 @@ from core.editions import edition
 from core.records import Query as Listed
 from core.records import Records, shown
 from core.records.query import MAX_PAGE, MAX_PAGE_SIZE, PAGE_SIZE
+from core.records.store import TABLE_NAME
 from core.tables import StoredRecord as Row
 
 router = APIRouter(tags=["cms-tables"], route_class=KeyRoute)
 
-Table = Annotated[str, Path(description="Name of the table; it is there as soon as it has a record.")]
+Table = Annotated[
+    str,
+    Path(
+        description="Name of the table; it is there as soon as it has a record.",
+        json_schema_extra={"pattern": f"^{TABLE_NAME}$"},
+    ),
+]
 RecordId = Annotated[str, Path(alias="recordId", description="Id of the record.")]
 Document = Annotated[
     dict[str, Any],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -11,15 +11,15 @@ from api.kit.schemas import Body, Record, example
 from core.events.announce import TYPES
 from core.tables import Delivery, Webhook
 
+EventType = Annotated[str, Field(json_schema_extra={"enum": [*TYPES]})]
+
 
 class WebhookUpdate(Body):
     model_config = example({"url": "https://example.com/hook", "events": ["execution.completed"]})
 
     url: str | None = Field(default=None, description="An http or https address. Redirects are not followed.")
     description: str | None = None
-    events: list[str] | None = Field(
-        default=None, description=f"Which events are sent, all when empty: {', '.join(TYPES)}."
-    )
+    events: list[EventType] | None = Field(default=None, description="Which events are sent, all when empty.")
     enabled: bool | None = None
 
 

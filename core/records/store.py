@@ -19,7 +19,7 @@ from core.tables import StoredRecord
 from core.values import storable
 
 MAX_LIST_BYTES = 16 * 2**20
-_TABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+TABLE_NAME = "[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
 _TIMES: Mapping[Field, InstrumentedAttribute[datetime]] = {
     ("createdAt",): StoredRecord.created_at,
     ("updatedAt",): StoredRecord.updated_at,
@@ -31,7 +31,7 @@ class Records:
 
     def __init__(self, session: Session, organization_id: str, table: str) -> None:
         """Raises BadInput for what cannot be a table's name."""
-        if not _TABLE.fullmatch(table):
+        if not re.fullmatch(TABLE_NAME, table):
             sentence = "A table's name has up to 64 letters, digits, '_' and '-', and does not begin with '-'."
             raise BadInput(sentence, [Detail("table", sentence)])
         self._session = session
