@@ -30,6 +30,8 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None) -> i
         return 1
     if missing := missing_browser(plan):
         print(f"{file}: warning: {missing}", file=sys.stderr)
+    if exposed := own.warning():
+        print(f"{file}: warning: {exposed}", file=sys.stderr)
     for warning in plan.warnings:
         print(f"{file}:{warning.line or 1}: warning: {warning.message}", file=sys.stderr)
     print(plan)

@@ -63,7 +63,10 @@ def run(
         _console.print(f"{output}: the name must end in one of {', '.join(_FORMATS)}", style="red", markup=False)
         return 1
     try:
-        plan = Pipeline.from_yaml(file.read_text()).plan(parameters(parameter), transforms_of(transforms))
+        own = transforms_of(transforms)
+        plan = Pipeline.from_yaml(file.read_text()).plan(parameters(parameter), own)
+        if exposed := own.warning():
+            _console.print(f"warning: {exposed}", style="yellow", markup=False)
         _run(plan, _context(plan, guard, limit), output)
     except PipelineError as error:
         for problem in error.problems:

@@ -87,7 +87,9 @@ def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
     for failure in plugins.load():
         _log.warning("plugin left out", extra={"fields": {"reason": str(failure)}})
-    transforms = Transforms(spec.row_transforms, Limits(isolated=spec.isolate_transforms))
+    transforms = Transforms(spec.row_transforms, Limits(only_isolated=spec.isolate_transforms))
+    if warning := transforms.warning():
+        _log.warning(warning)
     plan = pipeline.plan(spec.parameters, transforms)  # the one that is shown
     running = pipeline.plan(secrets.revealed(spec.parameters), transforms)
     context = _context(spec, running, secrets)

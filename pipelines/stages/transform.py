@@ -33,7 +33,8 @@ class PythonRowTransform(RowStage):
     the row as a dict (its columns and the engine's) and the arguments as keywords. It runs in a process of its own with
     10 s a row and 512 MiB; a row for which it raises keeps its place with `_error` set, or with `onError: fail` ends
     the run. Declare the columns as its return type, a TypedDict or a dataclass; otherwise they are taken from the
-    first 100 rows, and later rows are held to them. Users' functions have Python's standard library at hand.
+    first 100 rows, and later rows are held to them. Users' functions have Python's standard library at hand,
+    but neither files nor a network.
 
     ```python
     from typing import TypedDict

@@ -66,6 +66,8 @@ def _prctl(option: int, value: int) -> None:
 
 def isolate() -> None:
     """Returns in a process that can reach nothing; the one that was called waits for it and never returns."""
+    if sys.platform != "linux":
+        raise OSError(0, "only Linux has namespaces")
     privileged = os.geteuid() == 0
     uid, gid, own_uid = os.geteuid(), os.getegid(), FIRST_UID + os.getpid() % UIDS
     namespaces = NEW_MOUNTS | NEW_NAMES | NEW_IPC | NEW_PIDS | NEW_NETWORK

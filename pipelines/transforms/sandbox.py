@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,11 +32,13 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one row may take; `isolated` when the process must reach nothing of the service and of other users."""
+    """What one row may take. The process reaches nothing of the service and of other users wherever the kernel can see
+    to that; where it cannot, no row runs if `only_isolated`, and otherwise all run as this user.
+    """
 
     seconds: float = 10.0
     memory_mib: int = 512
-    isolated: bool = False
+    only_isolated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,14 @@ class RowFailed(Exception):
 Outcome = dict[str, Any] | RowFailed | None
 
 
+class NotIsolated(RunError):
+    """The kernel refuses what isolates a process; `reason` is its word."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{_NOT_ISOLATED} ({reason})")
+        self.reason = reason
+
+
 class _Ended(Exception):
     """The process ended before it answered."""
 
@@ -65,6 +76,7 @@ class Sandbox:
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        self._isolates = True
         self._process: subprocess.Popen[bytes] | None = None
         self._unsent = memoryview(b"")
         self._unread = b""
@@ -103,7 +115,7 @@ class Sandbox:
 
     def _outcomes(self, rows: Collection[Mapping[str, Any]]) -> Iterator[Outcome]:
         """Of the rows up to the first that costs the process; raises _Ended where it ends by itself."""
-        process = self._process or self._start()
+        process = self._process or self._started()
         numbers = range(self._number + 1, self._number + 1 + len(rows))
         self._number += len(rows)
         asked = ({"number": number, "row": row} for number, row in zip(numbers, rows, strict=True))
@@ -119,6 +131,15 @@ class Sandbox:
                 return
             yield _outcome(answer)
 
+    def _started(self) -> subprocess.Popen[bytes]:
+        try:
+            return self._start()
+        except NotIsolated:
+            if self._task.limits.only_isolated or not self._isolates:
+                raise
+            self._isolates = False
+            return self._start()
+
     def _start(self) -> subprocess.Popen[bytes]:
         process = self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_JAIL)],
@@ -131,7 +152,7 @@ class Sandbox:
         )
         task, limits = self._task, self._task.limits
         told = {"source": task.source, "function": task.function, "arguments": dict(task.arguments)}
-        told |= {"memory": limits.memory_mib * _MIB, "isolated": limits.isolated}
+        told |= {"memory": limits.memory_mib * _MIB, "isolated": self._isolates}
         for pipe in (process.stdin, process.stdout):
             os.set_blocking(_number(pipe), False)
         self._unsent = memoryview(_line(told))
@@ -147,7 +168,7 @@ class Sandbox:
             return
         self.close()
         if "refused" in answer:
-            raise RunError(f"{NOT_ISOLATED} ({_shown(answer['refused'])})")
+            raise NotIsolated(_shown(answer["refused"]))
         raise RunError(f"{self._task.name} cannot be loaded: {_shown(answer.get('broken'))}")
 
     def _answer(self, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
@@ -206,7 +227,20 @@ class Sandbox:
             raise RowFailed(f"it took longer than {self._task.limits.seconds:g} s for a row")
 
 
-NOT_ISOLATED = (
+@cache
+def refusal() -> str | None:
+    """Why users' functions are not isolated on this machine; None where they are."""
+    box = Sandbox(Task("the function", "def f(row): return row", "f", {}, Limits(only_isolated=True)))
+    try:
+        list(box.rows([{}]))
+    except NotIsolated as refused:
+        return refused.reason
+    finally:
+        box.close()
+    return None
+
+
+_NOT_ISOLATED = (
     "this server has several organizations, so a user's Python runs only where it can be isolated, and here it cannot: "
     "the operator must allow Linux namespaces, or run drivers on a cluster"
 )

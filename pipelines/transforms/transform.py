@@ -16,7 +16,7 @@ from pipelines.catalog import Unknown
 from pipelines.errors import PipelineError
 from pipelines.names import fold, unknown
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction, source, values
-from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task
+from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task, refusal
 from pipelines.transforms.schema import Types, annotated
 from pipelines.transforms.source import Function, Keywords
 
@@ -51,6 +51,13 @@ class Transforms:
     def of_text(cls, text: str) -> Transforms:
         """Each function of a file; raises PipelineError when it is not Python."""
         return cls({name: text for name in source.names(text)})
+
+    def warning(self) -> str | None:
+        """What is to be known before users' functions run on this machine; None when they are isolated."""
+        texts = any(isinstance(code, str) for code in self.own.values())
+        if not texts or (reason := refusal()) is None:
+            return None
+        return f"row transforms run as this user and can read its files: the system does not isolate them ({reason})"
 
     def find(self, name: str) -> Transform:
         """In any spelling; raises Unknown, and PipelineError for a text that is wrong."""

@@ -16,6 +16,7 @@ import pytest
 from pipelines.errors import RunError
 from pipelines.transforms import sandbox
 from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task
+from pipelines.transforms.transform import Transforms
 
 Call = Callable[..., Any]
 
@@ -27,7 +28,7 @@ def call() -> Iterator[Call]:
 
     def call(body: str, row: dict[str, Any] | None = None, **limits: Any) -> Any:
         source = "def f(row):\n" + "".join(f"  {line}\n" for line in body.splitlines())
-        held = Limits(**{"seconds": 2.0, "isolated": True, **limits})
+        held = Limits(**{"seconds": 2.0, "only_isolated": True, **limits})
         box = made.setdefault((body, held), Sandbox(Task("f", source, "f", {}, held)))
         return only(box.rows([row or {}]))
 
@@ -112,10 +113,13 @@ def test_it_can_start_no_process_and_no_thread(call: Call) -> None:
 
 
 @pytest.mark.parametrize("isolated", [True, False])
-def test_memory_and_time_are_limited(call: Call, isolated: bool) -> None:
-    assert failure(call, "x = bytearray(10 ** 10)", isolated=isolated) == "line 2: MemoryError"
-    assert failure(call, "while True: pass", seconds=0.3, isolated=isolated) == "it took longer than 0.3 s for a row"
-    assert failure(call, "while True:\n  try: input()\n  except BaseException: pass", seconds=0.3, isolated=isolated)
+def test_memory_and_time_are_limited(call: Call, isolated: bool, request: pytest.FixtureRequest) -> None:
+    if not isolated:
+        request.getfixturevalue("refusing_kernel")
+    limits = {"only_isolated": isolated}
+    assert failure(call, "x = bytearray(10 ** 10)", **limits) == "line 2: MemoryError"
+    assert failure(call, "while True: pass", seconds=0.3, **limits) == "it took longer than 0.3 s for a row"
+    assert failure(call, "while True:\n  try: input()\n  except BaseException: pass", seconds=0.3, **limits)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +213,9 @@ def test_a_value_that_fits_in_no_column_is_the_rows_error(call: Call, value: str
     assert "Error" in failure(call, f"return {{'a': {value}}}")
 
 
-def test_where_it_cannot_be_isolated_it_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def refusing_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """As where namespaces are forbidden."""
     refusing = tmp_path / "jail.py"
     jail = Path(sandbox.__file__).with_name("jail.py")
     text = jail.read_text().replace(
@@ -218,9 +224,46 @@ def test_where_it_cannot_be_isolated_it_does_not_run(monkeypatch: pytest.MonkeyP
     refusing.write_text(text)
     refusing.with_name("values.py").write_text(jail.with_name("values.py").read_text())
     monkeypatch.setattr(sandbox, "_JAIL", refusing)
-    box = Sandbox(Task("f", "def f(row): return row", "f", {}, Limits(isolated=True)))
+    sandbox.refusal.cache_clear()
+    yield
+    sandbox.refusal.cache_clear()
+
+
+@pytest.mark.usefixtures("refusing_kernel")
+def test_where_it_cannot_be_isolated_it_does_not_run() -> None:
+    box = Sandbox(Task("f", "def f(row): return row", "f", {}, Limits(only_isolated=True)))
     with pytest.raises(RunError, match="several organizations, so a user's Python runs only where it can be isolated"):
         only(box.rows([{}]))
+
+
+READING = """
+def f(row):
+  try: return {"read": open(row["path"]).read()}
+  except OSError as error: return {"read": str(error)}
+"""
+
+
+def test_with_one_organization_too_the_services_files_are_out_of_reach(tmp_path: Path) -> None:
+    key = tmp_path / "admin-key"
+    key.write_text("canary")
+    box = Sandbox(Task("f", READING, "f", {}, Limits()))
+    assert only(box.rows([{"path": str(key)}])) == {"read": f"[Errno 2] No such file or directory: '{key}'"}
+    box.close()
+    assert Transforms.of_text(READING).warning() is None
+
+
+@pytest.mark.usefixtures("refusing_kernel")
+def test_of_one_organization_it_runs_all_the_same_and_that_is_told(tmp_path: Path) -> None:
+    key = tmp_path / "admin-key"
+    key.write_text("canary")
+    box = Sandbox(Task("f", READING, "f", {}, Limits()))
+    assert [only(box.rows([{"path": str(key)}])) for _ in range(2)] == [{"read": "canary"}] * 2
+    box.close()
+    warning = Transforms.of_text(READING).warning()
+    assert warning is not None
+    assert warning.startswith("row transforms run as this user")
+    assert warning.endswith("the system does not isolate them (refused)")
+    assert Transforms().warning() is None
 
 
 def test_the_process_ends_with_its_worker() -> None:
@@ -228,7 +271,7 @@ def test_the_process_ends_with_its_worker() -> None:
         "import sys, time\n"
         "from pipelines.transforms.sandbox import *\n"
         "box = Sandbox(Task('f', 'import ctypes, signal\\nsignal.signal(15, signal.SIG_IGN)\\n"
-        "ctypes.CDLL(None).prctl(1, 0)\\ndef f(row): return {}', 'f', {}, Limits(isolated=True)))\n"
+        "ctypes.CDLL(None).prctl(1, 0)\\ndef f(row): return {}', 'f', {}, Limits(only_isolated=True)))\n"
         "list(box.rows([{}]))\nprint(box._process.pid, flush=True)\ntime.sleep(60)\n"
     )
     worker = subprocess.Popen(
