@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Record, Whole, example
+from api.kit.schemas import WHOLE, Body, Record, example
 from core.datasets import address
 from core.sql.catalog import Table
 from core.sql.queries import DEFAULT_ROWS, MAX_ROWS, trino_columns
@@ -16,10 +16,10 @@ from core.tables import Dataset, DatasetVersion
 
 
 class Paged(Body):
-    limit: Annotated[Whole, Field(ge=0, le=MAX_ROWS)] | None = Field(
+    limit: Annotated[int, Field(ge=0, le=MAX_ROWS), WHOLE] | None = Field(
         default=None, description=f"Most rows; {DEFAULT_ROWS} when left out."
     )
-    offset: Annotated[Whole, Field(ge=0)] | None = Field(
+    offset: Annotated[int, Field(ge=0), WHOLE] | None = Field(
         default=None, description="Rows to skip; a stable order needs ORDER BY."
     )
 

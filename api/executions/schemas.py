@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BeforeValidator, Field
 
-from api.kit.schemas import Body, Record, Whole, example
+from api.kit.schemas import WHOLE, Body, Record, example
 from core.executions.queries import Status
 from core.tables import Execution
 
@@ -39,7 +39,7 @@ class ExecuteRequest(Body):
     arguments: list[str] | None = None
     cloud_credential_ids: list[str] | None = None
     cloud_credential_id: str | None = None
-    limit: Annotated[Whole, Field(ge=0)] | None = None
+    limit: Annotated[int, Field(ge=0), WHOLE] | None = None
 
     @property
     def credential_ids(self) -> Sequence[str]:
