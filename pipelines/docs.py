@@ -84,9 +84,10 @@ could not be fetched keeps its row under both.
 
 Nothing has to be set; what can be is the [key spindle](#the-key-spindle), for a whole pipeline.
 
-- robots.txt holds, with its Crawl-delay: a page that it forbids is a row with `_error`. A site whose robots.txt answers
-  with a server error is not asked. A host gets at most `concurrency` requests at once, or one each `delay` seconds,
-  over all workers together, and is left alone after a 429 or 503 for as long as Retry-After says.
+- robots.txt holds, with its Crawl-delay, also where a redirect leads: a page that it forbids is a row with `_error`. A
+  site whose robots.txt answers with a server error is not asked. A host gets at most `concurrency` requests at once, or
+  one each `delay` seconds, over all workers together, and is left alone after a 429 or 503 for as long as Retry-After
+  says.
 - What may succeed the next time (no connection, a broken one, 429, 502, 503, 504) is tried twice more. A page may take
   60 s (`timeout`) and have 16 MiB, decompressed; redirects are followed 20 times. Private and loopback addresses are
   refused by a server unless its settings let them through; `spindle run` lets them through.

@@ -29,7 +29,6 @@ _PASSING_STATUSES = frozenset((429, 502, 503, 504))
 _UNDECODABLE = "the page cannot be decompressed"
 _SENTENCES = {
     pycurl.E_UNSUPPORTED_PROTOCOL: "{where} does not speak HTTP",
-    pycurl.E_URL_MALFORMAT: "{where} redirects to something that is not an address",
     pycurl.E_COULDNT_RESOLVE_HOST: "could not find the host {host}",
     pycurl.E_COULDNT_CONNECT: "could not connect to {where}",
     pycurl.E_FTP_WEIRD_SERVER_REPLY: "{where} does not speak HTTP",
@@ -39,7 +38,6 @@ _SENTENCES = {
     pycurl.E_RECV_ERROR: "the connection to {where} broke",
     pycurl.E_HTTP2: "the connection to {where} broke",
     _HTTP2_STREAM: "the connection to {where} broke",
-    pycurl.E_TOO_MANY_REDIRECTS: "redirects more than {max_redirects} times",
     pycurl.E_BAD_CONTENT_ENCODING: _UNDECODABLE,
     pycurl.E_PEER_FAILED_VERIFICATION: "the certificate of {host} is not trusted",
     pycurl.E_SSL_CONNECT_ERROR: "could not agree on encryption with {where}",
@@ -50,17 +48,25 @@ def sentence(code: int, detail: str, where: str, options: FetchOptions) -> str:
     """What libcurl's error `code` and words mean for the person who reads the row; `where` is host:port."""
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return _timeout(detail, where, options)
-    if detail.startswith("Protocol "):
-        return f"{where} redirects to what is neither http nor https"
     if code == pycurl.E_PEER_FAILED_VERIFICATION and "subject name" in detail:
         return f"the certificate of {where.rpartition(':')[0]} is for another name"
     template = _SENTENCES.get(code, "could not fetch from {where} (libcurl error {code})")
     host = where.rpartition(":")[0]
-    return template.format(where=where, host=host, code=code, max_redirects=options.max_redirects)
+    return template.format(where=where, host=host, code=code)
 
 
 def no_answer(where: str, options: FetchOptions) -> str:
     return f"{where} did not answer within {options.first_byte_timeout:g} s"
+
+
+def astray(target: str | None, where: str) -> str:
+    """A redirect that leads to no page; `target` is what it names, None when that is no address."""
+    what = "something that is not an address" if target is None else "what is neither http nor https"
+    return f"{where} redirects to {what}"
+
+
+def too_many_redirects(options: FetchOptions) -> str:
+    return f"redirects more than {options.max_redirects} times"
 
 
 def undecodable() -> str:

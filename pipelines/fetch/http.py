@@ -141,6 +141,12 @@ class HttpFetcher:
                 request.zstd = True
                 queue.again(request, 0)
                 continue
+            if address := transfer.redirect():
+                seconds = transfer.seconds()
+                mine.discard(transfer)
+                self._release(transfer)
+                queue.redirected(request, address, seconds)
+                continue
             asked = transfer.asks_to_be_left_alone()
             delay = self._retry_delay(transfer, asked)
             if asked is not None:

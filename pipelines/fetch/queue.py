@@ -24,20 +24,31 @@ T = TypeVar("T")
 
 
 class Request(Generic[T]):
-    """One page to fetch; `asked_url` is as the caller wrote it, `tag` the caller's, `kept` an old copy of the page that
-    may still be right. `zstd`: the server compresses so, whatever it was asked for.
+    """One page to fetch; `asked_url` is as the caller wrote it, `url` the same as pages are told apart, `address` where
+    it is now looked for: where redirects led, which are `passed`, in all `spent` seconds. `tag` is the caller's, `kept`
+    an old copy of the page that may still be right. `zstd`: the server compresses so, whatever it was asked for.
     """
 
-    __slots__ = ("asked_url", "attempt", "kept", "origin", "tag", "url", "zstd")
+    __slots__ = ("address", "asked_url", "attempt", "kept", "origin", "passed", "spent", "tag", "url", "zstd")
 
     def __init__(self, asked_url: str, url: str, tag: T) -> None:
         self.asked_url = asked_url
         self.url = url
+        self.address = url
+        self.passed: tuple[str, ...] = ()
+        self.spent = 0.0
         self.tag = tag
         self.origin = origin(url)
         self.kept: Page | None = None
         self.zstd = False
         self.attempt = 0
+
+    def go_on(self, address: str, seconds: float) -> None:
+        """A redirect, after so many seconds; `address` is canonical."""
+        self.address, self.origin = address, origin(address)
+        self.passed = (*self.passed, address)
+        self.spent += seconds
+        self.kept, self.zstd = None, False
 
 
 class RequestQueue(Generic[T]):
@@ -85,10 +96,17 @@ class RequestQueue(Generic[T]):
         """
         self._left(request)
         if page.status == 304 and request.kept:
-            page = revalidated(request.kept, page)
-        if self._cache and keep:
-            self._cache.put(page)
+            page = _led_to(revalidated(request.kept, page), request)
+        if keep:
+            self._keep(page, request)
         return _as_asked(page, request)
+
+    def redirected(self, request: Request[T], address: str, seconds: float) -> None:
+        """After so many seconds `request` is told to go on at `address`: at hand, or to be asked like any other."""
+        self._left(request)
+        request.go_on(address, seconds)
+        if not self._at_hand(request):
+            self._offer(request)
 
     def again(self, request: Request[T], delay: float) -> None:
         """Puts `request` back, to start in `delay` seconds."""
@@ -133,14 +151,25 @@ class RequestQueue(Generic[T]):
 
     def _at_hand(self, request: Request[T]) -> bool:
         """Whether the cache has the page; one that may have changed is left with the request."""
-        kept = self._cache.get(request.url) if self._cache else None
+        kept = self._cache.get(request.address) if self._cache else None
         if kept is None or self._cache is None:
             return False
         if self._cache.is_fresh(kept):
-            self._finished.append((_as_asked(kept, request), request.tag))
+            page = _led_to(kept, request)
+            if request.passed:
+                self._keep(page, request)
+            self._finished.append((_as_asked(page, request), request.tag))
             return True
-        request.kept = kept
+        request.kept = kept if kept.url == request.address else None  # else its validators are another address's
         return False
+
+    def _keep(self, page: Page, request: Request[T]) -> None:
+        """Keeps what `request` brought; where redirects led to it, as the page of its own address too."""
+        if not self._cache:
+            return
+        self._cache.put(page)
+        if request.passed and page.url == request.address:
+            self._cache.put(replace(page, requested_url=page.url, redirects=()))
 
     def _offer(self, request: Request[T]) -> None:
         """Makes `request` ready, or holds it until its host may be asked."""
@@ -154,7 +183,7 @@ class RequestQueue(Generic[T]):
         """Takes from the requests that wait for a host as many as may start."""
         held = self._held.get(origin)
         while held:
-            leave = self._hosts.enter(origin, held[0].url)
+            leave = self._hosts.enter(origin, held[0].address)
             if leave is False:
                 return
             request = held.popleft()
@@ -162,8 +191,7 @@ class RequestQueue(Generic[T]):
             if leave is True:
                 self._ready.append(request)
             else:
-                page = replace(_failed(request.asked_url, str(leave)), forbidden=True)
-                self._finished.append((page, request.tag))
+                self._finished.append((_forbidden(request, str(leave)), request.tag))
         self._held.pop(origin, None)
 
     def _left(self, request: Request[T]) -> None:
@@ -174,6 +202,20 @@ class RequestQueue(Generic[T]):
 def _as_asked(page: Page, request: Request[T]) -> Page:
     """`page` with the address that was asked for as the caller wrote it."""
     return page if page.requested_url == request.asked_url else replace(page, requested_url=request.asked_url)
+
+
+def _led_to(page: Page, request: Request[T]) -> Page:
+    """`page`, which is kept for the address that `request` was led to, as what the request was led to."""
+    if not request.passed:
+        return page
+    passed = request.passed if page.url != request.address else request.passed[:-1]
+    return replace(page, requested_url=request.url, redirects=(*passed, *page.redirects))
+
+
+def _forbidden(request: Request[T], reason: str) -> Page:
+    sentence = f"redirects to {request.address[:200]}: {reason}" if request.passed else reason
+    page = _failed(request.asked_url, sentence)
+    return replace(page, url=request.address if request.passed else page.url, forbidden=True)
 
 
 def _failed(url: str, error: str) -> Page:

@@ -25,6 +25,7 @@ from pipelines.fetch.urls import absolute_url, canonical_url
 from pipelines.fetch.zstd import BadZstd, Unzstd
 
 _ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SLOWEST = 32  # bytes a second; a page that comes slower than this for first_byte_timeout is given up
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\r\n]*)")
 _ENCODING = re.compile(rb"(?im)^content-encoding:[ \t]*([^\r\n]*)")
@@ -36,8 +37,10 @@ class Transfer:
     """A libcurl handle with what one request of it collects; used for one request after another."""
 
     __slots__ = (
+        "_astray",
         "_guard",
         "_head",
+        "_hurried",
         "_interrupted",
         "_options",
         "_parts",
@@ -64,6 +67,7 @@ class Transfer:
         self._guard = guard
         self._head = BytesIO()
         self._special = False
+        self._hurried = False
         self.curl = _handle(options)
         self.curl.setopt(pycurl.WRITEFUNCTION, self._receive)
         self.curl.setopt(pycurl.HEADERFUNCTION, self._head.write)
@@ -80,10 +84,15 @@ class Transfer:
         self._parts: list[bytes] = []
         self._size = 0
         self._refused: GuardRefused | None = None
+        self._astray: str | None = None
         self._started = time.monotonic()
         self._head.seek(0)
         self._head.truncate()
-        self.curl.setopt(pycurl.URL, request.url)
+        self.curl.setopt(pycurl.URL, request.address)
+        if request.spent or self._hurried:  # redirects take from the time of one page
+            left = max(0.001, self._options.total_timeout - request.spent)
+            self.curl.setopt(pycurl.TIMEOUT_MS, int(left * 1000))
+            self._hurried = request.spent > 0
         self._unzstd = Unzstd() if request.zstd else None
         if request.kept or request.zstd or self._special:
             encoding = ["Accept-Encoding: zstd"] if request.zstd else []
@@ -108,6 +117,28 @@ class Transfer:
             return False
         return [each.strip().lower() for each in _ENCODING.findall(self._head.getvalue())] == [b"zstd"]
 
+    def redirect(self) -> str | None:
+        """The address at which the request is to go on; None when it is over here."""
+        if self.curl.getinfo(pycurl.RESPONSE_CODE) not in _REDIRECTS or self.silent:
+            return None
+        if self.failure is not None and self._size <= self._options.max_body:
+            return None
+        locations = _LOCATION.findall(self._head.getvalue())
+        if not locations:
+            return None
+        if len(self.request.passed) >= self._options.max_redirects:
+            self._astray = failures.too_many_redirects(self._options)
+            return None
+        target = absolute_url(locations[-1].decode("utf-8", "replace"), self.request.address)
+        address = canonical_url(target) if target else None
+        if address is None:
+            self._astray = failures.astray(target, _where(self.curl))
+        return address
+
+    def seconds(self) -> float:
+        """How long it has taken."""
+        return time.monotonic() - self._started
+
     def may_pass(self) -> bool:
         """Whether the request failed and may fare better in a moment."""
         if self.silent or self._refused or self._undecodable or self._size > self._options.max_body:
@@ -126,20 +157,18 @@ class Transfer:
         return (failures.retry_after(asked[-1].decode("latin-1")) if asked else None) or 0.0
 
     def page(self) -> Page:
-        curl, url = self.curl, self.request.url
+        curl, request = self.curl, self.request
         error = self._error()
         status: int = curl.getinfo(pycurl.RESPONSE_CODE)
-        final, redirects = self._redirected() if curl.getinfo(pycurl.REDIRECT_COUNT) else (url, ())
         content_type, charset = parse_content_type(curl.getinfo_raw(pycurl.CONTENT_TYPE))
         parts, self._parts = self._parts, []
         whole = error is None or self._size > self._options.max_body
         body = (parts[0] if len(parts) == 1 else b"".join(parts)) if whole else b""
         head = self._head.getvalue()
-        if redirects or final != url:
-            head = head[head.rfind(b"HTTP/") :]
         now = datetime.now(UTC)
         received: int = curl.getinfo(pycurl.SIZE_DOWNLOAD_T)
-        return Page(url, final, status or None, error, content_type, charset, body, now, redirects, head, received)
+        answer = (status or None, error, content_type, charset, body, now, request.passed[:-1], head, received)
+        return Page(request.url, request.address, *answer)
 
     def _receive(self, data: bytes) -> int:
         """Takes what has come; libcurl gives up when told another length than that of `data`."""
@@ -174,8 +203,8 @@ class Transfer:
         return _Socket(address.family, address.socktype, address.protocol)
 
     def _error(self) -> str | None:
-        if self.failure is None and not self.silent:
-            return None
+        if (self.failure is None and not self.silent) or self._astray:
+            return self._astray
         where = _where(self.curl)
         if self.silent:
             return failures.no_answer(where, self._options)
@@ -186,17 +215,6 @@ class Transfer:
         if self._refused:
             return f"refused: {self._refused.of(where.rpartition(':')[0])}"
         return failures.sentence(self.failure or 0, self.curl.errstr(), where, self._options)
-
-    def _redirected(self) -> tuple[str, tuple[str, ...]]:
-        """Where the redirects led, and the addresses on the way."""
-        address: str = self.request.url
-        passed: list[str] = []
-        followed: int = self.curl.getinfo(pycurl.REDIRECT_COUNT)
-        for location in _LOCATION.findall(self._head.getvalue())[:followed]:
-            address = absolute_url(location.decode("utf-8", "replace"), address) or address
-            passed.append(address.partition("#")[0])
-        final = self.curl.getinfo_raw(pycurl.EFFECTIVE_URL).decode("utf-8", "replace")
-        return canonical_url(final) or address, tuple(passed[:-1])
 
 
 class _Socket(socket.socket):
@@ -213,9 +231,7 @@ def _handle(options: FetchOptions) -> pycurl.Curl:
         (pycurl.NOSIGNAL, 1),
         (pycurl.PROXY, ""),  # nor one from the environment: the guard must see every address
         (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
-        (pycurl.REDIR_PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
-        (pycurl.FOLLOWLOCATION, 1),
-        (pycurl.MAXREDIRS, options.max_redirects),
+        (pycurl.FOLLOWLOCATION, 0),  # each address is asked for by leave of its own host
         (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS),
         (pycurl.ACCEPT_ENCODING, ""),  # all that libcurl can undo
         (pycurl.USERAGENT, options.user_agent),

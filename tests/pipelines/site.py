@@ -13,14 +13,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Site:
     """Pages by path; a number instead of a text is answered as that status. A missing robots.txt is not counted.
 
-    `sent` are the bytes of all bodies, `times` when pages were asked for; each takes `seconds`, and `most_running` were
-    asked for at a time.
+    `moved` are paths that redirect, with where to. `sent` are the bytes of all bodies, `times` when pages were asked
+    for; each takes `seconds`, and `most_running` were asked for at a time.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.pages: dict[str, str | int] = {}
         self.types: dict[str, str] = {}
+        self.moved: dict[str, str] = {}
         self.requests: Counter[str] = Counter()
         self.times: list[float] = []
         self.seconds = 0.0
@@ -33,6 +34,7 @@ class Site:
         All are HTML but for those that `types` says more of.
         """
         self.pages, self.types = dict(pages), dict(types or {})
+        self.moved.clear()
         self.requests.clear()
         self.times.clear()
         self.seconds = 0.0
@@ -63,7 +65,9 @@ def serving() -> Generator[Site]:
             body = page.encode() if isinstance(page, str) else b"<h1>no</h1>"
             with lock:
                 site.sent += len(body) if self.path in site.pages or self.path != "/robots.txt" else 0
-            self.send_response(200 if isinstance(page, str) else page)
+            self.send_response(302 if self.path in site.moved else 200 if isinstance(page, str) else page)
+            if self.path in site.moved:
+                self.send_header("Location", site.moved[self.path])
             self.send_header("Content-Type", f"{site.types.get(self.path, 'text/html')}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ from pipelines.errors import RunError
 from pipelines.fetch.cache import CacheOptions
 from pipelines.spark.context import RunContext
 from tests.pipelines.conftest import Run
-from tests.pipelines.site import Site
+from tests.pipelines.site import Site, serving
 
 PAGES = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(12))} | {
     f"/{each}": f"<h1>{each}</h1><a href=/{each}>again</a>" for each in range(12)
@@ -59,6 +60,51 @@ class TestRobots:
         rules = "User-agent: *\nDisallow: /\nAllow: /$\nAllow: /1$"
         base = site.serve({**PAGES, "/robots.txt": rules})
         assert sum(row["_error"] is not None for row in run(JOIN % ", maxFailureRatio: 0", B=base)) == 11
+
+
+class TestRedirects:
+    @pytest.fixture
+    def other(self) -> Iterator[Site]:
+        with serving() as other:
+            yield other
+
+    def test_lead_only_where_the_rules_of_their_target_let_them(self, run: Run, site: Site, other: Site) -> None:
+        target = other.serve(
+            {"/open": "<h1>open</h1>", "/secret": "<h1>secret</h1>", "/robots.txt": "User-agent: *\nDisallow: /secret"}
+        )
+        base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>"})
+        site.moved |= {"/1": f"{target}/open", "/2": f"{target}/secret"}
+        error = f"redirects to {target}/secret: {target}/robots.txt forbids this address to Spindle"
+        assert [(row["name"], row["_error"]) for row in run(JOIN % "", B=base)] == [("open", None), (None, error)]
+        assert other.requests["/secret"] == 0
+
+    def test_wait_for_the_turn_of_the_host_that_they_lead_to(self, run: Run, site: Site, other: Site) -> None:
+        target = other.serve({**PAGES, "/robots.txt": "User-agent: *\nCrawl-delay: 0.2"})
+        base = site.serve(PAGES)
+        site.moved |= {f"/{each}": f"{target}/{each}" for each in range(12)}
+        assert [row["name"] for row in run(JOIN % "", B=base)] == [str(each) for each in range(12)]
+        gaps = [later - earlier for earlier, later in pairwise(sorted(other.times))]
+        assert (len(gaps), sum(gap >= 0.15 for gap in gaps)) == (11, 11)
+
+    def test_bring_a_page_that_is_not_fetched_again_under_its_own_address(self, run: Run, site: Site) -> None:
+        pages = {"/": "<a href=/old>", "/new": "<h1>new</h1><a href=/new>", "/old": ""}
+        base = site.serve(pages)
+        site.moved["/old"] = "/new"
+        rows = run(
+            """
+fetch: {url: "${B}/"}
+pipeline:
+  - {stage: wgetExplore, args: [a, 2]}
+  - {stage: extract, args: [{selector: h1, as: name}]}
+spindle: {keepColumns: [_requestedUrl, _url]}
+""",
+            B=base,
+        )
+        assert [tuple(row.values()) for row in rows[1:]] == [
+            ("new", f"{base}/old", f"{base}/new"),
+            ("new", f"{base}/new", f"{base}/new"),
+        ]
+        assert site.requests == {"/": 1, "/old": 1, "/new": 1}
 
 
 class TestPoliteness:

@@ -51,6 +51,18 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
+def test_a_page_that_was_redirected_to_serves_both_addresses(tmp_path: Path, bad_server: BadServer) -> None:
+    good, moved = bad_server.url("/good"), bad_server.url("/redirect?to=/good")
+    for number, urls in enumerate(([moved, good], [good, moved])):
+        for url in urls:
+            [found] = fetch(tmp_path / str(number), [url])
+            assert (found.ok, found.requested_url, found.url, found.redirects) == (True, url, good, ())
+        [again] = fetch(tmp_path / str(number), [moved])
+        assert again == replace(found, requested_url=moved)
+        assert bad_server.requests == {"/good": 1, "/redirect": 1}
+        bad_server.requests.clear()
+
+
 class TestPages:
     def test_come_back_as_they_were_put(self, tmp_path: Path) -> None:
         pages = [page(each, bytes(range(256)) * each) for each in range(200)]

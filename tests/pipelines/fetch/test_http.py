@@ -167,7 +167,13 @@ class TestRedirects:
         assert fetch(bad_server.url("/slow-redirects"), max_redirects=20).error == "redirects more than 20 times"
 
     def test_to_nowhere_are_an_error(self, bad_server: BadServer) -> None:
-        assert fetch(bad_server.url("/redirect?to=http://[bad/")).error is not None
+        where = f"127.0.0.1:{bad_server.port}"
+        page = fetch(bad_server.url("/redirect?to=http://[bad/"))
+        assert page.error == f"{where} redirects to something that is not an address"
+
+    def test_have_the_time_of_one_page_together(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/slow-redirects"), max_redirects=10_000, total_timeout=1)
+        assert page.error == "timed out after 1 s"
 
 
 class TestFailures:
@@ -359,18 +365,18 @@ class TestRetries:
         with HttpFetcher(options(retries=2, backoff=0.2, concurrency=1)) as fetcher:
             order = [page.url for page, _ in fetcher.fetch((url, None) for url in urls)]
         assert order[-1] == urls[0]
-        assert 0.2 * 0.5 + 0.4 * 0.5 <= time.monotonic() - began
+        assert time.monotonic() - began >= 0.2 * 0.5 + 0.4 * 0.5
 
     def test_the_server_says_when(self, bad_server: BadServer) -> None:
         began = time.monotonic()
         assert fetch(bad_server.url("/flaky?times=1&code=429&after=1"), retries=1).ok
-        assert 1 <= time.monotonic() - began
+        assert time.monotonic() - began >= 1
 
     def test_or_by_the_clock(self, bad_server: BadServer) -> None:
         began = time.monotonic()
         soon = quote(format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True))
         assert fetch(bad_server.url(f"/flaky?times=1&code=503&after={soon}"), retries=1).ok
-        assert 0.8 <= time.monotonic() - began
+        assert time.monotonic() - began >= 0.8
 
     @pytest.mark.parametrize("after", ["-1", "soon", "1e9", "\u0661"])
     def test_nonsense_is_passed_over(self, after: str, bad_server: BadServer) -> None:
