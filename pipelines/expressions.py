@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Annotated
 
-import sqlglot
 from pydantic import AfterValidator
-from sqlglot import exp
+from sqlglot import Dialect, exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from pipelines.columns import ENGINE_COLUMNS
 from pipelines.parameters import has_reference
@@ -21,9 +21,12 @@ _REFUSED = frozenset(
     {*REFLECTION, "input_file_name", "input_file_block_start", "input_file_block_length"}
     | {"from_xml", "schema_of_xml", "from_protobuf", "to_protobuf"}
 )
+_REMEMBERED = 64  # a pipeline is read twice when it is written
+_SPARK = Dialect.get_or_raise("spark")
 _QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER)
 
 
+@lru_cache(_REMEMBERED)
 def check_expression(text: str) -> str:
     """Returns the text of an SQL expression without subqueries; raises ValueError for anything else."""
     tree = _parsed(f"SELECT 1 FROM rows WHERE ({text}\n)")  # noqa: S608 - parsed, not run
@@ -32,6 +35,7 @@ def check_expression(text: str) -> str:
     return text
 
 
+@lru_cache(_REMEMBERED)
 def check_query(text: str) -> str:
     """Returns the text of one SELECT over the view `rows`; raises ValueError for anything else."""
     tree = _parsed(text)
@@ -55,8 +59,9 @@ def _parsed(text: str) -> exp.Expr:
     if len(text) > LONGEST:
         raise ValueError(f"SQL has at most {LONGEST:,} characters")
     try:
-        _check_tokens(text)
-        trees = sqlglot.parse(text, dialect="spark")
+        tokens = _SPARK.tokenize(text)
+        _check_tokens(tokens)
+        trees = _SPARK.parser().parse(tokens, text)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         raise ValueError(f"not SQL: {first.get('description', 'it does not parse')}") from None
@@ -76,9 +81,9 @@ def _parsed(text: str) -> exp.Expr:
     return tree
 
 
-def _check_tokens(text: str) -> None:
+def _check_tokens(tokens: Iterable[Token]) -> None:
     """Spark ends a comment elsewhere than sqlglot: what is a comment to one would be code to the other."""
-    for token in sqlglot.tokenize(text, dialect="spark"):
+    for token in tokens:
         if token.comments:
             raise ValueError("comments are not allowed in SQL; YAML has its own")
         if token.token_type not in _QUOTED and not (token.text.isascii() and token.text.isprintable()):
