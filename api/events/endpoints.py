@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
 
-from api.events.stream import EventStream
+from api.events.stream import OF_KEYS, OF_ORGANIZATIONS, EventStream
 from api.kit.auth import KeyRoute, Reader, presented_key
 from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
@@ -22,8 +22,9 @@ HOW = (
     "Server-Sent Events. `event: state` and `event: progress` carry an execution as JSON; a comment comes every 15 s "
     "of silence. After a reconnect with `Last-Event-ID` follows what has happened since, for a week. The key goes "
     "into its header as everywhere, never into the address: in a browser read the stream with `fetch`, since "
-    "`EventSource` sends no headers. Connecting counts as one request. A key may have 20 streams open at each worker "
-    "of the API and an organization 50; one that is not read for 15 s is closed, and so is one whose key was revoked."
+    "`EventSource` sends no headers. Connecting counts as one request. A key may have "
+    f"{OF_KEYS.of_one} streams open at each worker of the API and an organization {OF_ORGANIZATIONS.of_one}; one that "
+    "is not read for 15 s is closed, and so is one whose key was revoked."
 )
 STREAM = {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from api.kit.seats import OUTSIDE, QUERIES
+from api.kit.seats import OUTSIDE, PACKAGES, QUERIES
 from tests.api.conftest import Api
 from tests.service import wait_until
 
@@ -50,3 +50,15 @@ def test_an_organization_with_many_queries_leaves_threads_for_others(acme: Api, 
         assert "Too many queries" in refused.json()["error"]
         assert rival.call("POST", "/datasets/query", json={"sql": "SHOW CATALOGS"}).status_code == 200
     assert acme.call("POST", "/datasets/query", json={"sql": "SHOW CATALOGS"}).status_code == 200
+
+
+def test_an_organization_with_many_packages_leaves_room_for_others(acme: Api, rival: Api):
+    uploads = [(api, api.get("/package/upload")["url"]) for api in (acme, rival)]
+    content = acme.client.get(acme.get("/package/export/all")["url"]).content
+    with ExitStack() as under_way:
+        for _ in range(PACKAGES.of_one):
+            under_way.enter_context(PACKAGES.seat(acme.organization_id))
+        refused = [acme.client.put(uploads[0][1], content=content), acme.call("GET", "/package/import/all")]
+        assert [(each.status_code, each.headers["Retry-After"]) for each in refused] == [(429, "10")] * 2
+        assert rival.client.put(uploads[1][1], content=content).status_code == 200
+    assert acme.client.put(uploads[0][1], content=content).status_code == 200
