@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from core.errors import Detail, SpindleError, TooMany
+from core.values import cleaned
 
 RETRY_AFTER_SECONDS = 5
 MAX_DETAILS = 100  # of what is wrong in a long pipeline, nobody reads more
@@ -70,7 +71,7 @@ def error_response(
     body: dict[str, Any] = {"error": sentence, "code": status, "timestamp": datetime.now(UTC).isoformat()}
     if details:
         body["details"] = [{"path": detail.path, "message": detail.message} for detail in details[:MAX_DETAILS]]
-    return JSONResponse(body, status, dict(headers or {}))
+    return JSONResponse(cleaned(body), status, dict(headers or {}))  # what is wrong may be that it is no text
 
 
 def install(app: FastAPI) -> None:

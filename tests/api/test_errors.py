@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from api.app import create_app
+from core.errors import BadInput, Detail
 from tests.api.conftest import PIPELINE, Api, running
 
 BROKEN = "pipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n  - {stage: wgetJion, args: [a]}\n"
@@ -177,3 +178,16 @@ def test_a_fault_of_the_service_tells_nothing_of_it(acme: Api):
     assert response.status_code == 500
     assert set(response.json()) == {"error", "code", "timestamp"}
     assert "secret" not in response.text
+
+
+def test_an_error_may_speak_of_what_is_no_text(acme: Api):
+    app = create_app(acme.settings)
+
+    @app.get("/odd")
+    def odd() -> None:
+        raise BadInput("There is no '\ud800'.", [Detail("\udfff", "not '\0'")])
+
+    with running(app) as url:
+        response = httpx.get(f"{url}/odd", timeout=30)
+    assert (response.status_code, response.json()["error"]) == (400, "There is no '?'.")
+    assert response.json()["details"] == [{"path": "?", "message": "not '\ufffd'"}]
