@@ -97,11 +97,17 @@ class Pipeline:
         """Runs the pipeline and returns its output rows, in no order; raises PipelineError and RunError.
 
         Pages are fetched before this returns, so no later action on the rows fetches again. Without a context, only
-        public addresses are fetched and all local files may be read.
+        public addresses are fetched and all local files may be read. What the pipeline's key `spindle` says goes over
+        the context's.
         """
-        from pipelines.spark.engine import run  # Spark is loaded by those who run, not by those who check
+        # Spark is loaded by those who run, not by those who check
+        from pipelines.spark.context import RunContext, cache_options, fetch_options
+        from pipelines.spark.engine import run
 
-        return run(self.plan(parameters, Transforms(transforms or {})), spark, context)
+        plan = self.plan(parameters, Transforms(transforms or {}))
+        context = context or RunContext()
+        fetch = fetch_options(plan.options, context.fetch.allow_networks, context.fetch)
+        return run(plan, spark, replace(context, fetch=fetch, cache=cache_options(plan.options, context.cache)))
 
 
 def _resolved(model: PipelineModel, transforms: Transforms) -> tuple[PipelineModel, list[Problem]]:

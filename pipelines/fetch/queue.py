@@ -15,6 +15,7 @@ from pipelines.fetch.freshness import revalidated
 from pipelines.fetch.hosts import Hosts
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
+from pipelines.fetch.robots import UNREACHED
 from pipelines.fetch.urls import canonical_url, origin
 
 if TYPE_CHECKING:
@@ -215,7 +216,8 @@ def _led_to(page: Page, request: Request[T]) -> Page:
 def _forbidden(request: Request[T], reason: str) -> Page:
     sentence = f"redirects to {request.address[:200]}: {reason}" if request.passed else reason
     page = _failed(request.asked_url, sentence)
-    return replace(page, url=request.address if request.passed else page.url, forbidden=True)
+    forbidden = not reason.startswith(UNREACHED)  # a site that is not there forbids nothing
+    return replace(page, url=request.address if request.passed else page.url, forbidden=forbidden)
 
 
 def _failed(url: str, error: str) -> Page:

@@ -11,6 +11,7 @@ from pipelines.fetch.page import Page
 from pipelines.fetch.urls import origin
 
 MAX_ROBOTS = 500 * 1024  # bytes that are read at most (RFC 9309, section 2.5); a fetcher for these files stops there
+UNREACHED = "robots.txt could not be fetched"  # how a refusal begins where the site did not answer at all
 _LONGEST_DELAY = 60.0  # a site that asks for more would never be done
 
 
@@ -59,9 +60,8 @@ def read_robots(page: Page, user_agent: str) -> Robots:
     agent = user_agent.partition("/")[0].strip()
     if page.status is None or page.status >= 500 or (page.error and not page.body):  # a large file has a beginning
         reason = page.error or f"status {page.status}"
-        return Robots(
-            agent, refusal=f"robots.txt could not be read ({reason}), so nothing may be fetched from the site"
-        )
+        what = UNREACHED if page.status is None else "robots.txt could not be read"
+        return Robots(agent, refusal=f"{what} ({reason}), so nothing may be fetched from the site")
     if page.status >= 400:
         return Robots(agent)
     return Robots(agent, page.body[:MAX_ROBOTS].decode("utf-8-sig", "replace"))

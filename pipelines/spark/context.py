@@ -89,16 +89,21 @@ class RunContext:
         return target
 
 
-def fetch_options(options: Options, allow_networks: tuple[str, ...]) -> FetchOptions:
-    """How pages are fetched, as far as the pipeline says so; the engine's defaults otherwise."""
-    defaults = FetchOptions()
+_DEFAULTS = FetchOptions()
+
+
+def fetch_options(
+    options: Options, allow_networks: tuple[str, ...], defaults: FetchOptions = _DEFAULTS
+) -> FetchOptions:
+    """How pages are fetched, as far as the pipeline says so; `defaults` otherwise."""
     per_host = options.concurrency or defaults.per_host
-    return FetchOptions(
+    return replace(
+        defaults,
         user_agent=options.user_agent or defaults.user_agent,
         concurrency=max(per_host, defaults.concurrency),
         per_host=per_host,
-        delay=options.delay,
-        robots=options.robots is Robots.OBEY,
+        delay=options.delay or defaults.delay,
+        robots=defaults.robots and options.robots is Robots.OBEY,
         total_timeout=options.timeout or defaults.total_timeout,
         allow_networks=allow_networks,
     )

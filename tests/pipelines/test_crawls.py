@@ -56,6 +56,10 @@ class TestRobots:
             run(JOIN % "", B=base)
         assert site.requests["/"] == 0
 
+    def test_of_a_site_that_is_not_there_are_no_rules(self, run: Run) -> None:
+        with pytest.raises(RunError, match=r"1 of 1 addresses could not be fetched.*could not connect"):
+            run(JOIN % "", B="http://127.0.0.1:1")
+
     def test_do_not_count_as_failures(self, run: Run, site: Site) -> None:
         rules = "User-agent: *\nDisallow: /\nAllow: /$\nAllow: /1$"
         base = site.serve({**PAGES, "/robots.txt": rules})

@@ -272,6 +272,14 @@ spindle: {keepColumns: [_status]}
     assert rows.count() == 0
 
 
+def test_a_notebook_fetches_as_the_pipeline_says(spark: SparkSession, site: Site) -> None:
+    base = site.serve({"/": "<h1>Home</h1>", "/robots.txt": "User-agent: *\nDisallow: /"})
+    text = "fetch: {url: '${BASE}/'}\npipeline: [{stage: extract, args: [{selector: h1}]}]\nspindle: {robots: ignore}"
+    context = RunContext(fetch=FetchOptions(allow_networks=("127.0.0.0/8",)))
+    rows = Pipeline.from_yaml(text).run(spark, {"BASE": base}, context)
+    assert [row.asDict() for row in rows.collect()] == [{"text": "Home"}]
+
+
 def test_too_many_failures_fail_the_run_and_say_which(run: Run, site: Site) -> None:
     base = site.serve({"/": "<a href=/a>A</a><a href=/b>B</a><a href=/b>again</a>", "/a": 500})
     text = """
