@@ -1,0 +1,42 @@
+"""What the browser makes of a page, over REST: rows of a trace, and the screenshot among their columns."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from tests.service import Service
+from tests.site import GatedSite
+
+pytestmark = pytest.mark.timeout(400)
+
+PIPELINE = """\
+fetch:
+  url: "{url}"
+  traces:
+    - {{action: visit, params: {{cooldown: 0}}}}
+    - {{action: snapshot}}
+    - {{action: screenshot, params: {{as: picture}}}}
+    - {{action: snapshot}}
+pipeline:
+  - {{stage: extract, args: [{{selector: h1, as: title}}]}}
+spindle: {{keepColumns: [_status]}}
+"""
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_each_snapshot_is_a_row_and_a_screenshot_a_column_that_queries_give(service: Service, site: GatedSite) -> None:
+    site.open()
+    job = service.make_job(PIPELINE.format(url=site.url))
+    ended = service.wait(job, service.execute(job), seconds=300)
+    assert ended["status"] == "COMPLETED", ended
+    [dataset] = (each for each in service.get("/datasets") if each["jobId"] == job.job_id)
+    query = {
+        "sql": "SELECT title, _status, picture, length(picture) AS size FROM output ORDER BY size NULLS FIRST"
+    }
+    before, after = service.post(f"{job.path}/datasets/{dataset['id']}/query", query)["rows"]
+    picture = base64.b64decode(after["picture"])
+    assert before == {"title": "Gate", "_status": 200, "picture": None, "size": None}
+    assert (after["title"], after["_status"], after["size"]) == ("Gate", 200, len(picture))
+    assert picture.startswith(PNG)
