@@ -1,0 +1,111 @@
+"""The specification's rules beside its operations: states (section 3), authentication (5), events (6), limits (8)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from core.settings import Settings
+from tests.api.conftest import ROWS, Api, Job, Server
+from tests.api.operations import OPENAPI, OPERATIONS
+
+EXECUTE = "/api/svc/api/projects/id/{projectId}/jobs/{jobId}/execute"
+LOGS = "/api/svc/api/projects/id/{projectId}/jobs/{jobId}/executions/{executionId}/logs"
+ZOMBIES = "/api/svc/api/projects/admin/tasks/mark-zombies"
+
+
+def spec_of(path: str) -> Any:
+    return next(operation.spec for operation in OPERATIONS if operation.path == path)
+
+
+def task_of(job: Job) -> Any:
+    [task] = job.api.get(f"{job.path}/tasks")
+    return task
+
+
+def test_3_a_job_that_is_executed_is_submitted(job: Job):
+    answer = job.api.post(f"{job.path}/execute")
+    assert (answer["status"], answer["success"]) == ("SUBMITTED", True)
+
+
+def test_3_a_webhook_that_says_running_makes_it_run_and_its_metrics_are_stored(job: Job):
+    execution = job.execute()
+    assert job.report(execution, "RUNNING", recordsProcessed=7) == {}
+    assert job.status(execution)["status"] == "RUNNING"
+    metrics = job.api.get(f"{job.path}/executions/{execution}/metrics")["metrics"]
+    assert metrics["execution"]["recordsProcessed"] == 7
+
+
+def test_3_a_webhook_that_says_completed_records_the_output(job: Job):
+    execution = job.execute()
+    dataset = job.complete(execution, ROWS)
+    assert job.status(execution)["status"] == "COMPLETED"
+    assert task_of(job)["outputDatasetId"] == dataset
+    assert job.api.get(f"/datasets/{dataset}")["format"].lower() == "parquet"
+
+
+def test_3_a_webhook_that_says_failed_records_the_message(job: Job):
+    execution = job.execute()
+    job.report(execution, "FAILED", errorMessage="no rows")
+    status = job.status(execution)
+    assert (status["status"], status["errorMessage"]) == ("FAILED", "no rows")
+
+
+def test_3_what_runs_for_longer_than_24_hours_is_failed_when_zombies_are_marked(job: Job):
+    execution = job.execute()
+    started = datetime.now(UTC) - timedelta(hours=25)
+    job.report(execution, "RUNNING", startedAt=started.isoformat())
+    answer = job.api.call("POST", ZOMBIES).json()
+    task = task_of(job)
+    assert answer["timeoutHours"] == 24
+    assert int(task["id"]) in answer["markedTaskIds"]
+    assert task["executionStatus"] == "FAILED"
+    assert "FAILED" in task["executionLog"]
+    metrics = job.api.get(f"{job.path}/tasks/{task['id']}/metrics")
+    assert metrics["completedAt"] is not None
+    assert metrics["durationSeconds"] >= 25 * 3600
+
+
+def test_5_the_scheme_is_a_key_in_the_header():
+    [(name, scheme)] = OPENAPI["components"]["securitySchemes"].items()
+    assert (name, scheme["type"], scheme["in"], scheme["name"]) == ("ApiKeyAuth", "apiKey", "header", "X-API-Key")
+
+
+def test_5_marking_zombies_needs_the_scope_admin():
+    assert spec_of(ZOMBIES)["security"] == [{"ApiKeyAuth": ["admin"]}]
+
+
+def test_5_the_key_that_opens_credentials_is_optional():
+    [header] = [each for each in spec_of(EXECUTE)["parameters"] if each["name"] == "X-Encryption-Key"]
+    assert (header["in"], header["required"]) == ("header", False)
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "COMPLETED", "FAILED"])
+def test_6_the_completion_webhook_answers_200_with_an_empty_object(job: Job, status: str):
+    body = {"executionId": job.execute(), "status": status}
+    answer = job.api.call("POST", f"{job.path}/completion", json=body)
+    assert (answer.status_code, answer.json()) == (200, {})
+
+
+def test_8_a_key_makes_1000_requests_a_minute(acme: Api):
+    assert Settings().requests_per_minute == 1000
+    told = int(acme.call("GET", "/projects/test").headers["RateLimit-Limit"])
+    assert told == acme.settings.requests_per_minute
+
+
+def test_8_ten_executions_of_a_project_run_at_once(job: Job):
+    answers = [job.api.call("POST", f"{job.path}/execute") for _ in range(11)]
+    assert [answer.status_code for answer in answers] == [200] * 10 + [429]
+    assert int(answers[10].headers["Retry-After"]) > 0
+
+
+def test_8_a_generic_table_shows_50_records_of_page_0(server: Server):
+    page = server.caller("a table of its own", "admin").get("/api/api/cms-tables/any")
+    assert (page["page"], page["pageSize"]) == (0, 50)
+
+
+def test_8_logs_have_100_lines():
+    [tail] = [each for each in spec_of(LOGS)["parameters"] if each["name"] == "tail"]
+    assert tail["schema"]["default"] == 100
