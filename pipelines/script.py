@@ -17,11 +17,11 @@ from pipelines.names import fold
 from pipelines.parameters import names
 
 _WIDTH = 110
-_HEAD = '''"""Run it where Spindle is installed: python pipeline.py{parameters}"""
+_HEAD = """{how}
 
 {imports}from pipelines import Pipeline, stage
 from pipelines.spark.session import session
-'''
+"""
 _TAIL = '''
 
 def rows(spark, context=None):
@@ -52,11 +52,16 @@ def _script(text: str, transforms: tuple[tuple[str, str], ...]) -> str | None:
         return None
     needed = sorted(names(root))
     parameters = f", with {', '.join(needed)} in the environment" if needed else ""
-    parts = [_HEAD.format(parameters=parameters, imports="import os\n\n" if needed else "")]
+    how = _text(f"Run it where Spindle is installed: python pipeline.py{parameters}")
+    parts = [_HEAD.format(how=how, imports="import os\n\n" if needed else "")]
     parts.extend(f"\n{_constant(name)} = {_text(source)}\n" for name, source in functions.items())
     parts.append(f"\npipeline = {body}\n")
-    given = ", {" + ", ".join(f'"{name}": os.environ["{name}"]' for name in needed) + "}" if needed else ", None"
-    held = ", ".join(f'"{name}": {_constant(name)}' for name in functions)
+    given = (
+        ", {" + ", ".join(f"{_value(name, 0)}: os.environ[{_value(name, 0)}]" for name in needed) + "}"
+        if needed
+        else ", None"
+    )
+    held = ", ".join(f"{_value(name, 0)}: {_constant(name)}" for name in functions)
     given += ", context" + (f", {{{held}}}" if held else "")
     parts.append(_TAIL.format(given=given))
     return "".join(parts)

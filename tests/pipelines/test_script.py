@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,17 @@ def test_the_script_is_as_written() -> None:
     if os.environ.get("UPDATE_SCRIPTS"):
         golden.write_text(written)
     assert written == golden.read_text()
+
+
+@pytest.mark.parametrize("quote", ['"', "'", '"""', "'''", '\\"', "\\"])
+def test_the_name_of_a_parameter_is_text_in_the_script(quote: str) -> None:
+    name = f"A{quote}+CALLED+{quote}B"
+    url = "fetch:\n  url: |-\n    http://x/${" + name + "}\n"
+    written = script(url + "pipeline: [{stage: extract, args: [{selector: h1, method: text, as: t}]}]\n")
+    assert written is not None
+    nodes = list(ast.walk(ast.parse(written)))
+    assert not [node for node in nodes if isinstance(node, ast.Name) and node.id == "CALLED"]
+    assert [node for node in nodes if isinstance(node, ast.Constant) and node.value == name]
 
 
 def test_the_script_gives_the_rows_of_the_pipeline(
