@@ -15,7 +15,7 @@ RESERVED_NAMES = frozenset({"test", "id", "admin", "query", "upload"})
 
 def storable(text: str) -> bool:
     """Whether the text is valid Unicode without NUL, which PostgreSQL does not take."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
 
 
 def check_storable(path: str, value: object) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import Request, Response, Security
 from fastapi.routing import APIRoute
 from fastapi.security import APIKeyHeader, SecurityScopes
+from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
 from api.kit.service import service_of
@@ -104,12 +105,16 @@ class KeyRoute(APIRoute):
         return guarded
 
 
-async def _caller(
-    request: Request, needed: SecurityScopes, _documented: Annotated[str | None, Security(key_header)]
-) -> Identity:
-    identity: Identity = request.state.identity
-    require(identity, *needed.scopes)
-    return identity
+class _Caller(SecurityBase):
+    """Whom the route has identified, if it has the scopes that the operation needs."""
+
+    scheme_name = key_header.scheme_name
+    model = key_header.model
+
+    async def __call__(self, request: Request, needed: SecurityScopes) -> Identity:
+        identity: Identity = request.state.identity
+        require(identity, *needed.scopes)
+        return identity
 
 
 def require(identity: Identity, *scopes: str) -> None:
@@ -119,6 +124,7 @@ def require(identity: Identity, *scopes: str) -> None:
         raise Forbidden(f"This key lacks the scope {', '.join(missing)}.")
 
 
+_caller = _Caller()
 AnyKey = Annotated[Identity, Security(_caller)]
 Reader = Annotated[Identity, Security(_caller, scopes=["etl:read"])]
 Writer = Annotated[Identity, Security(_caller, scopes=["etl:write"])]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import structlog
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,6 +14,7 @@ from api.kit.errors import SENTENCES, error_response
 
 MAX_BODY = 4 * 2**20
 MAX_PATH = 8 * 2**10
+RATE_HEADERS = (b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset")
 PROBES = frozenset({"/livez", "/readyz"})
 log = structlog.get_logger()
 
@@ -50,10 +50,8 @@ class RateHeaders:
         async def told(message: Message) -> None:
             allowance = scope.get("state", {}).get("allowance")
             if message["type"] == "http.response.start" and allowance is not None:
-                headers = MutableHeaders(scope=message)
-                headers["RateLimit-Limit"] = str(allowance.limit)
-                headers["RateLimit-Remaining"] = str(allowance.remaining)
-                headers["RateLimit-Reset"] = str(allowance.reset_seconds)
+                left = (allowance.limit, allowance.remaining, allowance.reset_seconds)
+                message["headers"] += [(name, b"%d" % value) for name, value in zip(RATE_HEADERS, left, strict=True)]
             await send(message)
 
         await self._app(scope, receive, told)
