@@ -1,8 +1,8 @@
 """Accepting work, beside Prefect: `python -m bench.accept_peer [SECONDS]`.
 
 `execute` with the launcher not running, and Prefect server's create-flow-run without its background services: one
-process and SQLite each, the same load. First calls begin at a rate, whether or not those before have ended; then ten
-clients call as fast as they are answered.
+process and a database of its own in the same PostgreSQL each, the same load. First calls begin at a rate, whether or
+not those before have ended; then ten clients call as fast as they are answered.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ import httpx
 from bench.api import IDLE_SECONDS, RATE, in_ms, instance
 from bench.contenders import installed
 from bench.service import Json, child, free_port, machine, wait_for
+from tests.postgres import cluster, new_database
 
 CLIENTS = 10
 REFUSED = float("inf")  # what a server that is overloaded answers with 503
 # the server of this version does not start on a later FastAPI
 PREFECT = ("prefect==3.8.8", "fastapi==0.139.0")
+WARM_UP_SECONDS, WARM_UP_PAUSE = 180, 1
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_ENABLED": "false",
@@ -42,9 +44,9 @@ class Call:
 
 
 @contextmanager
-def spindle() -> Generator[Sequence[Call]]:
+def spindle(database_url: str) -> Generator[Sequence[Call]]:
     """Its projects run ten at once, so `queue` lets each accept any number, as Prefect does."""
-    with instance(None, workers=1) as server:
+    with instance(database_url, workers=1) as server:
         yield [
             Call(f"{server.url}{each.path}/jobs/{each.job_id}/execute?queue=true", {}, {"X-API-Key": each.key})
             for each in server.targets
@@ -52,17 +54,27 @@ def spindle() -> Generator[Sequence[Call]]:
 
 
 @contextmanager
-def prefect() -> Generator[Sequence[Call]]:
+def prefect(database_url: str) -> Generator[Sequence[Call]]:
     python, port = installed("prefect", *PREFECT), free_port()
     url = f"http://127.0.0.1:{port}/api"
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
-        environment = {"PREFECT_HOME": folder, "PREFECT_API_URL": url, **QUIET}
+        database = {"PREFECT_API_DATABASE_CONNECTION_URL": database_url.replace("://", "+asyncpg://", 1)}
+        environment = {"PREFECT_HOME": folder, "PREFECT_API_URL": url, **database, **QUIET}
         arguments = ["-m", "prefect", "server", "start", "--no-services", "--no-ui", "--port", str(port)]
         with child(arguments, environment, Path(folder) / "server.log", python) as process:
             wait_for(f"{url}/health", process)
-            flow = httpx.post(f"{url}/flows/", json={"name": "bench"}, timeout=60).raise_for_status().json()
-            body = {"flow_id": flow["id"], "state": {"type": "SCHEDULED"}}
-            yield [Call(f"{url}/flow_runs/", body, {})]
+            flow = first_answer(Call(f"{url}/flows/", {"name": "bench"}, {}))
+            yield [Call(f"{url}/flow_runs/", {"flow_id": flow["id"], "state": {"type": "SCHEDULED"}}, {})]
+
+
+def first_answer(call: Call) -> Json:
+    """What the server answers once it takes the call: for some seconds after its health check does, it may refuse."""
+    deadline = time.monotonic() + WARM_UP_SECONDS
+    while True:
+        answer = httpx.post(call.url, json=call.body, headers=call.headers, timeout=60)
+        if answer.is_success or time.monotonic() > deadline:
+            return answer.raise_for_status().json()
+        time.sleep(WARM_UP_PAUSE)
 
 
 async def at_rate(calls: Sequence[Call], seconds: float) -> list[float]:
@@ -99,6 +111,7 @@ async def _timed(client: httpx.AsyncClient, call: Call) -> float:
 
 
 def report(name: str, calls: Sequence[Call], seconds: float) -> None:
+    first_answer(calls[0])
     asyncio.run(at_rate(calls, 2))
     loads: dict[str, Callable[[Sequence[Call], float], Coroutine[Any, Any, list[float]]]] = {
         f"{RATE}/s": at_rate,
@@ -119,9 +132,10 @@ def report(name: str, calls: Sequence[Call], seconds: float) -> None:
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 15
     print(machine())
-    for name, started in {"Spindle": spindle, "Prefect": prefect}.items():
-        with started() as calls:
-            report(name, calls, seconds)
+    with cluster() as server:
+        for name, started in {"Spindle": spindle, "Prefect": prefect}.items():
+            with new_database(server.url) as url, started(url) as calls:
+                report(name, calls, seconds)
 
 
 if __name__ == "__main__":
