@@ -33,6 +33,8 @@ _PRESERVED_LEVELS = 6
 
 def normalised(text: str) -> str:
     """`text` with runs of white space and no-break spaces as one space, without characters that have no width."""
+    if text.isprintable() and "  " not in text:  # as most are; no-break spaces and line ends are not printable
+        return text
     if not text.isascii():
         text = _INVISIBLE.sub("", text)
     return _SPACE.sub(" ", text)

@@ -52,8 +52,7 @@ def _links_of_page(selector: str) -> Callable[[Row], list[Link]]:
             found = row.element.select(compiled) if row.element else []
         except SlowPattern as error:
             return [Link(None, None, str(error))]
-        urls = ((canonical_url(url), element) for element in found if (url := element.link()))
-        return [Link(url, element.text()) for url, element in urls if url]
+        return [Link(url, element.text()) for element in found if (url := element.link())]
 
     return links
 
