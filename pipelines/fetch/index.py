@@ -78,6 +78,8 @@ class Index:
         unfinished.replace(self._folder / NAME)
 
     def find(self, key: int) -> Place | None:
+        if not self.files:
+            return None
         wanted = np.uint64(key)
         at = int(self._keys.searchsorted(wanted, "right")) - 1
         if at < 0 or self._keys[at] != wanted:
