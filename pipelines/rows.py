@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pipelines.fetch import Page
 from pipelines.html import Document, Element
@@ -60,17 +60,24 @@ class Row:
     depth: int | None = None
 
     @classmethod
-    def of(cls, values: dict[str, object], engine: dict[str, Any]) -> Row:
-        """A row as it comes from Spark: its columns, and the engine's from an earlier pass."""
-        fetched = Fetched(
-            engine.get("_url"),
-            engine.get("_requestedUrl"),
-            engine.get("_status"),
-            engine.get("_error"),
-            engine.get("_fetchedAt"),
-        )
-        ordinal = tuple(engine["_ordinal"])
-        return cls(values, ordinal, fetched, None, engine.get("_linkText"), engine.get("_depth"))
+    def of(
+        cls,
+        values: dict[str, object],
+        url: str | None,
+        requested_url: str | None,
+        status: int | None,
+        error: str | None,
+        depth: int | None,
+        link_text: str | None,
+        ordinal: list[int] | None,
+        fetched_at: datetime | None,
+    ) -> Row | None:
+        """A row as it comes from Spark: its columns, and the engine's in their order; None without an ordinal."""
+        if ordinal is None:
+            return None
+        known = url or requested_url or status or error or fetched_at
+        fetched = Fetched(url, requested_url, status, error, fetched_at) if known else NOTHING
+        return cls(values, tuple(ordinal), fetched, None, link_text, depth)
 
     def value(self, name: str) -> object:
         """The value of a column, or of an engine column that no stage wrote."""

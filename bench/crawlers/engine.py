@@ -28,6 +28,7 @@ from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.session import session
 
 PASSES = 4
+SHOWN_ROWS = 20  # of each step, as in a driver
 
 Result = dict[str, object]
 
@@ -56,18 +57,17 @@ def crawled(crawl: Crawl, site: str, cores: int = 2, cache: str = "off") -> Gene
 
 def one_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
     options = fetch_options(plan.options, ("127.0.0.1/32",))
-    with Coordinator(options) as coordinator, tempfile.TemporaryDirectory() as folder:
+    with Coordinator(options, shown_rows=SHOWN_ROWS) as coordinator, tempfile.TemporaryDirectory() as folder:
         kept = {"off": None, "written": f"{folder}/pages", "read": pages}[cache]
         endpoint = coordinator.endpoint if kept else replace(coordinator.endpoint, pages=None)
         began = time.perf_counter()
         engine = Engine(spark, plan, RunContext(fetch=options, cache=CacheOptions(shared=kept)), endpoint)
-        rows = engine.rows().persist()
-        engine.output(rows).write.parquet(f"{folder}/rows")
+        engine.output(engine.rows()).write.parquet(f"{folder}/rows")
         check_failures(plan, coordinator)
         seconds = time.perf_counter() - began
+        rows = spark.read.parquet(f"{folder}/rows")
         times = F.max("_fetchedAt").cast("double") - F.min("_fetchedAt").cast("double")
         depths = rows.groupBy("_depth").agg(F.count("*"), times).orderBy("_depth").collect()
-        rows.unpersist()
         return {"rows": sum(row[1] for row in depths), "seconds": seconds, "depths": [list(row) for row in depths]}
 
 

@@ -18,5 +18,5 @@ pipeline:
     args:
 {extractors}
 spindle:
-  keepColumns: [_url, _status, _depth]
+  keepColumns: [_url, _status, _depth, _fetchedAt]
 {options}"""

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from pyspark import SparkContext
+from pyspark.sql import DataFrame
 
 from pipelines import plugins
 from pipelines.fetch.cache import CacheOptions
@@ -31,6 +32,7 @@ from pipelines.spark.context import Files, RunContext, cache_options, fetch_opti
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.output import Written, first_rows, records, write
+from pipelines.spark.preview import CUT
 from pipelines.spark.saves import Saved
 from pipelines.spark.session import session
 from pipelines.transforms.sandbox import Limits
@@ -93,22 +95,30 @@ def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter
     plan = pipeline.plan(spec.parameters, transforms)  # the one that is shown
     running = pipeline.plan(secrets.revealed(spec.parameters), transforms)
     context = _context(spec, running, secrets)
-    with Coordinator(context.fetch) as coordinator:
+    with Coordinator(context.fetch, shown_rows=spec.preview_rows) as coordinator:
         meter.count(coordinator)
-        progress = Progress(plan, coordinator)
+        progress = Progress(plan, coordinator, secrets.hidden)
         report.planned(plan, progress)
         spark = session(spec.spark.master, spec.job_name, spec.spark.conf)
         meter.watch(spark.sparkContext)
         report.started(plan, spark.sparkContext.uiWebUrl)
         engine = Engine(spark, running, context, coordinator.endpoint)
         progress.counting(engine.counts)
-        rows = engine.rows().persist()
+        rows = engine.rows()
+        if engine.made_by is None:
+            rows.persist()  # for the preview, which asks again
         progress.writing()
         written = write(engine.output(rows), spec.output.path)
         check_failures(running, coordinator)
-        shown = records(engine.output(first_rows(rows, spec.preview_rows)), cut=200)
-        progress.wrote(written.rows, written.columns, secrets.hidden(shown))
+        progress.wrote(written.rows, written.columns, _preview(engine, rows, coordinator, spec.preview_rows))
         return _completed(spec, plan, written, engine.saves.commit(), coordinator)
+
+
+def _preview(engine: Engine, rows: DataFrame, coordinator: Coordinator, count: int) -> list[dict[str, Any]]:
+    """The first rows of the output in document order."""
+    if engine.made_by is None:
+        return records(engine.output(first_rows(rows, count)), CUT)
+    return engine.preview(coordinator.first_rows(engine.made_by))
 
 
 def _context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:

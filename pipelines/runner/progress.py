@@ -11,11 +11,12 @@ from pipelines.spark.coordinator import Coordinator, Counts
 
 
 class Progress:
-    """Read by several threads; the run's end and its preview are set by one."""
+    """Read by several threads; the run's end and its preview are set by one. `hidden` hides secrets in JSON."""
 
-    def __init__(self, plan: Plan, coordinator: Coordinator) -> None:
+    def __init__(self, plan: Plan, coordinator: Coordinator, hidden: Callable[[Any], Any]) -> None:
         self._plan = plan
         self._coordinator = coordinator
+        self._hidden = hidden
         self._passes = {step.key: number for number, steps in enumerate(plan.passes()) for step in steps}
         self._writing_since = time.monotonic()
         self._end: str | None = None
@@ -72,8 +73,13 @@ class Progress:
         }
         if state == "COMPLETED":
             stage["columns"] = [{"name": name, "type": type_} for name, type_ in self._columns[key]]
-            stage["preview"] = self._preview if key == self._plan.steps[-1].key else []
+            stage["preview"] = self._hidden(self._preview if key == self._plan.steps[-1].key else self._first_rows(key))
         return stage
+
+    def _first_rows(self, key: str) -> list[dict[str, Any]]:
+        """The step's columns of its first rows, where workers made them."""
+        names = [name for name, _ in self._columns[key]]
+        return [{name: row.get(name) for name in names} for row in self._coordinator.first_rows(key)] if names else []
 
     def _state(self, number: int, reached: int) -> str:
         if self._end == "COMPLETED" or number < reached:

@@ -32,7 +32,7 @@ class Table:
             more = (_others(row, self.known), *more)
         cells = (*[row.values.get(name) for name in self.names], *[engine[name] for name in self.engine], *more)
         self.rows.append(cells)
-        return sum(len(cell) for cell in cells if type(cell) is str or type(cell) is bytes)
+        return sum([len(cell) for cell in cells if type(cell) is str or type(cell) is bytes])
 
     def take(self) -> list[pa.Array]:
         cells = zip(*self.rows, strict=True) if self.rows else [()] * len(self.schema)

@@ -15,14 +15,15 @@ _TIMEOUT = 30.0  # seconds that the driver may take to answer
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the driver's coordinator listens, the secret that lets a worker speak to it, and the folder of the pages
-    that belong to this run alone.
+    """Where the driver's coordinator listens, the secret that lets a worker speak to it, the folder of the pages that
+    belong to this run alone, and how many rows of each step the driver shows.
     """
 
     host: str
     port: int
     token: str
     pages: str
+    shown_rows: int = 0
 
 
 class DriverGone(RunError):

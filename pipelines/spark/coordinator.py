@@ -21,6 +21,7 @@ from typing import Any, Self
 from pipelines.fetch import FetchOptions
 from pipelines.spark.budgets import Message
 from pipelines.spark.channel import Endpoint
+from pipelines.spark.preview import Placed, first
 from pipelines.spark.sites import Sites
 
 
@@ -51,13 +52,14 @@ class Coordinator:
     """Collects the counts of all tasks; a task that runs again replaces what its first attempt counted.
 
     It speaks for one run: `options` say what each host may be asked, and a folder for the run's own pages comes and
-    goes with it.
+    goes with it. `shown_rows` is how many rows of each step it collects for people to look at.
     """
 
-    def __init__(self, options: FetchOptions | None = None, host: str = "127.0.0.1") -> None:
+    def __init__(self, options: FetchOptions | None = None, host: str = "127.0.0.1", shown_rows: int = 0) -> None:
         self._lock = threading.Lock()
         self._tasks: dict[str, dict[str, Any]] = {}
         self._seen: dict[str, tuple[float, float]] = {}
+        self._first: dict[str, dict[str, list[Placed]]] = {}
         self._urls: dict[int, bool] = {}
         self._forbidden = set[int]()
         self._handlers: dict[str, _Handler] = {}
@@ -65,7 +67,8 @@ class Coordinator:
         self._pages = TemporaryDirectory(prefix="spindle-pages-", ignore_cleanup_errors=True)
         self._server = _Server((host, 0), self)
         self.token = secrets.token_hex(16)
-        self.endpoint = Endpoint(host, self._server.server_address[1], self.token, self._pages.name)
+        self._shown_rows = shown_rows
+        self.endpoint = Endpoint(host, self._server.server_address[1], self.token, self._pages.name, shown_rows)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, name="coordinator", daemon=True).start()
@@ -87,6 +90,11 @@ class Coordinator:
         """Counts by step key, of the steps that have begun."""
         with self._lock:
             return {key: self._counts(key, *times) for key, times in self._seen.items()}
+
+    def first_rows(self, key: str) -> list[dict[str, Any]]:
+        """The first rows of a step in document order, as far as they have come, with the engine's columns."""
+        with self._lock:
+            return first(self._first.get(key, {}).values(), self._shown_rows)
 
     def fetches(self) -> Fetches:
         with self._lock:
@@ -122,6 +130,8 @@ class Coordinator:
         with self._lock:
             self._tasks[message["task"]] = message
             self._forbidden.update(message.pop("forbidden"))
+            for key, rows in message.pop("first").items():
+                self._first.setdefault(key, {})[message["task"]] = rows
             for url, ok in message.pop("urls"):
                 self._urls[url] = ok or self._urls.get(url, False)
             for key in {**message["rows"], **message["pages"]}:

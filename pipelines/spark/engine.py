@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -76,6 +76,13 @@ class _Segment:
     def __post_init__(self) -> None:
         self.after = self.columns
 
+    @property
+    def made_by(self) -> str | None:
+        """The last step of the pass; None without a pass, and where its rows are held to find their columns."""
+        if self.after.open or not (self.stages or self.fetches):
+            return None
+        return self.stages[-1][0] if self.stages else self.enters
+
     def fetched_by(self, stage: LinkStage) -> _Segment:
         """This segment, its pass beginning with the pages of the rows' links."""
         self.fetches, self.browsing = True, stage.browsing()
@@ -103,6 +110,7 @@ class Engine:
         self._endpoint = endpoint
         self._numbers = count(1)
         self._columns = plan.columns
+        self._made_by: str | None = None
 
     def rows(self) -> DataFrame:
         """The output rows with the engine's columns, at most as many as the run's limit."""
@@ -114,6 +122,7 @@ class Engine:
             segment = self._add(segment, step)
         if segment is None:
             raise RunError("the plan has no steps")
+        self._made_by = segment.made_by
         rows = self._finish(segment, None)
         self._columns = segment.after.with_columns(self._kept(segment.after))
         limit = self._context.limit
@@ -122,6 +131,18 @@ class Engine:
     def output(self, rows: DataFrame) -> DataFrame:
         """The output's columns of `rows`."""
         return _only(rows, self._columns)
+
+    @property
+    def made_by(self) -> str | None:
+        """The step whose rows are the output, where workers make them; None where Spark does, or reads what it holds.
+
+        Such rows may be asked for once only: nothing holds them, and whoever asks again fetches their pages again.
+        """
+        return self._made_by
+
+    def preview(self, made: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The output's columns of the first rows that the step `made_by` made, as far as the limit leaves them."""
+        return [{name: row.get(name) for name in self._columns} for row in islice(made, self._context.limit)]
 
     def counts(self) -> dict[str, int]:
         """Rows of the steps that Spark itself runs, by step key, of those that are done."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import math
 from dataclasses import dataclass
-from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -13,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-_LONGEST_LIST = 20
+from pipelines.spark.preview import as_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +60,4 @@ def first_rows(rows: DataFrame, count: int) -> DataFrame:
 
 def records(rows: DataFrame, cut: int | None = None) -> list[dict[str, Any]]:
     """Rows as JSON can hold them, in their order; texts longer than `cut` characters and long lists are cut."""
-    return [{name: _json(value, cut) for name, value in row.items()} for row in rows.toArrow().to_pylist()]
-
-
-def _json(value: Any, cut: int | None) -> Any:
-    if isinstance(value, str):
-        return value if cut is None or len(value) <= cut else value[: cut - 1] + "…"
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return _json(base64.b64encode(value).decode(), cut)
-    if isinstance(value, dict):
-        return {str(key): _json(each, cut) for key, each in value.items()}
-    if isinstance(value, list):
-        return _list(value, cut)
-    return value if value is None or isinstance(value, bool | int) else str(value)
-
-
-def _list(values: list[Any], cut: int | None) -> Any:
-    """A list; a map, which Arrow gives as pairs, becomes an object."""
-    if values and all(isinstance(each, tuple) for each in values):
-        return {str(key): _json(each, cut) for key, each in values}
-    return [_json(each, cut) for each in (values if cut is None else values[:_LONGEST_LIST])]
+    return [{name: as_json(value, cut) for name, value in row.items()} for row in rows.toArrow().to_pylist()]

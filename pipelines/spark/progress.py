@@ -7,17 +7,18 @@ import time
 import xxhash
 
 from pipelines.fetch import Page
-from pipelines.rows import Fetched
+from pipelines.rows import Fetched, Row
 from pipelines.spark.channel import Channel
+from pipelines.spark.preview import FirstRows
 
 _EVERY_SECONDS = 0.5
 _SAMPLES = 5
 
 
 class Reporter:
-    """Counts of one task, sent over its channel."""
+    """Counts of one task and the first `shown_rows` rows of its steps, sent over its channel."""
 
-    def __init__(self, channel: Channel | None, task: str) -> None:
+    def __init__(self, channel: Channel | None, task: str, shown_rows: int = 0) -> None:
         self._channel = channel
         self._task = task
         self._rows: dict[str, int] = {}
@@ -27,10 +28,12 @@ class Reporter:
         self._urls: list[tuple[int, bool]] = []
         self._forbidden: list[int] = []
         self._failures: list[tuple[str, str]] = []
+        self._first = FirstRows(shown_rows)
         self._sent = time.monotonic()
 
-    def row(self, key: str) -> None:
+    def row(self, key: str, row: Row) -> None:
         self._rows[key] = self._rows.get(key, 0) + 1
+        self._first.see(key, row)
 
     def page(self, key: str, page: Page, fetched: Fetched) -> None:
         self._pages[key] = self._pages.get(key, 0) + 1
@@ -75,6 +78,7 @@ class Reporter:
             "urls": self._urls,
             "forbidden": self._forbidden,
             "failures": self._failures,
+            "first": self._first.take(),
         }
         self._urls, self._forbidden = [], []
         self._channel.send(message)

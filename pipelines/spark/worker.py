@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -30,6 +32,7 @@ from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads
 
 Emit = Callable[[Row], None]
+_NEW_OBJECTS = 10_000  # before cycles are looked for: pages and rows make none, and 700 look through all that lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class Pass:
 
 def run(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs the pass over the batches of one partition; rows come out as their pages arrive. Raises DriverGone."""
+    gc.set_threshold(_NEW_OBJECTS)
     task = replace(task, options=_options(task))
     context = TaskContext.get()
     name = f"{task.name}/{context.partitionId() if context else 0}"
@@ -80,7 +84,8 @@ def run(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     if task.fetches and task.endpoint and not channel:
         raise DriverGone
     try:
-        yield from _batches(task, batches, Reporter(channel, name), Leases(channel, task.options) if channel else None)
+        reporter = Reporter(channel, name, task.endpoint.shown_rows if task.endpoint else 0)
+        yield from _batches(task, batches, reporter, Leases(channel, task.options) if channel else None)
     finally:
         if channel:
             channel.close()
@@ -95,7 +100,7 @@ def _batches(
     explores = task.enters in links  # which counts its pages itself
     for row in _rows(task, batches, reporter, hosts):
         if not explores:
-            reporter.row(task.enters)
+            reporter.row(task.enters, row)
         enter(row)
         if output.full():
             yield output.take()
@@ -162,16 +167,18 @@ def _arrived(row: Row, page: Page, fetched: Fetched) -> Row:
 
 def _entering(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str | None, Row | None]]:
     """Rows as they come from Spark, each with the link that it waits for; None for a link that was visited."""
-    own = [name for name in ENGINE_COLUMNS if name not in tuple(columns)]
+    own = {*ENGINE_COLUMNS} - {*columns}
     for batch in batches:
-        names = batch.schema.names
-        for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            values = dict(zip(names, cells, strict=True))
-            link = values.pop(LINK, None)
-            if others := values.pop(OPEN, None):
-                values.update(loads(others))
-            engine = {name: values.pop(name, None) for name in own}
-            yield link, Row.of(values, engine) if engine["_ordinal"] is not None else None
+        nothing: list[Any] = [None] * batch.num_rows
+        cells = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        links, others = cells.pop(LINK, nothing), cells.pop(OPEN, nothing)
+        engine = zip(*(cells.pop(name, nothing) if name in own else nothing for name in ENGINE_COLUMNS), strict=True)
+        rows = zip(*cells.values(), strict=True) if cells else repeat(())
+        for link, other, values, seen in zip(links, others, rows, engine, strict=False):
+            row = Row.of(dict(zip(cells, values, strict=True)), *seen)
+            if row and other:
+                row.values.update(loads(other))
+            yield link, row
 
 
 def _requests(
@@ -206,7 +213,7 @@ def _row_stage(key: str, stage: RowStage, emit: Emit, reporter: Reporter, waitin
 
     def take(row: Row, rows: Iterable[Row]) -> None:
         for made in rows:
-            reporter.row(key)
+            reporter.row(key, made)
             if made.fetched.error and not row.fetched.error:
                 reporter.error(key)
             emit(made)
@@ -250,7 +257,7 @@ def _exploring(key: str, exploration: Exploration, emit: Emit, output: Output, r
             row = row.at_depth(0, (*row.ordinal, 0))
             if row.fetched.requested_url:
                 output.link(key, row, row.fetched.requested_url, 0)
-        reporter.row(key)
+        reporter.row(key, row)
         if level < last:
             for position, link in enumerate(links_of(row), start=1):
                 if link.url:

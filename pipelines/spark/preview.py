@@ -1,0 +1,80 @@
+"""The first rows of each step: kept by the tasks while they make them, put together in the driver, shown to people."""
+
+from __future__ import annotations
+
+import base64
+import math
+import sys
+from bisect import insort
+from collections.abc import Iterable
+from datetime import date, datetime, time
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+from pipelines.rows import Ordinal, Row
+
+CUT = 200  # characters of a value
+_LONGEST_LIST = 20
+_AFTER_ALL: Ordinal = (sys.maxsize,)
+
+Placed = tuple[Ordinal, dict[str, Any]]
+_place = itemgetter(0)
+
+
+class FirstRows:
+    """The first rows of each step in document order, at most `count`, as JSON can hold them; of one task."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._rows: dict[str, list[Placed]] = {}
+        self._last: dict[str, Ordinal] = {}
+        self._new = set[str]()
+
+    def see(self, key: str, row: Row) -> None:
+        if self._count and row.ordinal < self._last.get(key, _AFTER_ALL):
+            self._keep(key, row)
+
+    def take(self) -> dict[str, list[Placed]]:
+        """The rows of the steps that others have become the first ones of since the last call."""
+        new, self._new = self._new, set[str]()
+        return {key: self._rows[key] for key in new}
+
+    def _keep(self, key: str, row: Row) -> None:
+        rows = self._rows.setdefault(key, [])
+        cells = {**row.engine_values(), **row.values}
+        insort(rows, (row.ordinal, {name: as_json(value, CUT) for name, value in cells.items()}), key=_place)
+        del rows[self._count :]
+        if len(rows) == self._count:
+            self._last[key] = rows[-1][0]
+        self._new.add(key)
+
+
+def first(tasks: Iterable[Iterable[Placed]], count: int) -> list[dict[str, Any]]:
+    """The first rows of all tasks."""
+    return [row for _, row in islice(merge(*tasks, key=_place), count)]
+
+
+def as_json(value: Any, cut: int | None) -> Any:
+    """A value as JSON can hold it; texts longer than `cut` characters and then long lists are cut."""
+    if isinstance(value, str):
+        return value if cut is None or len(value) <= cut else value[: cut - 1] + "…"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return as_json(base64.b64encode(value).decode(), cut)
+    if isinstance(value, dict):
+        return {str(key): as_json(each, cut) for key, each in value.items()}
+    if isinstance(value, list):
+        return _list(value, cut)
+    return value if value is None or isinstance(value, bool | int) else str(value)
+
+
+def _list(values: list[Any], cut: int | None) -> Any:
+    """A list; a map, which Arrow gives as pairs, becomes an object."""
+    if values and all(isinstance(each, tuple) for each in values):
+        return {str(key): as_json(each, cut) for key, each in values}
+    return [as_json(each, cut) for each in (values if cut is None else values[:_LONGEST_LIST])]
