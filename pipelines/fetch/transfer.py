@@ -136,8 +136,8 @@ class Transfer:
         return address
 
     def seconds(self) -> float:
-        """How long it has taken."""
-        return time.monotonic() - self._started
+        """How long it has taken, but for the time in which nobody looked after it."""
+        return min(self.curl.getinfo(pycurl.TOTAL_TIME), time.monotonic() - self._started)
 
     def may_pass(self) -> bool:
         """Whether the request failed and may fare better in a moment."""
