@@ -43,4 +43,4 @@ OUTSIDE = Seats(4, 16, "Too many requests to other services are under way. Try a
 # more than run at once: the others wait a little, in threads that all requests share
 QUERIES = Seats(8, 16, "Too many queries are under way. Try again in a moment.")
 # each is read into memory, some times as large as its content
-PACKAGES = Seats(2, 4, "Too many packages are being read. Try again in a moment.")
+PACKAGES = Seats(4, 8, "Too many packages are being read. Try again in a moment.")
