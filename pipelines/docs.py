@@ -52,7 +52,8 @@ output:                                  # optional: a name that other jobs load
 A row is columns and, once something was fetched, a page. The stages that follow links put a row on another page and
 keep its columns; extract reads the page into columns; flatSelect makes a row for each segment, and what follows reads
 inside the segment (a selector that begins with `:root` goes back to the whole page). Stages that work on whole tables
-(dedup, filter, sql_query, ...) leave the pages behind: extract before them. A load replaces the rows.
+(dedup, filter, sql_query, ...) leave the pages behind: extract before them, or go back to the pages of the rows that
+are left with `{stage: wget, args: [$_requestedUrl]}` (or `visit`), which fetches none again. A load replaces the rows.
 
 ## Writing arguments
 

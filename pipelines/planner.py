@@ -128,7 +128,11 @@ class _Walk:
     def _no_page(self, name: str) -> str:
         if self.lost:
             where = f"{self.lost.title} (line {self.lost.line})"
-            return f"{name} needs a page, and pages end at {where}, which works on whole tables: move it before that"
+            again = "or put {stage: wget, args: [$_requestedUrl]} before it, which takes pages that are there already"
+            return (
+                f"{name} needs a page, and pages end at {where}, which works on whole tables: "
+                f"move it before that, {again}"
+            )
         return f"{name} needs a page: put a fetch, a wget or a join before it"
 
     def end(self, model: PipelineModel) -> None:

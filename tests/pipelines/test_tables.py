@@ -48,6 +48,27 @@ def test_filter_keeps_what_is_true(run: Run, load: str) -> None:
     assert rows == [{"name": "lamp", "shop": "a", "price": 2}]
 
 
+def test_the_pages_of_the_rows_that_are_left_are_not_fetched_again(run: Run, site: Site) -> None:
+    base = site.serve(
+        {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1><p>1</p>", "/3": "<h1>Three</h1><p>3</p>"}
+    )
+    site.moved["/2"] = "/3"
+    rows = run(
+        """
+fetch: {url: "${B}/"}
+pipeline:
+- {stage: wgetJoin, args: [a]}
+- {stage: extract, args: [{selector: h1, as: title}]}
+- {stage: filter, args: [title = 'Three']}
+- {stage: wget, args: [$_requestedUrl]}
+- {stage: extract, args: [{selector: p, as: text}]}
+""",
+        B=base,
+    )
+    assert rows == [{"title": "Three", "text": "3"}]
+    assert site.requests == {"/": 1, "/1": 1, "/2": 1, "/3": 1}
+
+
 def test_filter_by_an_engine_column(run: Run, site: Site) -> None:
     base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>"})
     rows = run(
