@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 from fastapi.routing import iter_route_contexts
 from starlette.routing import BaseRoute, Match
@@ -20,7 +19,7 @@ class RouteIndex(BaseRoute):
     """
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
-        self._routes = tuple(routes)
+        self._shapes = _shapes(routes)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if scope["type"] != "http":
@@ -36,13 +35,13 @@ class RouteIndex(BaseRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await scope[FOUND].handle(scope, receive, send)
 
-    @cached_property
-    def _shapes(self) -> Mapping[int, Sequence[tuple[Sequence[tuple[int, str]], BaseRoute]]]:
-        """By the number of segments: those that are fixed, with their places, and the route."""
-        shapes: defaultdict[int, list[tuple[Sequence[tuple[int, str]], BaseRoute]]] = defaultdict(list)
-        for route in self._routes:
-            for context in iter_route_contexts([route]):
-                segments = (context.path_format or "").split("/")
-                fixed = tuple((place, text) for place, text in enumerate(segments) if "{" not in text)
-                shapes[len(segments)].append((fixed, route))
-        return shapes
+
+def _shapes(routes: Sequence[BaseRoute]) -> Mapping[int, Sequence[tuple[Sequence[tuple[int, str]], BaseRoute]]]:
+    """By the number of segments: those that are fixed, with their places, and the route."""
+    shapes: defaultdict[int, list[tuple[Sequence[tuple[int, str]], BaseRoute]]] = defaultdict(list)
+    for route in routes:
+        for context in iter_route_contexts([route]):
+            segments = (context.path_format or "").split("/")
+            fixed = tuple((place, text) for place, text in enumerate(segments) if "{" not in text)
+            shapes[len(segments)].append((fixed, route))
+    return shapes

@@ -42,7 +42,8 @@ class Workers:
     def status(self) -> int:
         """Each time over a connection of its own, so that any of the processes may answer."""
         try:
-            return httpx.get(f"{self.url}/api/svc/api/projects", headers={"X-API-Key": self.key}).status_code
+            headers = {"X-API-Key": self.key}
+            return httpx.get(f"{self.url}/api/svc/api/projects", headers=headers, timeout=60).status_code
         except httpx.TransportError:
             return 0
 
