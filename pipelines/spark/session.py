@@ -15,6 +15,11 @@ from pipelines import plugins
 from pipelines.expressions import REFLECTION
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+# C2 took more time than all of Spark's tasks in a crawl, and most code runs too briefly to repay it: ten times later
+_JAVA = (
+    "-XX:-UsePerfData -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
 _PACKAGES = str(Path(__file__).parents[2])
 
 
@@ -41,7 +46,7 @@ def _forget_reflection(spark: SparkSession) -> None:
 
 def _defaults() -> dict[str, str]:
     paths = [_PACKAGES, *plugins.folders(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Djava.io.tmpdir='{gettempdir()}' -XX:-UsePerfData"
+    java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Djava.io.tmpdir='{gettempdir()}' {_JAVA}"
     return {
         "spark.driver.extraJavaOptions": java,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
