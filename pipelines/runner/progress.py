@@ -11,9 +11,11 @@ from pipelines.spark.coordinator import Coordinator, Counts
 
 
 class Progress:
-    """Read by several threads; the run's end and its preview are set by one. `hidden` hides secrets in JSON."""
+    """Read by several threads; the run's end and its preview are set by one. `hidden` hides secrets in previews."""
 
-    def __init__(self, plan: Plan, coordinator: Coordinator, hidden: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, plan: Plan, coordinator: Coordinator, hidden: Callable[[Any], Any] = lambda shown: shown
+    ) -> None:
         self._plan = plan
         self._coordinator = coordinator
         self._hidden = hidden
