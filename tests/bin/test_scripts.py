@@ -14,7 +14,7 @@ CLONE = Path(__file__).parents[2]
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, **environment}
-    return subprocess.run(command, cwd=CLONE, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=CLONE, env=environ, capture_output=True, text=True, timeout=240, check=False)
 
 
 def jdk(folder: Path, version: str) -> Path:

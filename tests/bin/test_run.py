@@ -1,0 +1,40 @@
+"""`bin/spindle run` as a person at a terminal has it: progress and rows shown, or rows written to a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bin.test_scripts import run
+from tests.pipelines.site import serving
+
+PAGES = {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>"}
+SHOUT = "def shout(row) -> {'name': str, 'loud': str}:\n    return {**row, 'loud': row['name'].upper()}\n"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    """A file that follows the links of `${SITE}` and calls a function of a file beside it."""
+    (tmp_path / "functions.py").write_text(SHOUT)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text("""
+fetch: {url: "${SITE}/"}
+pipeline:
+  - {stage: wgetJoin, args: [a]}
+  - {stage: extract, args: [{selector: h1, as: name}]}
+  - {stage: "python_row_transform:shout"}
+""")
+    return file
+
+
+def test_rows_are_written_to_a_file_and_steps_are_shown(pipeline: Path, tmp_path: Path) -> None:
+    functions, rows = str(tmp_path / "functions.py"), tmp_path / "rows.json"
+    with serving() as site:
+        address = f"SITE={site.serve(PAGES)}"
+        done = run("bin/spindle", "run", str(pipeline), "-p", address, "--transforms", functions, "-o", str(rows))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(rows.read_text()) == [{"name": "One", "loud": "ONE"}, {"name": "Two", "loud": "TWO"}]
+    assert "wgetJoin a" in done.stderr
+    assert "2 rows, 2 pages" in done.stderr
