@@ -21,6 +21,7 @@ _REFUSED = frozenset(
     {*REFLECTION, "input_file_name", "input_file_block_start", "input_file_block_length"}
     | {"from_xml", "schema_of_xml", "from_protobuf", "to_protobuf"}
 )
+_END = "; \t\r\n"  # of a statement; Spark runs what stands in parentheses
 _REMEMBERED = 64  # a pipeline is read twice when it is written
 _SPARK = Dialect.get_or_raise("spark")
 _QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER)
@@ -29,6 +30,7 @@ _QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER)
 @lru_cache(_REMEMBERED)
 def check_expression(text: str) -> str:
     """Returns the text of an SQL expression without subqueries; raises ValueError for anything else."""
+    text = text.rstrip(_END)
     tree = _parsed(f"SELECT 1 FROM rows WHERE ({text}\n)")  # noqa: S608 - parsed, not run
     if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
         raise ValueError("it must be one SQL expression over the row's columns")
@@ -38,6 +40,7 @@ def check_expression(text: str) -> str:
 @lru_cache(_REMEMBERED)
 def check_query(text: str) -> str:
     """Returns the text of one SELECT over the view `rows`; raises ValueError for anything else."""
+    text = text.rstrip(_END)
     tree = _parsed(text)
     if not isinstance(tree, exp.Query):
         raise ValueError("it must be one SELECT over the view 'rows'")

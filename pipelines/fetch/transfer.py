@@ -27,7 +27,8 @@ from pipelines.fetch.zstd import BadZstd, Unzstd
 _ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SLOWEST = 32  # bytes a second; a page that comes slower than this for first_byte_timeout is given up
-_LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\r\n]*)")
+_LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _ENCODING = re.compile(rb"(?im)^content-encoding:[ \t]*([^\r\n]*)")
 _RETRY_AFTER = re.compile(rb"(?im)^retry-after:[ \t]*([^\r\n]*)")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
@@ -129,7 +130,7 @@ class Transfer:
         if len(self.request.passed) >= self._options.max_redirects:
             self._astray = failures.too_many_redirects(self._options)
             return None
-        target = absolute_url(locations[-1].decode("utf-8", "replace"), self.request.address)
+        target = absolute_url(_text(locations[-1]), self.request.address)
         address = canonical_url(target) if target else None
         if address is None:
             self._astray = failures.astray(target, _where(self.curl))
@@ -268,3 +269,11 @@ def parse_content_type(header: bytes | None) -> tuple[str | None, str | None]:
     text = header.decode("latin-1")
     charset = _CHARSET.search(text)
     return text.partition(";")[0].strip().lower() or None, charset.group(1).lower() if charset else None
+
+
+def _text(location: bytes) -> str:
+    """UTF-8, or what each other byte is in an address: servers send their own encodings as they are."""
+    try:
+        return location.decode()
+    except UnicodeDecodeError:
+        return _NOT_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], location).decode()

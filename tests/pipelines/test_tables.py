@@ -85,7 +85,7 @@ pipeline:
 
 
 def test_sql_query_sees_the_rows_and_gives_its_own_order(run: Run, load: str) -> None:
-    query = "SELECT name, sum(price) AS total FROM rows GROUP BY name ORDER BY total DESC"
+    query = "SELECT name, sum(price) AS total FROM rows GROUP BY name ORDER BY total DESC; "
     rows = run(load + f"- {{stage: sql_query, args: ['{query}']}}\n- {{stage: limit, args: [2]}}")
     assert rows == [{"name": "rug", "total": 17}, {"name": "lamp", "total": 5}]
 

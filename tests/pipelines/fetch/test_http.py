@@ -157,6 +157,17 @@ class TestRedirects:
     def test_to_a_part_of_a_page_lead_to_the_page(self, bad_server: BadServer) -> None:
         assert fetch(bad_server.url(f"/redirect?to={quote('/good#part')}")).url == bad_server.url("/good")
 
+    @pytest.mark.parametrize(("name", "asked"), [("café", "caf%E9"), ("caf\u00c3\u00a9", "caf%C3%A9")])
+    def test_in_the_encoding_of_the_server_lead_where_it_means(
+        self, name: str, asked: str, bad_server: BadServer
+    ) -> None:
+        page = fetch(bad_server.url(f"/redirect?to={quote(f'/good?{name}')}"))
+        assert (page.ok, page.url) == (True, bad_server.url(f"/good?{asked}"))
+
+    def test_that_lead_nowhere_are_answers(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/redirect?to="))
+        assert (page.status, page.error, bad_server.requests["/redirect"]) == (302, None, 1)
+
     def test_in_a_loop_end(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url("/loop"), max_redirects=5)
         assert page.error == "redirects more than 5 times"
