@@ -389,6 +389,22 @@ def test_a_few_bytes_that_stand_for_millions_of_values_are_refused_unparsed(name
         read(zipped({**files(), name: b"[" + b"[]," * 5_000_000 + b"[]]"}, deflated))
 
 
+@pytest.mark.parametrize("string", [b'""', rb'\"\\"'], ids=["empty", "escaped"])
+def test_a_few_bytes_that_stand_for_millions_of_strings_are_refused_unparsed(string: bytes) -> None:
+    with pytest.raises(TooLarge, match="values"):
+        read(zipped({**files(), "agents.json": b"[" + string * (2 * archive.MAX_VALUES + 1) + b"]"}, deflated))
+
+
+def test_as_many_strings_as_the_values_may_have_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MAX_VALUES", 10_000)
+    parameters = {f"key {n}": 'a "text", with [marks] \\' for n in range(9_950)}
+    contents = {"categories": [], "agents": [], "plugins": [], "projects": [{**PROJECT, "parameters": parameters}]}
+    assert read(zipped(files(**contents))) == Contents.model_validate(contents)
+    parameters |= {f"more {n}": "" for n in range(100)}
+    with pytest.raises(TooLarge, match="values"):
+        read(zipped(files(**contents)))
+
+
 def test_thousands_of_files_are_refused_unread() -> None:
     with pytest.raises(BadInput, match="list of files is too long"):
         read(zipped({f"f{n}": b"" for n in range(2_000)}))
