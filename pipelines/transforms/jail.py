@@ -2,7 +2,7 @@
 
 Started with an empty environment. When it is to be isolated it first leaves the service behind (Linux namespaces,
 namespaces(7)): a file system of its own with nothing but the standard library, no network, no other processes, and
-either a user id of its own or a user namespace of its own. Only then does it read any of the user's text.
+either a user id of its own or a user namespace of its own. Only then it says so, and is given the user's text.
 Imports nothing but the standard library.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import errno
 import os
 import re
 import resource
@@ -32,6 +33,7 @@ USER_FILE = "<row transform>"
 FIRST_UID, UIDS = 60578, 600
 CPU_SECONDS, RENEW_AFTER_CPU_SECONDS = 3600, 1800
 OPEN_FILES = 64
+PASSING = (errno.EAGAIN, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # says nothing of what may be isolated
 
 NEW_MOUNTS, NEW_NAMES, NEW_IPC, NEW_USER, NEW_PIDS, NEW_NETWORK = 1 << 17, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
@@ -152,14 +154,16 @@ def limit(memory: int, alone: bool) -> None:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answers each row in turn until there are no more, or until so much time was used that a new process is due."""
-    task: dict[str, Any] = values.loads(requests.readline())
+    held: dict[str, Any] = values.loads(requests.readline())
     try:
-        if task["isolated"]:
+        if held["isolated"]:
             isolate()
-        limit(task["memory"], task["isolated"])
+        limit(held["memory"], held["isolated"])
     except OSError as error:
-        _answer(answers, {"refused": f"{error.strerror or error}"})
+        _answer(answers, {"broken" if error.errno in PASSING else "refused": f"{error.strerror or error}"})
         return
+    _answer(answers, {"held": True})
+    task: dict[str, Any] = values.loads(requests.readline())
     try:
         function = _function(task)
     except BaseException as error:  # also SystemExit: the text is the user's

@@ -76,7 +76,6 @@ class Sandbox:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._isolates = True
         self._process: subprocess.Popen[bytes] | None = None
         self._unsent = memoryview(b"")
         self._unread = b""
@@ -132,15 +131,9 @@ class Sandbox:
             yield _outcome(answer)
 
     def _started(self) -> subprocess.Popen[bytes]:
-        try:
-            return self._start()
-        except NotIsolated:
-            if self._task.limits.only_isolated or not self._isolates:
-                raise
-            self._isolates = False
-            return self._start()
-
-    def _start(self) -> subprocess.Popen[bytes]:
+        """The process gets the text only once it is held: what it says until then, nothing of a user's has said."""
+        task, limits = self._task, self._task.limits
+        isolated = limits.only_isolated or refusal() is None
         process = self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_JAIL)],
             stdin=subprocess.PIPE,
@@ -150,26 +143,29 @@ class Sandbox:
             bufsize=0,
             start_new_session=True,
         )
-        task, limits = self._task, self._task.limits
-        told = {"source": task.source, "function": task.function, "arguments": dict(task.arguments)}
-        told |= {"memory": limits.memory_mib * _MIB, "isolated": self._isolates}
         for pipe in (process.stdin, process.stdout):
             os.set_blocking(_number(pipe), False)
-        self._unsent = memoryview(_line(told))
-        try:
-            answer = self._answer(process, _START_SECONDS)
-        except (_Ended, RowFailed):
-            answer = {"broken": "it ended its process, or took too long or too much memory to load"}
-        self._check(answer)
+        held = self._told(process, {"memory": limits.memory_mib * _MIB, "isolated": isolated})
+        if "refused" in held:
+            self.close()
+            raise NotIsolated(_shown(held["refused"]))
+        self._check(held, "held")
+        text = {"source": task.source, "function": task.function, "arguments": dict(task.arguments)}
+        self._check(self._told(process, text), "ready")
         return process
 
-    def _check(self, answer: Mapping[str, Any]) -> None:
-        if answer.get("ready") is True:
-            return
-        self.close()
-        if "refused" in answer:
-            raise NotIsolated(_shown(answer["refused"]))
-        raise RunError(f"{self._task.name} cannot be loaded: {_shown(answer.get('broken'))}")
+    def _told(self, process: subprocess.Popen[bytes], what: Mapping[str, Any]) -> dict[str, Any]:
+        """What it answers to one of the two things that it is told before any row."""
+        self._unsent = memoryview(_line(what))
+        try:
+            return self._answer(process, _START_SECONDS)
+        except (_Ended, RowFailed):
+            return {"broken": "it ended its process, or took too long or too much memory to load"}
+
+    def _check(self, answer: Mapping[str, Any], state: str) -> None:
+        if answer.get(state) is not True:
+            self.close()
+            raise RunError(f"{self._task.name} cannot be loaded: {_shown(answer.get('broken', _NO_ANSWER))}")
 
     def _answer(self, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
         """The next answer; raises _Ended, and RowFailed when it takes too long or is none."""
@@ -229,7 +225,7 @@ class Sandbox:
 
 @cache
 def refusal() -> str | None:
-    """Why users' functions are not isolated on this machine; None where they are."""
+    """Why users' functions are not isolated on this machine; None where they are. No user's text is asked for it."""
     box = Sandbox(Task("the function", "def f(row): return row", "f", {}, Limits(only_isolated=True)))
     try:
         list(box.rows([{}]))

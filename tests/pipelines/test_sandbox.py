@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -214,8 +215,8 @@ def test_a_value_that_fits_in_no_column_is_the_rows_error(call: Call, value: str
 
 
 @pytest.fixture
-def refusing_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """As where namespaces are forbidden."""
+def refusing_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """As where namespaces are forbidden: the jail's text."""
     refusing = tmp_path / "jail.py"
     jail = Path(sandbox.__file__).with_name("jail.py")
     text = jail.read_text().replace(
@@ -225,7 +226,7 @@ def refusing_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
     refusing.with_name("values.py").write_text(jail.with_name("values.py").read_text())
     monkeypatch.setattr(sandbox, "_JAIL", refusing)
     sandbox.refusal.cache_clear()
-    yield
+    yield refusing
     sandbox.refusal.cache_clear()
 
 
@@ -264,6 +265,50 @@ def test_of_one_organization_it_runs_all_the_same_and_that_is_told(tmp_path: Pat
     assert warning.startswith("row transforms run as this user")
     assert warning.endswith("the system does not isolate them (refused)")
     assert Transforms().warning() is None
+
+
+REFUSING = """
+import os
+for n in range(3, 64):
+  if os.path.exists("/etc"): break  # it is where it wants to be
+  try: os.write(n, b'{"refused": "x"}\\n')
+  except OSError: pass
+"""
+
+
+def test_a_text_that_says_it_is_not_isolated_is_believed_nothing_and_not_started_otherwise(tmp_path: Path) -> None:
+    key = tmp_path / "admin-key"
+    key.write_text("canary")
+    box = Sandbox(Task("f", REFUSING + READING, "f", {}, Limits()))
+    for _ in range(3):
+        with pytest.raises(RunError, match="f cannot be loaded: it gave no answer that could be read"):
+            only(box.rows([{"path": str(key)}]))
+    assert sandbox.refusal() is None
+
+
+def test_the_process_is_isolated_before_it_is_given_the_text() -> None:
+    jail = subprocess.Popen([sys.executable, "-I", "-S", sandbox._JAIL], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert jail.stdin
+    assert jail.stdout
+    jail.stdin.write(json.dumps({"memory": 2**29, "isolated": True}).encode() + b"\n")
+    jail.stdin.flush()
+    assert json.loads(jail.stdout.readline()) == {"held": True}
+    with jail:
+        jail.kill()
+
+
+@pytest.mark.parametrize("only_isolated", [True, False])
+def test_a_lack_that_passes_costs_the_run_and_not_the_isolation(
+    refusing_kernel: Path, tmp_path: Path, only_isolated: bool
+) -> None:
+    jail = refusing_kernel.read_text().replace("OSError(1, 'refused')", "OSError(11, 'no process is left')")
+    refusing_kernel.write_text(jail)
+    key = tmp_path / "admin-key"
+    key.write_text("canary")
+    box = Sandbox(Task("f", READING, "f", {}, Limits(only_isolated=only_isolated)))
+    for _ in range(2):
+        with pytest.raises(RunError, match="cannot be loaded: no process is left"):
+            only(box.rows([{"path": str(key)}]))
 
 
 def test_the_process_ends_with_its_worker() -> None:
