@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID, uuid5
@@ -120,8 +120,9 @@ class Packages:
         own = Package.organization_id == self._organization_id
         session.execute(delete(Package).where(own, Package.updated_at < before))
         for file in _folder(self._settings, self._organization_id).glob("*"):
-            if file.stat().st_mtime < before.timestamp():
-                file.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another request's, which takes it to its place just now
+                if file.stat().st_mtime < before.timestamp():
+                    file.unlink()
 
 
 def linked(database: Database, package_id: str) -> Package:

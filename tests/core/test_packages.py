@@ -186,6 +186,15 @@ def test_packages_older_than_a_week_are_forgotten(shop: Shop, monkeypatch: pytes
     assert len(list(folder.iterdir())) == 1
 
 
+def test_a_file_that_vanishes_while_old_ones_are_looked_for_stops_no_export(shop: Shop) -> None:
+    packages = Packages(shop.settings, shop.database, shop.organization_id)
+    first = packages.export()
+    folder = shop.settings.data / "storage" / shop.organization_id / "packages"
+    (folder / "another.incoming").symlink_to(folder / "taken away")
+    assert packages.export() == first
+    assert packages.expect_upload()
+
+
 # what is no honest package
 
 
