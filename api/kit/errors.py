@@ -42,6 +42,7 @@ SENTENCES = {
     400: "The request cannot be read.",
     404: "There is nothing at this path.",
     405: "This path does not know this method.",
+    408: "The body has not come within the time that this service waits for it.",
     413: "The request is larger than this service takes.",
     414: "The path is longer than this service takes.",
     500: "Something went wrong inside the service; it has been logged.",

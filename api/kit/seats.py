@@ -44,3 +44,5 @@ OUTSIDE = Seats(4, 16, "Too many requests to other services are under way. Try a
 QUERIES = Seats(8, 16, "Too many queries are under way. Try again in a moment.")
 # each is read into memory, some times as large as its content
 PACKAGES = Seats(4, 8, "Too many packages are being read. Try again in a moment.")
+# each is a file that grows as slowly as its sender likes, and a connection
+UPLOADS = Seats(8, 128, "Too many packages are being uploaded. Try again in a moment.")

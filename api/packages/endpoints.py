@@ -10,11 +10,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi import Path as InPath
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from api.kit.auth import Admin, KeyRoute
 from api.kit.errors import answers
 from api.kit.schemas import ProjectId
-from api.kit.seats import PACKAGES
+from api.kit.seats import PACKAGES, UPLOADS
 from api.kit.service import Service, ServiceOf
 from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, import_record
 from core.errors import TooLarge
@@ -25,6 +27,7 @@ from core.tables import now
 
 PREFIX = "/package"
 LINKS = "/package-links"
+BODY_SECONDS = 600
 router = APIRouter(prefix=PREFIX, tags=["packages"], route_class=KeyRoute)
 links = APIRouter(prefix=LINKS, include_in_schema=False)
 
@@ -121,9 +124,14 @@ async def upload(
     """The link is checked before anything of the body is read."""
     check_link(service.settings, "PUT", package_id, expires, signature, now())
     package = await run_in_threadpool(linked, service.database, package_id)
-    with PACKAGES.seat(package.organization_id), incoming(service.settings, package) as file:
-        await _write(request, file)
-        stored = await run_in_threadpool(receive, service.settings, service.database, package, file)
+    with UPLOADS.seat(package.organization_id), incoming(service.settings, package) as file:
+        try:
+            with anyio.fail_after(BODY_SECONDS):
+                await _write(request, file)
+        except (TimeoutError, ClientDisconnect) as error:
+            raise HTTPException(408, headers={"Connection": "close"}) from error
+        with PACKAGES.seat(package.organization_id):
+            stored = await run_in_threadpool(receive, service.settings, service.database, package, file)
     return Uploaded(upload_id=stored.id, sha256=stored.digest or "", size_bytes=stored.size_bytes or 0)
 
 

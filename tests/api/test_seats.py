@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from urllib.parse import urlsplit
 
 import pytest
 
-from api.kit.seats import OUTSIDE, PACKAGES, QUERIES
+from api.kit.seats import OUTSIDE, PACKAGES, QUERIES, UPLOADS
 from tests.api.conftest import Api
 from tests.service import wait_until
 
@@ -62,3 +63,41 @@ def test_an_organization_with_many_packages_leaves_room_for_others(acme: Api, ri
         assert [(each.status_code, each.headers["Retry-After"]) for each in refused] == [(429, "10")] * 2
         assert rival.client.put(uploads[1][1], content=content).status_code == 200
     assert acme.client.put(uploads[0][1], content=content).status_code == 200
+
+
+@contextmanager
+def unfinished(url: str) -> Generator[socket.socket]:
+    """An upload whose body has begun and goes no further."""
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=60) as sender:
+        head = f"PUT {parts.path}?{parts.query} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: 1000\r\n\r\nPK"
+        sender.sendall(head.encode())
+        yield sender
+
+
+def test_uploads_that_trickle_keep_nobody_elses_package_out(acme: Api, rival: Api, capsys: pytest.CaptureFixture[str]):
+    url, theirs = (api.get("/package/upload")["url"] for api in (acme, rival))
+    content = acme.client.get(acme.get("/package/export/all")["url"]).content
+    with ExitStack() as under_way:
+        for _ in range(UPLOADS.of_one):
+            under_way.enter_context(unfinished(url))
+        wait_until(lambda: UPLOADS._taken[acme.organization_id] == UPLOADS.of_one, 60)
+        refused = acme.client.put(url, content=content)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+        assert "being uploaded" in refused.json()["error"]
+        assert rival.client.put(theirs, content=content).status_code == 200
+        assert rival.call("GET", "/package/import/all").status_code == 200
+        assert not PACKAGES._taken
+    wait_until(lambda: not UPLOADS._taken, 60)
+    assert acme.client.put(url, content=content).status_code == 200
+    assert "request failed" not in capsys.readouterr().out
+
+
+def test_an_upload_that_does_not_come_to_its_end_is_ended(acme: Api, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("api.packages.endpoints.BODY_SECONDS", 0.1)
+    with unfinished(acme.get("/package/upload")["url"]) as sender:
+        answer = b"".join(iter(lambda: sender.recv(4096), b"")).decode()
+    assert answer.startswith("HTTP/1.1 408 ")
+    assert "The body has not come" in answer
+    wait_until(lambda: not UPLOADS._taken, 60)
+    assert not list((acme.settings.data / "storage" / acme.organization_id / "packages").glob("*.[!z]*"))
