@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Dialect, RowMapping, Select, String, TypeDecorator, bindparam, select, type_coerce
+from sqlalchemy.orm import Session
 
 from core.agents import Agents
 from core.credentials import Credentials
@@ -45,6 +46,8 @@ SHOWN = select(
 
 
 class Jobs(Repository[Job]):
+    """`viewer_key_id` lets no job take an agent in a private category of another key."""
+
     row = Job
     noun = "job"
     shown = SHOWN
@@ -62,6 +65,10 @@ class Jobs(Repository[Job]):
             "enabled",
         }
     )
+
+    def __init__(self, session: Session, organization_id: str, *, viewer_key_id: str | None = None) -> None:
+        super().__init__(session, organization_id)
+        self._viewer_key_id = viewer_key_id
 
     def create(self, project_id: str, values: Mapping[str, Any]) -> Job:
         """Raises NotFound for the project, BadInput without a name or with an unknown agent, dataset or credential."""
@@ -93,7 +100,7 @@ class Jobs(Repository[Job]):
     def update(self, project_id: str, job_id: str, changes: Mapping[str, Any]) -> Job:
         """Merges; the slug stays, so that SQL names survive a rename."""
         job = self.get(project_id, job_id)
-        return self._merge(job, self._checked(changes, (job.cloud_credential_id, *job.cloud_credential_ids)))
+        return self._merge(job, self._checked(changes, job))
 
     def delete(self, project_id: str, job_id: str) -> None:
         """Removes the job with its executions and datasets; what still runs is cancelled first."""
@@ -114,10 +121,13 @@ class Jobs(Repository[Job]):
     def _in(self, project_id: str) -> Select[tuple[Job]]:
         return self._own().where(Job.project_id == project_id)
 
-    def _checked(self, values: Mapping[str, Any], before: Collection[str | None] = ()) -> dict[str, Any]:
-        """`before` are credentials that the job named already: a record is sent back whole, also when one is gone."""
+    def _checked(self, values: Mapping[str, Any], job: Job | None = None) -> dict[str, Any]:
+        """What the job named already is let be: a record is sent back whole, also when it is gone or hidden."""
         known = checked(values, self.fields)
-        self._check_known(known, "agent_id", "agentId", Agents(self.session, self.organization_id).get)
+        before = (job.cloud_credential_id, *job.cloud_credential_ids) if job else ()
+        if job is None or known.get("agent_id") != job.agent_id:
+            agents = Agents(self.session, self.organization_id, viewer_key_id=self._viewer_key_id)
+            self._check_known(known, "agent_id", "agentId", agents.get)
         self._check_known(known, "input_dataset_id", "inputDatasetId", Datasets(self.session, self.organization_id).get)
         credentials = Credentials(self.session, self.organization_id)
         for credential_id in set(known.get("cloud_credential_ids", ())).difference(before):

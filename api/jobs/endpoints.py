@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from sqlalchemy.orm import Session
 
+from api.categories.endpoints import visible
 from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, job_record
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.editions import TAGGED, ExpectedOf, TagOf
@@ -11,9 +13,14 @@ from api.kit.errors import answers
 from api.kit.pages import PageOf
 from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.service import ServiceOf
+from core.api_keys import Identity
 from core.jobs import Jobs
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
+
+
+def _jobs(session: Session, caller: Identity) -> Jobs:
+    return Jobs(session, caller.organization_id, viewer_key_id=visible(session, caller).viewer_key_id)
 
 
 @router.get("", summary="List the jobs of a project", responses=answers(404))
@@ -27,7 +34,7 @@ def list_jobs(project_id: ProjectId, caller: Reader, service: ServiceOf, page: P
 @router.post("", summary="Create a job", responses={**TAGGED, **answers(404)})
 def create_job(project_id: ProjectId, body: JobCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> JobRecord:
     with service.database.write() as session:
-        repository = Jobs(session, caller.organization_id)
+        repository = _jobs(session, caller)
         job = repository.record(repository.create(project_id, body.values()))
         tag.put(job)
         return job_record(job)
@@ -49,7 +56,7 @@ def update_job(
     project_id: ProjectId, job_id: JobId, body: JobUpdate, caller: Writer, service: ServiceOf, expected: ExpectedOf
 ) -> JobRecord:
     with service.database.write() as session:
-        repository = Jobs(session, caller.organization_id)
+        repository = _jobs(session, caller)
         expected.hold(session, caller, repository.get(project_id, job_id), project_id)
         job = repository.record(repository.update(project_id, job_id, body.values()))
         expected.put(job)

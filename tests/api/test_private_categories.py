@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import Api, Server
+from tests.api.conftest import PIPELINE, Api, Server
 
 Ids = dict[str, str]
 OPERATIONS: list[tuple[str, str, Any]] = [
@@ -20,6 +20,8 @@ OPERATIONS: list[tuple[str, str, Any]] = [
     ("DELETE", "/agents/{agent}", None),
     ("POST", "/agents", {"name": "Mine", "categoryId": "{category}"}),
     ("PUT", "/agents/none/{mine}", {"categoryId": "{category}"}),
+    ("POST", "/projects/id/{project}/jobs", {"name": "Taken", "agentId": "{agent}"}),
+    ("PUT", "/projects/id/{project}/jobs/{job}", {"agentId": "{agent}"}),
 ]
 
 
@@ -30,14 +32,16 @@ def owner(server: Server, acme: Api) -> Api:
 
 @pytest.fixture(scope="module")
 def other(server: Server, acme: Api) -> Api:
-    return server.caller(acme.organization_id, "etl:read", "etl:write")
+    return server.caller(acme.organization_id, "etl:read", "etl:write", "etl:execute")
 
 
 @pytest.fixture(scope="module")
 def ids(owner: Api, other: Api) -> Ids:
     category = owner.post("/categories", {"name": "Owner's alone", "visibility": "PRIVATE"})["id"]
-    agent = owner.post("/agents", {"name": "Hidden", "categoryId": category, "code": "print(1)"})["id"]
-    return {"category": category, "agent": agent, "mine": other.post("/agents", {"name": "Another's"})["id"]}
+    agent = owner.post("/agents", {"name": "Hidden", "categoryId": category, "pipelineYaml": PIPELINE})["id"]
+    job = other.job("Another's")
+    own = {"mine": job.agent_id, "project": job.project_id, "job": job.id}
+    return {"category": category, "agent": agent, **own}
 
 
 def answer(api: Api, method: str, path: str, body: Any, ids: Ids) -> tuple[int, Any]:
@@ -58,3 +62,15 @@ def test_its_owner_and_an_admin_see_it_and_another_key_does_not(owner: Api, othe
     listed = [ids["agent"] in [agent["id"] for agent in api.get("/agents")] for api in (owner, acme, other)]
     assert listed == [True, True, False]
     assert owner.get(f"/agents/{ids['category']}/name/Hidden") == acme.get(f"/agents/{ids['category']}/{ids['agent']}")
+
+
+def test_a_job_keeps_its_agent_when_another_key_changes_the_job(owner: Api, other: Api, acme: Api, ids: Ids):
+    """It is sent back whole, agentId and all, and the agent's text is still nobody else's."""
+    jobs = f"/projects/id/{ids['project']}/jobs"
+    for api in (owner, acme):
+        job = api.post(jobs, {"name": "Owner's", "agentId": ids["agent"]})
+        assert other.put(f"{jobs}/{job['id']}", {"agentId": job["agentId"], "enabled": True})["agentId"] == ids["agent"]
+        assert api.put(f"{jobs}/{job['id']}", {"agentId": ids["mine"]})["agentId"] == ids["mine"]
+        assert other.call("PUT", f"{jobs}/{job['id']}", json={"agentId": ids["agent"]}).status_code == 400
+        assert api.put(f"{jobs}/{job['id']}", {"agentId": ids["agent"]})["agentId"] == ids["agent"]
+    assert other.post(f"{jobs}/{job['id']}/execute")["executionId"]
