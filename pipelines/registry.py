@@ -90,7 +90,10 @@ class Source(Stage):
 
 @dataclass(frozen=True, slots=True)
 class Batched:
-    """Work that costs less on several rows at once: for each row, in order, the rows that it becomes."""
+    """Work that costs less on several rows at once: for each row, in order, the rows that it becomes.
+
+    Who takes too long for them all is left after one of them, and asked for the others again.
+    """
 
     rows: Callable[[Sequence[Row]], Iterable[Iterable[Row]]]
 

@@ -77,8 +77,8 @@ class HttpFetcher:
                 self._start(mine, finished, queue)
                 self._perform()
                 at_hand = queue.take_finished()
-                yield from pages
-                yield from at_hand
+                yield from self._looked_after(pages)
+                yield from self._looked_after(at_hand)
                 if not mine and queue.empty:
                     return
                 if not (finished or at_hand):
@@ -116,6 +116,13 @@ class HttpFetcher:
                 self._over(curl, None)
             for curl, code, _ in failed:
                 self._over(curl, code)
+
+    def _looked_after(self, pages: Iterable[tuple[Page, T]]) -> Iterator[tuple[Page, T]]:
+        """The pages; where the caller takes its time for one, what is in flight goes on before the next."""
+        for page in pages:
+            yield page
+            if time.monotonic() - self._worked_at > _TICK:
+                self._perform()
 
     def _over(self, curl: pycurl.Curl, failure: int | None) -> None:
         transfer = self._active[curl]

@@ -484,3 +484,23 @@ def test_thousands_of_pages_leak_neither_files_nor_memory(bad_server: BadServer)
     while files() > before + 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert files() <= before + 2
+
+
+def test_what_is_in_flight_goes_on_while_each_of_several_pages_takes_the_caller_long(
+    bad_server: BadServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with HttpFetcher(options()) as fetcher:
+        performed = 0
+        perform = fetcher._perform
+
+        def counted() -> None:
+            nonlocal performed
+            performed += 1
+            perform()
+
+        monkeypatch.setattr(fetcher, "_perform", counted)
+        page = fetch(bad_server.url("/good"))
+        for at, (_, tag) in enumerate(fetcher._looked_after((page, n) for n in range(5))):
+            assert (tag, performed) == (at, at)
+            fetcher._worked_at -= 1
+        assert performed == 5
