@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -94,7 +95,7 @@ def test_later_prices_do_not_change_a_bill(shop: Shop) -> None:
     ended, running = finished(shop), shop.submit()
     shop.report(running, "RUNNING", **REPORT)
     dearer = Database(shop.database.engine, Rates(driver_hour=Decimal(7)))
-    with dearer.read() as session:
+    with closing(dearer), dearer.read() as session:
         assert bill_of(session, session.get_one(Execution, ended.id)).driver_cost == 96_000
         assert bill_of(session, session.get_one(Execution, running.id)).driver_cost == 7_000_000
 
