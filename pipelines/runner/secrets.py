@@ -9,9 +9,11 @@ from urllib.parse import quote, quote_plus
 
 from pipelines.parameters import Value
 from pipelines.runner.spec import ExecutionSpec
+from pipelines.spark.preview import ELLIPSIS
 
 MASK = "********"
 _LEAST_LENGTH = 6  # what is shorter is no secret, and hiding it would garble the log
+_LEAST_BEGINNING = 4  # of one that was cut
 
 
 class Secrets:
@@ -34,11 +36,26 @@ class Secrets:
         return {**parameters, **secret}
 
     def hidden(self, value: Any) -> Any:
-        """JSON in which the values show as asterisks."""
+        """JSON in which the values show as asterisks, and so what is left of one where a text was cut."""
         if isinstance(value, str):
-            for spelled in self._spellings:
-                value = value.replace(spelled, MASK)
-            return value
+            return self._text(value)
         if isinstance(value, dict):
             return {key: self.hidden(each) for key, each in cast(dict[str, Any], value).items()}
         return [self.hidden(each) for each in cast(list[Any], value)] if isinstance(value, list) else value
+
+    def _text(self, text: str) -> str:
+        for spelled in self._spellings:
+            text = text.replace(spelled, MASK)
+        *cut, rest = text.split(ELLIPSIS)
+        return ELLIPSIS.join([*map(self._cut, cut), rest])
+
+    def _cut(self, text: str) -> str:
+        """A text that was cut at its end, without the beginning of a value that ends it."""
+        left = (
+            size
+            for spelled in self._spellings
+            for size in range(_LEAST_BEGINNING, min(len(spelled), len(text) + 1))
+            if text.endswith(spelled[:size])
+        )
+        size = max(left, default=0)
+        return text[:-size] + MASK if size else text

@@ -16,6 +16,7 @@ from typing import Any
 from pipelines.rows import Ordinal, Row
 
 CUT = 200  # characters of a value
+ELLIPSIS = "…"  # ends what was cut
 _LONGEST_LIST = 20
 _AFTER_ALL: Ordinal = (sys.maxsize,)
 
@@ -57,15 +58,17 @@ def first(tasks: Iterable[Iterable[Placed]], count: int) -> list[dict[str, Any]]
 
 
 def as_json(value: Any, cut: int | None) -> Any:
-    """A value as JSON can hold it; texts longer than `cut` characters and then long lists are cut."""
+    """A value as JSON can hold it; texts longer than `cut` characters and then long lists are cut, and of bytes only
+    their number is shown: part of a picture is none, and nobody would find what is secret in it.
+    """
     if isinstance(value, str):
-        return value if cut is None or len(value) <= cut else value[: cut - 1] + "…"
+        return value if cut is None or len(value) <= cut else value[: cut - 1] + ELLIPSIS
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, bytes):
-        return as_json(base64.b64encode(value).decode(), cut)
+        return base64.b64encode(value).decode() if cut is None else f"<{len(value):,} bytes>"
     if isinstance(value, dict):
         return {str(key): as_json(each, cut) for key, each in value.items()}
     if isinstance(value, list):

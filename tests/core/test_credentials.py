@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy import update
@@ -20,6 +21,7 @@ from core.settings import Settings
 from core.tables import CloudCredential, Execution
 from pipelines.runner.secrets import Secrets
 from pipelines.runner.spec import read_spec
+from pipelines.spark.preview import CUT, as_json
 from tests.core.shop import Shop
 
 CANARY = "canary-4711-é\"'"
@@ -319,6 +321,25 @@ def test_a_pipeline_uses_a_variable_whose_value_only_the_driver_knows(
     assert revealed == {"OPENAI_API_KEY": CANARY, "OWN": "${SPINDLE_EXECUTION_TOKEN}"}
     told = {"message": f"GET /?key={CANARY}", "rows": [{"quoted": "canary-4711-%C3%A9%22%27"}, 1, None]}
     assert secrets.hidden(told) == {"message": f"GET /?key={MASK}", "rows": [{"quoted": MASK}, 1, None]}
+
+
+def test_what_is_left_of_a_value_where_a_text_was_cut_is_hidden_too(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(shop, api_key=CANARY)
+    shop.write_pipeline(PIPELINE)
+    execution = shop.submit(parameters={"OWN": "mine"})
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    secrets = Secrets(read_spec(write_spec(shop.settings, execution)))
+    for spelled in (CANARY, quote(CANARY, safe="")):
+        for size in range(4, len(spelled)):
+            shown = as_json("?key=".rjust(CUT - 1 - size, "x") + spelled + "x", CUT)
+            assert shown.endswith(f"={spelled[:size]}…")
+            assert secrets.hidden([shown]) == [shown.removesuffix(f"{spelled[:size]}…") + f"{MASK}…"]
+    whole = "x" * (CUT - 1 - len(CANARY)) + CANARY + "xx"
+    assert secrets.hidden(as_json(whole, CUT)) == "x" * (CUT - 1 - len(CANARY)) + f"{MASK}…"
+    row = f"{{'a': '{CANARY[:9]}…', 'b': 'can…'}} can you… {CANARY[:9]}"
+    assert secrets.hidden(row) == f"{{'a': '{MASK}…', 'b': 'can…'}} can you… {CANARY[:9]}"
 
 
 def test_a_value_of_the_call_goes_before_the_credentials(shop: Shop) -> None:

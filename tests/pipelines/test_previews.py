@@ -18,7 +18,7 @@ from pipelines.spark.context import RunContext, fetch_options
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine
 from pipelines.spark.output import first_rows, records, write
-from pipelines.spark.preview import CUT
+from pipelines.spark.preview import CUT, as_json
 from tests.pipelines.site import Site
 
 Record = dict[str, Any]
@@ -110,6 +110,12 @@ def test_values_are_cut_and_what_stages_write_goes_before_the_engines_own(
     text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: extract, args: [{{selector: h1, as: _url}}]}}]"
     with written(spark, text, tmp_path) as (engine, coordinator, _):
         assert preview(engine, coordinator) == [{"_url": "x" * (CUT - 1) + "…"}]
+
+
+def test_of_bytes_their_number_is_shown_and_where_nothing_is_cut_they_are_base64() -> None:
+    value = {"picture": b"secret" * 2000, "none": [b""]}
+    assert as_json(value, CUT) == {"picture": "<12,000 bytes>", "none": ["<0 bytes>"]}
+    assert as_json({"picture": b"secret"}, None) == {"picture": "c2VjcmV0"}
 
 
 @pytest.mark.parametrize("last", ["{stage: filter, args: ['n > 1']}", "{stage: dedup, args: [n]}"])
