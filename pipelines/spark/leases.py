@@ -64,6 +64,8 @@ class Leases:
             self._send("open", origin, places=self._places)
         leave = self._leave_to_ask(origin, site, url) if site.robots else False
         site.waiting = leave is False
+        if isinstance(leave, str):  # the place that was waited for lies idle now
+            self._return_spare(origin, site)
         return leave
 
     def leave(self, origin: str, waiting: bool) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,32 @@ def test_two_tasks_that_hold_what_the_other_waits_for_go_on(sites: list[Site], t
     with Coordinator(options) as coordinator, ThreadPoolExecutor(2) as threads:
         running = [threads.submit(run, "a/0", first, second), threads.submit(run, "b/0", second, first)]
         assert [each.result(SECONDS) for each in running] == [[200, 200], [200, 200]]
+
+
+class Said(Channel):
+    """A channel whose driver has said all that it will say; `sent` is what the task said."""
+
+    def __init__(self, *messages: dict[str, Any]) -> None:
+        self.messages, self.sent = list(messages), list[dict[str, Any]]()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self.sent.append(dict(message))
+
+    def received(self, seconds: float = 0.0) -> list[dict[str, Any]]:
+        messages, self.messages = self.messages, []
+        return messages
+
+
+def test_a_place_that_was_waited_for_in_vain_goes_to_those_who_wait() -> None:
+    """The only request for the site turns out to be forbidden once its rules have come, with a place and a recall."""
+    host, rules = "http://shop.test", "User-agent: *\nDisallow: /"
+    site = {"site": host, "agent": "Spindle", "text": rules, "refusal": None, "delay": 0.0}
+    channel = Said(site, {"grant": host, "places": 1, "starts": []}, {"recall": host, "places": 0})
+    leases = Leases(channel, FetchOptions(per_host=1))
+    assert leases.enter(host, f"{host}/a") is False
+    assert leases.news() == {host}
+    assert "forbids" in str(leases.enter(host, f"{host}/a"))
+    assert channel.sent[-1] == {"kind": "giveBack", "origin": host, "places": 1, "wanted": 0}
 
 
 class TestDriverGone:
