@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -29,14 +31,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     profile = tmp_path_factory.mktemp("profile")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
     command = [BrowserOptions().executable(), *flags, "about:blank"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as browser:
+    # in a group of its own: what is called by the browser's name may be a script that starts it
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as browser:
         assert browser.stderr is not None
         found = (re.search(r"DevTools listening on (\S+)", line) for line in browser.stderr)
         address = next(match[1] for match in found if match)
-        threading.Thread(target=browser.stderr.read, daemon=True).start()
+        reading = threading.Thread(target=browser.stderr.read)
+        reading.start()
         yield address
-        browser.terminate()
-        browser.wait(30)
+        os.killpg(browser.pid, signal.SIGTERM)
+        reading.join()
 
 
 def visit(url: str, service: str, options: FetchOptions = OPTIONS) -> Page:
