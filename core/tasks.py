@@ -17,7 +17,7 @@ from core.jobs import Jobs
 from core.metrics.usage import seconds
 from core.repository import checked
 from core.tables import Execution, Task
-from core.values import iso
+from core.values import iso, storable
 
 FIELDS = frozenset(
     {"name", "description", "bot_id", "task_type", "execution_mode", "execution_log", "scheduled_time", "enabled"}
@@ -66,7 +66,9 @@ class TaskRecord:
     def metrics(self) -> dict[str, Any]:
         """What the log's metrics line tells; None for each metric that it leaves out."""
         line = _metrics_line(self.log or "")
-        return {name: line.get(name) for name in METRICS} | {"status": line.get("status") or self.status}
+        status = line.get("status")
+        told = isinstance(status, str) and status and storable(status)
+        return {name: line.get(name) for name in METRICS} | {"status": status if told else self.status}
 
 
 class Tasks:
@@ -195,7 +197,7 @@ def _metrics_line(log: str) -> Mapping[str, Any]:
     for line in reversed(log.splitlines()):
         try:
             value = json.loads(line) if line.lstrip().startswith("{") else None
-        except ValueError:
+        except (ValueError, RecursionError):  # a line of a client's, that is no metrics line
             continue
         if isinstance(value, dict):
             return cast(Mapping[str, Any], value)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated, TypeVar
+
+from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from api.kit.schemas import Body, Name, Record, Time, example
 from core.executions.zombies import Cleanup
@@ -49,23 +52,34 @@ class TaskStatus(Record):
     progress: float
 
 
+def _or_nothing(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+    try:
+        return handler(value)
+    except ValidationError:
+        return None
+
+
+T = TypeVar("T")
+Told = Annotated[T | None, WrapValidator(_or_nothing)]  # a client may have written anything into its log
+
+
 class TaskMetrics(Record):
     """Read from the task's executionLog; null where it tells nothing."""
 
     task_id: int
     status: str
-    started_at: datetime | None
-    completed_at: datetime | None
-    duration_seconds: int | None
-    records_processed: int | None
-    records_output: int | None
-    output_file_size_bytes: int | None
-    driver_memory_used_bytes: int | None
-    executor_memory_used_bytes: int | None
-    executor_count: int | None
-    total_cpu_time_seconds: int | None
-    error_count: int | None
-    warning_count: int | None
+    started_at: Told[datetime]
+    completed_at: Told[datetime]
+    duration_seconds: Told[int]
+    records_processed: Told[int]
+    records_output: Told[int]
+    output_file_size_bytes: Told[int]
+    driver_memory_used_bytes: Told[int]
+    executor_memory_used_bytes: Told[int]
+    executor_count: Told[int]
+    total_cpu_time_seconds: Told[int]
+    error_count: Told[int]
+    warning_count: Told[int]
 
 
 class ZombieCleanup(Record):

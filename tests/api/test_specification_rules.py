@@ -68,6 +68,27 @@ def test_3_what_runs_for_longer_than_24_hours_is_failed_when_zombies_are_marked(
     assert metrics["durationSeconds"] >= 25 * 3600
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('{"recordsProcessed": "abc"}', "recordsProcessed"),
+        ('{"recordsProcessed": 1e999}', "recordsProcessed"),
+        ('{"durationSeconds": {}}', "durationSeconds"),
+        ('{"startedAt": "\\ud800"}', "startedAt"),
+        ('{"recordsOutput": 1, "x": ' + "[" * 100_000, "recordsOutput"),
+    ],
+)
+def test_3_metrics_that_a_client_wrote_into_a_log_are_told_where_they_are_some(job: Job, line: str, name: str):
+    task = job.api.post(f"{job.path}/tasks", {"name": "by hand", "executionLog": line})
+    assert job.api.get(f"{job.path}/tasks/{task['id']}/metrics")[name] is None
+
+
+@pytest.mark.parametrize("status", ['"\\ud800"', "5", '""', "[]"])
+def test_3_a_status_that_is_none_is_that_of_the_task(job: Job, status: str):
+    task = job.api.post(f"{job.path}/tasks", {"name": "by hand", "executionLog": f'{{"status": {status}}}'})
+    assert job.api.get(f"{job.path}/tasks/{task['id']}/metrics")["status"] == "PENDING"
+
+
 def test_5_the_scheme_is_a_key_in_the_header():
     [(name, scheme)] = OPENAPI["components"]["securitySchemes"].items()
     assert (name, scheme["type"], scheme["in"], scheme["name"]) == ("ApiKeyAuth", "apiKey", "header", "X-API-Key")
