@@ -13,8 +13,8 @@ from core.values import NAME_LENGTH
 
 
 def _text(value: object) -> object:
-    """A bare number is no time, though it could be read as seconds."""
-    if isinstance(value, str | datetime):
+    """A bare number is no time, as text neither, though it could be read as seconds."""
+    if isinstance(value, datetime) or (isinstance(value, str) and "-" in value[1:]):
         return value
     raise ValueError("a time is text in ISO 8601")
 

@@ -64,6 +64,7 @@ ERRORS: list[tuple[str, str, dict[str, Any], int, str | None, str]] = [
     ("POST", "/projects", {"content": b'{"name": "%s"}' % (b"x" * 5_000_000)}, 413, None, "larger"),
     ("GET", "/" + "x" * 9000, {}, 414, None, "longer"),
     ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": 0}}, 400, "expiresAt", "expiresAt"),
+    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": "4102444800"}}, 400, "expiresAt", "expiresAt"),
     ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": "soon"}}, 400, "expiresAt", "expiresAt"),
     ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": LATE}}, 400, "expiresAt", "expiresAt"),
     ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": EARLY}}, 400, "expiresAt", "expiresAt"),
