@@ -20,7 +20,7 @@ from core.tables import Base
 
 ANY = "*"
 # no user edits these
-COUNTED = frozenset({"active_executions", "execution_count", "latest_execution_id"})
+COUNTED = frozenset({"active_executions", "execution_count", "failing_since", "latest_execution_id"})
 COMPUTED = frozenset({"job_ids", "task_ids", "execution_status"})
 
 

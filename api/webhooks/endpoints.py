@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from api.kit.auth import KeyRoute, Reader, Writer
+from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
 from api.kit.pages import PageOf
@@ -44,36 +45,57 @@ def list_webhooks(project_id: ProjectId, caller: Reader, service: ServiceOf, pag
     "webhook-timestamp, webhook-signature), and again with growing pauses for a day until it is answered with a 2xx. "
     "It may come more than once, always under the same webhook-id. After a day without success, or a 410, the "
     "webhook is disabled and says why.",
-    responses=answers(404, 409),
+    responses={**TAGGED, **answers(404, 409)},
 )
 def create_webhook(
-    project_id: ProjectId, body: WebhookCreate, caller: Writer, service: ServiceOf, keyring: KeyringOf
+    project_id: ProjectId, body: WebhookCreate, caller: Writer, service: ServiceOf, keyring: KeyringOf, tag: TagOf
 ) -> WebhookWithSecret:
     with service.database.write() as session:
         repository = Webhooks(session, caller.organization_id)
-        return with_secret(*repository.create(service.settings, keyring, project_id, body.values()))
+        webhook, secret = repository.create(service.settings, keyring, project_id, body.values())
+        tag.put(webhook)
+        return with_secret(webhook, secret)
 
 
-@router.get("/{webhookId}", summary="Read a webhook", responses=answers(404))
-def read_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Reader, service: ServiceOf) -> WebhookRecord:
+@router.get("/{webhookId}", summary="Read a webhook", responses={**TAGGED, **answers(404)})
+def read_webhook(
+    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, service: ServiceOf, tag: TagOf
+) -> WebhookRecord:
     with service.database.read() as session:
-        return WebhookRecord.model_validate(Webhooks(session, caller.organization_id).get(project_id, webhook_id))
+        webhook = Webhooks(session, caller.organization_id).get(project_id, webhook_id)
+        tag.put(webhook)
+        return WebhookRecord.model_validate(webhook)
 
 
-@router.put("/{webhookId}", summary="Change a webhook; what the body leaves out stays", responses=answers(404))
+@router.put(
+    "/{webhookId}",
+    summary="Change a webhook; what the body leaves out stays",
+    responses={**TAGGED, **answers(404, 412)},
+)
 def update_webhook(
-    project_id: ProjectId, webhook_id: WebhookId, body: WebhookUpdate, caller: Writer, service: ServiceOf
+    project_id: ProjectId,
+    webhook_id: WebhookId,
+    body: WebhookUpdate,
+    caller: Writer,
+    service: ServiceOf,
+    expected: ExpectedOf,
 ) -> WebhookRecord:
     with service.database.write() as session:
         repository = Webhooks(session, caller.organization_id)
+        expected.hold(session, caller, repository.get(project_id, webhook_id))
         changed = repository.update(service.settings, project_id, webhook_id, body.values())
+        expected.put(changed)
         return WebhookRecord.model_validate(changed)
 
 
-@router.delete("/{webhookId}", summary="Delete a webhook with its deliveries", responses=answers(404))
-def delete_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf) -> Nothing:
+@router.delete("/{webhookId}", summary="Delete a webhook with its deliveries", responses=answers(404, 412))
+def delete_webhook(
+    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf, expected: ExpectedOf
+) -> Nothing:
     with service.database.write() as session:
-        Webhooks(session, caller.organization_id).delete(project_id, webhook_id)
+        repository = Webhooks(session, caller.organization_id)
+        expected.hold(session, caller, repository.get(project_id, webhook_id))
+        repository.delete(project_id, webhook_id)
     return Nothing()
 
 
@@ -81,13 +103,15 @@ def delete_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer,
     "/{webhookId}/rotate",
     summary="Give a webhook a new secret",
     description="For 24 hours everything is signed with the old secret as well.",
-    responses=answers(404, 409),
+    responses={**TAGGED, **answers(404, 409)},
 )
 def rotate_webhook_secret(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf, keyring: KeyringOf
+    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf, keyring: KeyringOf, tag: TagOf
 ) -> WebhookWithSecret:
     with service.database.write() as session:
-        return with_secret(*Webhooks(session, caller.organization_id).rotate(keyring, project_id, webhook_id))
+        webhook, secret = Webhooks(session, caller.organization_id).rotate(keyring, project_id, webhook_id)
+        tag.put(webhook)
+        return with_secret(webhook, secret)
 
 
 @router.post(

@@ -14,6 +14,7 @@ from random import SystemRandom
 
 import structlog
 from sqlalchemy import ColumnElement, Select, delete, select, update
+from sqlalchemy.orm import Session
 
 from core.background import Outages
 from core.database import Database, changed
@@ -214,21 +215,31 @@ def _note(database: Database, parcel: Parcel, answer: Answer, at: datetime, *, l
             return
         delivery.tries = [*delivery.tries, told]
         if failure is None:
-            delivery.state, delivery.delivered_at, webhook.failing_since = "DELIVERED", now(), None
+            delivery.state, delivery.delivered_at = "DELIVERED", now()
+            _set_failing(session, webhook, None)
             return
         following = now() + pause(len(delivery.tries))
         delivery.available_at = following
         over = last or following > delivery.created_at + LIFETIME
         delivery.state = "FAILED" if over else "PENDING"
         if not last:
+            _set_failing(session, webhook, webhook.failing_since or at)
             _note_failure(webhook, answer, failure, at)
         if not webhook.enabled:
             stopped = update(Delivery).where(Delivery.webhook_id == webhook.id, Delivery.state == "PENDING")
             changed(session, stopped.values(state="FAILED"))
 
 
+def _set_failing(session: Session, webhook: Webhook, since: datetime | None) -> None:
+    """Notes since when nothing arrives, which is no edit of the webhook."""
+    if webhook.failing_since != since:
+        noted = update(Webhook).where(Webhook.id == webhook.id)
+        changed(session, noted.values(failing_since=since, updated_at=Webhook.updated_at))
+        session.refresh(webhook)
+
+
 def _note_failure(webhook: Webhook, answer: Answer, failure: str, at: datetime) -> None:
-    webhook.failing_since = since = webhook.failing_since or at
+    since = webhook.failing_since or at
     if answer.status == GONE:
         webhook.enabled, webhook.disabled_reason = False, "The receiver answered 410: it is gone."
     elif at - since >= LIFETIME:

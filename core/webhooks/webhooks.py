@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
 
+from core.editions import hold_edition
 from core.errors import BadInput, Conflict, Detail, NotFound
 from core.events.announce import TYPES
 from core.executions.tokens import PREFIX
@@ -77,6 +78,7 @@ class Webhooks(Repository[Webhook]):
     def rotate(self, keyring: Keyring, project_id: str, webhook_id: str) -> tuple[Webhook, str]:
         """A new secret; for a day everything is signed with the one before as well."""
         webhook = self.get(project_id, webhook_id)
+        hold_edition(self.session, self.organization_id, webhook, ())
         old = keyring.services.open(webhook.secret, place(webhook, "secret"))
         webhook.previous_secret = keyring.services.seal(old, place(webhook, "previous_secret"))
         webhook.previous_until = now() + OVERLAP

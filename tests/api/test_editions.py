@@ -17,7 +17,9 @@ PATHS = {
     "agent": "/agents/{categoryId}/{agentId}",
     "category": "/categories/id/{categoryId}",
     "credential": "/cloud-credentials/id/{credentialId}",
+    "webhook": "/projects/{projectId}/webhooks/{webhookId}",
 }
+FIELDS = dict.fromkeys(PATHS, "name") | {"webhook": "description"}
 
 
 @pytest.fixture(scope="module")
@@ -27,29 +29,29 @@ def world(acme: Api) -> Mapping[str, str]:
 
 @pytest.mark.parametrize("noun", PATHS)
 def test_a_change_is_made_to_what_was_seen_or_not_at_all(acme: Api, world: Mapping[str, str], noun: str):
-    path = PATHS[noun].format_map(world)
+    path, field = PATHS[noun].format_map(world), FIELDS[noun]
     read = acme.call("GET", path)
     tag = read.headers["ETag"]
     assert acme.call("GET", path).headers["ETag"] == tag
 
-    made = acme.call("PUT", path, json={"name": f"first {noun}"}, headers={"If-Match": tag})
+    made = acme.call("PUT", path, json={field: f"first {noun}"}, headers={"If-Match": tag})
     assert made.status_code == 200
     assert made.headers["ETag"] != tag
     assert acme.call("GET", path).headers["ETag"] == made.headers["ETag"]
 
-    late = acme.call("PUT", path, json={"name": f"second {noun}"}, headers={"If-Match": tag})
+    late = acme.call("PUT", path, json={field: f"second {noun}"}, headers={"If-Match": tag})
     assert (late.status_code, late.json()["code"]) == (412, 412)
     assert "Read it again" in late.json()["error"]
     assert acme.call("DELETE", _deletion(path, noun), headers={"If-Match": tag}).status_code == 412
-    assert acme.get(path)["name"] == f"first {noun}"
+    assert acme.get(path)[field] == f"first {noun}"
 
     either = f'"0000", {made.headers["ETag"]}'
-    assert acme.call("PUT", path, json={"name": f"third {noun}"}, headers={"If-Match": either}).status_code == 200
-    assert acme.call("PUT", path, json={"name": f"fourth {noun}"}, headers={"If-Match": "*"}).status_code == 200
-    assert acme.call("PUT", path, json={"name": f"fifth {noun}"}).status_code == 200
+    assert acme.call("PUT", path, json={field: f"third {noun}"}, headers={"If-Match": either}).status_code == 200
+    assert acme.call("PUT", path, json={field: f"fourth {noun}"}, headers={"If-Match": "*"}).status_code == 200
+    assert acme.call("PUT", path, json={field: f"fifth {noun}"}).status_code == 200
     for never in ('W/"0000"', '""', "", "nonsense", '"*"', '"*'):
-        assert acme.call("PUT", path, json={"name": "x"}, headers={"If-Match": never}).status_code == 412
-    assert acme.get(path)["name"] == f"fifth {noun}"
+        assert acme.call("PUT", path, json={field: "x"}, headers={"If-Match": never}).status_code == 412
+    assert acme.get(path)[field] == f"fifth {noun}"
 
 
 @pytest.mark.parametrize("noun", PATHS)
@@ -57,7 +59,7 @@ def test_what_is_made_comes_with_its_tag_and_can_be_deleted_by_it(acme: Api, nou
     path = PATHS[noun].format_map(make_world(acme, f"tags of a {noun}"))
     tag = acme.call("GET", path).headers["ETag"]
     assert acme.call("DELETE", _deletion(path, noun), headers={"If-Match": tag}).status_code == 200
-    assert acme.call("PUT", path, json={"name": "x"}, headers={"If-Match": "*"}).status_code == 404
+    assert acme.call("PUT", path, json={FIELDS[noun]: "x"}, headers={"If-Match": "*"}).status_code == 404
 
 
 def _deletion(path: str, noun: str) -> str:

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from sqlalchemy import update
 
 from core import outgoing
 from core.database import Database
+from core.editions import edition
 from core.errors import BadInput, Conflict, Unauthorized
 from core.executions.complete import cancel, fail
 from core.executions.states import Event
@@ -25,7 +27,7 @@ from core.settings import Settings
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
 from core.webhooks import deliver
 from core.webhooks.deliver import Deliverer, pause, tidy, try_out
-from core.webhooks.webhooks import Webhooks
+from core.webhooks.webhooks import Webhooks, place
 from tests.core.shop import Shop, make_shop
 from tests.receiver import Receiver, receiver
 from tests.service import wait_until
@@ -298,6 +300,38 @@ def test_the_service_may_always_call_itself(shop: Shop, database: Database, told
     own = shop.settings.model_copy(update={"fetch_allow_networks": (), "public_url": told.url})
     webhook_id, _ = hook(make_shop(own, database, "own"), f"{told.url}/200/x")
     assert webhook_id
+
+
+def test_failing_is_no_edit_and_being_disabled_is_one(shop: Shop, told: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{told.url}/500/x")
+    made = stored(shop, webhook_id)
+    shop.submit()
+    once(shop)
+    failing = stored(shop, webhook_id)
+    assert failing.failing_since is not None
+    assert (edition(failing), failing.updated_at) == (edition(made), made.updated_at)
+    later(shop, timedelta(hours=25))
+    once(shop)
+    disabled = stored(shop, webhook_id)
+    assert not disabled.enabled
+    assert edition(disabled) != edition(made)
+
+
+def test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before(shop: Shop, told: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{told.url}/200/x")
+
+    def rotate(_: int) -> str:
+        with shop.database.write() as session:
+            repository = Webhooks(session, shop.organization_id)
+            return repository.rotate(keyring(shop), shop.project_id, webhook_id)[1]
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(rotate, range(8)))
+    webhook = stored(shop, webhook_id)
+    kept = {keyring(shop).open(webhook.secret, place(webhook, "secret"))}
+    assert webhook.previous_secret is not None
+    kept.add(keyring(shop).open(webhook.previous_secret, place(webhook, "previous_secret")))
+    assert len(kept & set(made)) == 2
 
 
 def test_a_project_has_at_most_so_many(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
