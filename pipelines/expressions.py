@@ -58,6 +58,13 @@ def named_columns(query: str) -> tuple[str, ...]:
     return tuple(name for name in names if name in ENGINE_COLUMNS and name != "_ordinal")
 
 
+def reads_again(query: str) -> bool:
+    """Whether Spark asks for the rows more than once: they are named again, or sorted, for which it takes a sample."""
+    tree = _parsed(query)
+    sorts = any(isinstance(order.parent, exp.Query) for order in tree.find_all(exp.Order))
+    return sorts or len(list(tree.find_all(exp.Table))) > 1
+
+
 def _parsed(text: str) -> exp.Expr:
     if len(text) > LONGEST:
         raise ValueError(f"SQL has at most {LONGEST:,} characters")

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.errors import RunError
-from pipelines.expressions import Expression, Query, check_expression, check_query, named_columns
+from pipelines.expressions import Expression, Query, check_expression, check_query, named_columns, reads_again
 from pipelines.parameters import column_reference
 from pipelines.registry import Reset, TableStage, stage
 
@@ -22,7 +22,7 @@ stage("reset")(Reset)
 _PLACE = "__place"
 
 
-def _held(check: Callable[[str], str], text: str) -> str:
+def _resolved(check: Callable[[str], str], text: str) -> str:
     """The SQL as it will run: a parameter's value may look like a parameter that is still to come."""
     try:
         return check(text)
@@ -97,7 +97,7 @@ pipeline:
         return self.expression
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        return rows.where(_held(check_expression, self.expression))
+        return rows.where(_resolved(check_expression, self.expression))
 
 
 @stage("sql_query")
@@ -120,9 +120,12 @@ pipeline:
         return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in named_columns(self.query)), open=True)
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        rows.createOrReplaceTempView("rows")
+        from pipelines.spark.held import held
+
+        query = _resolved(check_query, self.query)
+        (held(rows) if reads_again(query) else rows).createOrReplaceTempView("rows")
         # nothing but a query can stand in parentheses
-        return rows.sparkSession.sql(f"SELECT * FROM (\n{_held(check_query, self.query)}\n)")  # noqa: S608
+        return rows.sparkSession.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608
 
 
 @stage("store")

@@ -138,7 +138,10 @@ pipeline:
         return Columns(before.types, open=True)
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        return union([("the rows so far", rows), *((label, context.stored[label]) for label in self.stored)])
+        from pipelines.spark.held import held
+
+        stored = [(label, held(context.stored[label])) for label in self.stored]
+        return union([("the rows so far", rows), *stored])
 
 
 def union(tables: Iterable[tuple[str, DataFrame]]) -> DataFrame:

@@ -155,6 +155,34 @@ pipeline:
         assert [row["second"] for row in rows][-1] == "11"
         assert site.requests == dict.fromkeys(PAGES, 1)
 
+    def test_are_fetched_once_by_parts_of_a_pipeline_that_could_run_side_by_side(self, run: Run, site: Site) -> None:
+        part = """
+  - {stage: wget, args: ["${B}/"]}
+  - {stage: wgetJoin, args: [a]}
+  - {stage: extract, args: [{selector: h1, as: name}]}"""
+        stored = "\n  - {stage: store, args: [%s]}\n  - {stage: reset}"
+        base = site.serve(PAGES)
+        site.seconds = 0.3
+        parts = f"{part}{stored % 'one'}{part}{stored % 'two'}{part}"
+        text = f"pipeline:{parts}\n  - {{stage: union_with, args: [one, two]}}"
+        assert len(run(text, B=base)) == 36
+        assert site.requests == dict.fromkeys(PAGES, 1)
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "SELECT * FROM rows ORDER BY name",
+            "SELECT name FROM rows UNION ALL SELECT name FROM rows WHERE name = '1'",
+            "SELECT name FROM rows WHERE name <= (SELECT max(name) FROM rows)",
+        ],
+    )
+    def test_are_fetched_once_however_often_a_query_reads_the_rows(self, query: str, run: Run, site: Site) -> None:
+        base = site.serve(PAGES)
+        nothing_kept = RunContext(cache=CacheOptions(secrets=(base,)))
+        text = JOIN.partition("spindle:")[0] + f'  - {{stage: sql_query, args: ["{query}"]}}'
+        assert len(run(text, nothing_kept, B=base)) in (12, 13)
+        assert site.requests == dict.fromkeys(PAGES, 1)
+
     def test_are_not_fetched_by_a_second_run(self, run: Run, site: Site, tmp_path: Path) -> None:
         base = site.serve(PAGES)
         context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
