@@ -10,6 +10,7 @@ from pipelines.fetch.page import Page
 
 _LASTING = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414))
 _DIRECTIVE = re.compile(r'([a-z-]+)(?:\s*=\s*"?([^",\s]*)"?)?')
+_NAMES = (b"cache-control:", b"expires:", b"pragma:")
 _LONGEST = 10 * 365 * 86400
 
 
@@ -20,6 +21,9 @@ def may_be_kept(page: Page) -> bool:
 
 def lifetime(page: Page, default: timedelta) -> timedelta:
     """How long the answer may be trusted after it came; `default` where its server does not say."""
+    head = page.head.lower()
+    if not any(name in head for name in _NAMES):  # most say nothing
+        return default
     directives = _directives(page)
     if "no-cache" in directives or "no-store" in directives:
         return timedelta()
@@ -46,7 +50,10 @@ def _name(line: bytes) -> bytes:
 
 
 def _directives(page: Page) -> dict[str, str]:
-    text = ",".join(page.headers("cache-control")).lower()
+    lines = page.headers("cache-control")
+    if not lines:
+        return {}
+    text = ",".join(lines).lower()
     return {match[1]: match[2] or "" for match in _DIRECTIVE.finditer(text)}
 
 

@@ -1,6 +1,6 @@
 """Groups of pages in files: Arrow streams that one writer each appends to.
 
-Each page is compressed by itself, so that one that is wanted costs no reading of its neighbours.
+Each page is compressed by itself, so that one that is wanted costs no reading of its neighbours' bodies.
 A file's end may be missing, as after a kill; what stands before it counts.
 """
 
@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
-from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
+from xxhash import xxh3_64_intdigest
 
 from pipelines.fetch.page import Page
 
@@ -25,7 +25,8 @@ _GROUP_BYTES = 4 * 1024 * 1024
 _GROUP_SECONDS = 1.0  # a kill loses no more than what came in so many
 _FILE_BYTES = 64 * 1024 * 1024
 
-# `content`: head and body, by zstd; `fetched_at` in microseconds: of its timestamps, Arrow makes Python objects slowly
+# `content`: head and body by LZ4, `bytes` long without it, and its `checksum`
+# `fetched_at` in microseconds: of its timestamps, Arrow makes Python objects slowly
 SCHEMA = pa.schema(
     [
         ("key", pa.uint64()),
@@ -38,10 +39,12 @@ SCHEMA = pa.schema(
         ("fetched_at", pa.int64()),
         ("redirects", pa.list_(pa.string())),
         ("head_bytes", pa.int32()),
+        ("bytes", pa.int32()),
+        ("checksum", pa.uint64()),
         ("content", pa.binary()),
     ]
 )
-_BEGINNING = len(SCHEMA.serialize())  # where a stream's first group stands
+_LZ4 = pa.Codec("lz4_raw")
 _KEYS_ALONE = pa.ipc.IpcReadOptions(included_fields=[0])
 
 Entry = tuple[int, str, Page]
@@ -62,31 +65,30 @@ class GroupWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._open: tuple[Any, Any] | None = None
+        self._file: IO[bytes] | None = None
 
     def write(self, entries: Sequence[Entry]) -> list[Place]:
         """Writes one group; it is found by who looks from now on."""
-        self._open = file, stream = self._open or self._begun()
-        offset = file.tell() or _BEGINNING
-        stream.write_batch(_batch(entries))
+        self._file = file = self._file or self._begun()
+        offset = file.tell()
+        file.write(_batch(entries).serialize())
         file.flush()
         if file.tell() >= _FILE_BYTES:
             self.close()
         return [Place(str(file.name), offset, row) for row in range(len(entries))]
 
     def close(self) -> None:
-        if self._open:
-            file, stream = self._open
-            stream.close()
-            file.close()
-            self._open = None
+        if self._file:
+            self._file.close()
+            self._file = None
 
-    def _begun(self) -> tuple[Any, Any]:
-        """A new file and the stream into it."""
+    def _begun(self) -> IO[bytes]:
+        """A new file, with the stream's schema in it."""
         self._folder.mkdir(parents=True, exist_ok=True)
         file = (self._folder / f"{time.time_ns():020}-{uuid4().hex}{SUFFIX}").open("xb")
         fcntl.flock(file, fcntl.LOCK_EX)
-        return file, pa.ipc.new_stream(file, SCHEMA)
+        file.write(SCHEMA.serialize())
+        return file
 
 
 class Pending:
@@ -129,11 +131,11 @@ def keys(path: str) -> Iterator[tuple[int, list[int]]]:
 
 
 class GroupReader:
-    """Pages of one group, mapped into memory."""
+    """Pages of one group: their bodies mapped into memory, all else read."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        self._columns = batch.columns
-        self._zstd = ZstdDecompressor()
+        *columns, self._contents = batch.columns
+        self._rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
 
     @classmethod
     def open(cls, path: str, offset: int) -> GroupReader | None:
@@ -147,12 +149,12 @@ class GroupReader:
 
     def entry(self, row: int) -> Entry | None:
         """The page of a row; None where the disk no longer has what was written."""
-        key, variant, requested_url, *cells, content = (column[row].as_py() for column in self._columns)
-        url, status, content_type, charset, fetched_at, redirects, head_bytes = cells
-        try:
-            whole = self._zstd.decompress(content)
-        except ZstdError:
+        key, variant, requested_url, *cells, head_bytes, size, checksum = self._rows[row]
+        url, status, content_type, charset, fetched_at, redirects = cells
+        content = self._contents[row].as_buffer()
+        if _checksum(content, size) != checksum:
             return None
+        whole = _LZ4.decompress(content, size, asbytes=True)
         body, head = whole[head_bytes:], whole[:head_bytes]
         at = _EPOCH + fetched_at * _MICROSECOND
         page = Page(requested_url, url, status, None, content_type, charset, body, at, tuple(redirects), head)
@@ -160,23 +162,31 @@ class GroupReader:
 
 
 def _batch(entries: Sequence[Entry]) -> pa.RecordBatch:
-    zstd = ZstdCompressor(level=1, write_checksum=True)
-    rows = (
-        (
-            key,
-            variant,
-            page.requested_url,
-            page.url,
-            page.status,
-            page.content_type,
-            page.charset,
-            (page.fetched_at - _EPOCH) // _MICROSECOND,
-            page.redirects,
-            len(page.head),
-            zstd.compress(page.head + page.body),
-        )
-        for key, variant, page in entries
-    )
-    columns = zip(*rows, strict=True)
+    columns = zip(*(_row(*entry) for entry in entries), strict=True)
     arrays = [pa.array(column, each.type) for column, each in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _row(key: int, variant: str, page: Page) -> tuple[object, ...]:
+    whole = page.head + page.body
+    content = _LZ4.compress(whole, asbytes=True)
+    return (
+        key,
+        variant,
+        page.requested_url,
+        page.url,
+        page.status,
+        page.content_type,
+        page.charset,
+        (page.fetched_at - _EPOCH) // _MICROSECOND,
+        page.redirects,
+        len(page.head),
+        len(whole),
+        _checksum(content, len(whole)),
+        content,
+    )
+
+
+def _checksum(content: bytes | pa.Buffer, size: int) -> int:
+    """Of the content, and of the size that LZ4 has to be told."""
+    return xxh3_64_intdigest(content, size)

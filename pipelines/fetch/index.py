@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_right
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ class Index:
         self.files = files
         self._keys = keys
         self._places = places
+        self._sorted_keys = memoryview(keys)
 
     @classmethod
     def empty(cls, folder: Path) -> Index:
@@ -78,11 +80,9 @@ class Index:
         unfinished.replace(self._folder / NAME)
 
     def find(self, key: int) -> Place | None:
-        if not self.files:
-            return None
-        wanted = np.uint64(key)
-        at = int(self._keys.searchsorted(wanted, "right")) - 1
-        if at < 0 or self._keys[at] != wanted:
+        keys = self._sorted_keys  # plain numbers come out of it, which numpy makes slowly
+        at = bisect_right(keys, key) - 1
+        if at < 0 or keys[at] != key:
             return None
         place = int(self._places[at])
         offset = (place >> _OFFSET & (1 << _FILE - _OFFSET) - 1) << 3

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipelines.fetch.groups import SUFFIX, Entry, GroupReader, GroupWriter, Pending, Place
 from pipelines.fetch.index import Index
 
-_GROUPS_AT_HAND = 4096  # mapped, not read: each takes a few kilobytes
+_GROUPS_AT_HAND = 512  # bodies are mapped, all else takes some 30 KB each; passes ask in about the order of writing
 
 
 class PageStore:

@@ -112,7 +112,7 @@ class TestPages:
             writer.close()
         assert all(cache(tmp_path).get(page(each).requested_url) for each in range(3))
 
-    @pytest.mark.parametrize(("lost", "found"), [(4, 128), (100, 64), (60_000, 64), (80_000, 0)])
+    @pytest.mark.parametrize(("lost", "found"), [(0, 128), (4, 64), (100, 64), (60_000, 64), (80_000, 0)])
     def test_before_a_broken_end_are_found(self, lost: int, found: int, tmp_path: Path) -> None:
         with cache(tmp_path) as kept:
             for each in range(128):
