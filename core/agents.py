@@ -47,16 +47,19 @@ class Agents(Repository[Agent]):
 
     def create(self, values: Mapping[str, Any]) -> Agent:
         """Raises BadInput without a name or with a pipeline that is wrong, told by line; Conflict for a taken name."""
+        agent = self.new(values)
+        self._check_place(agent.name, agent.category_id)
+        self.session.add(agent)
+        self.session.flush()
+        return agent
+
+    def new(self, values: Mapping[str, Any]) -> Agent:
+        """One that is right in itself, not stored yet, whose name may be taken in its category; or BadInput."""
         known = checked(values, self.fields)
         if "name" not in known:
             raise BadInput("An agent needs a 'name'.", [Detail("name", "is missing")])
-        agent = Agent(organization_id=self.organization_id)
-        self._check_place(known["name"], known.get("category_id"))
+        agent = Agent(organization_id=self.organization_id, **known)
         self._write(agent, values)
-        for field, value in known.items():
-            setattr(agent, field, value)
-        self.session.add(agent)
-        self.session.flush()
         return agent
 
     def list(

@@ -29,15 +29,19 @@ class Categories(Repository[Category]):
 
     def create(self, values: Mapping[str, Any], *, created_by_key_id: str | None = None) -> Category:
         """Raises BadInput without a usable name, Conflict when the name is taken."""
-        known = _checked(values)
-        if "name" not in known:
-            raise BadInput("A category needs a 'name'.", [Detail("name", "is missing")])
-        self._check_free(known["name"])
-        owner = {"organization_id": self.organization_id, "created_by_key_id": created_by_key_id}
-        category = Category(**owner, **known)
+        category = self.new(values, created_by_key_id=created_by_key_id)
+        self._check_free(category.name)
         self.session.add(category)
         self.session.flush()
         return category
+
+    def new(self, values: Mapping[str, Any], *, created_by_key_id: str | None = None) -> Category:
+        """One that is right in itself, not stored yet, of a name that may be taken; or BadInput."""
+        known = _checked(values)
+        if "name" not in known:
+            raise BadInput("A category needs a 'name'.", [Detail("name", "is missing")])
+        check_not_reserved(known["name"])
+        return Category(organization_id=self.organization_id, created_by_key_id=created_by_key_id, **known)
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Category]:
         return self._page(self._own(), limit, after)
@@ -53,6 +57,7 @@ class Categories(Repository[Category]):
     def update(self, category_id: str, changes: Mapping[str, Any]) -> Category:
         category, known = self.get(category_id), _checked(changes)
         if known.get("name", category.name) != category.name:
+            check_not_reserved(known["name"])
             self._check_free(known["name"])
         return self._merge(category, known)
 
@@ -76,7 +81,6 @@ class Categories(Repository[Category]):
         return own.where(or_(Category.visibility == "PUBLIC", Category.created_by_key_id == self.viewer_key_id))
 
     def _check_free(self, name: str) -> None:
-        check_not_reserved(name)
         lock_organization(self.session, self.organization_id)
         if self.session.scalar(super()._own().where(Category.name == name)):
             raise Conflict("There is a category with this name already.")

@@ -73,15 +73,19 @@ class Jobs(Repository[Job]):
     def create(self, project_id: str, values: Mapping[str, Any]) -> Job:
         """Raises NotFound for the project, BadInput without a name or with an unknown agent, dataset or credential."""
         project = Projects(self.session, self.organization_id).get(project_id)
-        known = self._checked(values)
-        if "name" not in known:
-            raise BadInput("A job needs a 'name'.", [Detail("name", "is missing")])
+        job = self.new(project.id, self._checked(values))
         lock_organization(self.session, self.organization_id)
-        slug = self._slug(project.id, known["name"])
-        job = Job(organization_id=self.organization_id, project_id=project.id, slug=slug, **known)
+        taken = select(Job.slug).where(Job.project_id == project.id)
+        job.slug = unique_slug(job.name, self.session.scalars(taken))
         self.session.add(job)
         self.session.flush()
         return job
+
+    def new(self, project_id: str, known: Mapping[str, Any]) -> Job:
+        """One with fields that `checked` has let through, not stored yet, without a slug; BadInput without a name."""
+        if "name" not in known:
+            raise BadInput("A job needs a 'name'.", [Detail("name", "is missing")])
+        return Job(organization_id=self.organization_id, project_id=project_id, **known)
 
     def list(self, project_id: str, *, limit: int | None = None, after: str | None = None) -> Sequence[Job]:
         Projects(self.session, self.organization_id).get(project_id)
@@ -142,6 +146,3 @@ class Jobs(Repository[Job]):
                 get(known[field])
         except NotFound as error:
             raise BadInput(error.sentence, [Detail(path, error.sentence)]) from error
-
-    def _slug(self, project_id: str, name: str) -> str:
-        return unique_slug(name, set(self.session.scalars(select(Job.slug).where(Job.project_id == project_id))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import RowMapping, bindparam, select
@@ -39,15 +39,21 @@ class Projects(Repository[Project]):
 
     def create(self, values: Mapping[str, Any]) -> Project:
         """Raises BadInput without a usable name, Conflict when the name is taken."""
+        project = self.new(values)
+        self._check_free(project.name)
+        project.slug = unique_slug(project.name, self.slugs())
+        self.session.add(project)
+        self.session.flush()
+        return project
+
+    def new(self, values: Mapping[str, Any]) -> Project:
+        """One that is right in itself, not stored yet, without a slug, of a name that may be taken; or BadInput."""
         known = checked(values, self.fields)
         if "name" not in known:
             raise BadInput("A project needs a 'name'.", [Detail("name", "is missing")])
         _check_cron(known.get("cron_schedule"))
-        self._check_free(known["name"])
-        project = Project(organization_id=self.organization_id, slug=self._slug(known["name"]), **known)
-        self.session.add(project)
-        self.session.flush()
-        return project
+        check_not_reserved(known["name"])
+        return Project(organization_id=self.organization_id, **known)
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Project]:
         return self._page(self._own(), limit, after)
@@ -69,6 +75,7 @@ class Projects(Repository[Project]):
         """Merges; the slug stays, so that SQL names survive a rename."""
         project, known = self.get(project_id), checked(changes, self.fields)
         if known.get("name", project.name) != project.name:
+            check_not_reserved(known["name"])
             self._check_free(known["name"])
         if known.get("cron_schedule") != project.cron_schedule:
             _check_cron(known.get("cron_schedule"))
@@ -81,15 +88,15 @@ class Projects(Repository[Project]):
         self.session.delete(project)
         self.session.flush()
 
+    def slugs(self) -> Collection[str]:
+        """Those that no new project may have."""
+        taken = select(Project.slug).where(Project.organization_id == self.organization_id)
+        return RESERVED_SCHEMAS.union(self.session.scalars(taken))
+
     def _check_free(self, name: str) -> None:
-        check_not_reserved(name)
         lock_organization(self.session, self.organization_id)
         if self.session.scalar(self._own().where(Project.name == name)):
             raise Conflict("There is a project with this name already.")
-
-    def _slug(self, name: str) -> str:
-        taken = select(Project.slug).where(Project.organization_id == self.organization_id)
-        return unique_slug(name, RESERVED_SCHEMAS.union(self.session.scalars(taken)))
 
 
 def _check_cron(schedule: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container
+from collections.abc import Iterable
 
 
 def slugify(name: str) -> str:
@@ -14,11 +14,24 @@ def slugify(name: str) -> str:
     return slug or "unnamed"
 
 
-def unique_slug(name: str, taken: Container[str]) -> str:
-    """The slug of `name`, with the first free `_2`, `_3`, … behind it when it is taken."""
-    slug, n = slugify(name), 1
-    candidate = slug
-    while candidate in taken:
-        n += 1
-        candidate = f"{slug}_{n}"
-    return candidate
+class Slugs:
+    """The slugs of one place, where each is given once."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._given: dict[str, int] = {}
+
+    def give(self, name: str) -> str:
+        """The slug of `name`, with the first free `_2`, `_3`, … behind it when it is taken."""
+        slug = slugify(name)
+        n, candidate = self._given.get(slug, 1), slug
+        while candidate in self._taken:
+            n += 1
+            candidate = f"{slug}_{n}"
+        self._given[slug] = n
+        self._taken.add(candidate)
+        return candidate
+
+
+def unique_slug(name: str, taken: Iterable[str]) -> str:
+    return Slugs(taken).give(name)

@@ -16,7 +16,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -24,7 +24,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.errors import BadInput, Detail, TooLarge
 from core.packages.contents import Contents
-from core.values import deeper_than
+from core.values import NAME_LENGTH, deeper_than
+from pipelines.names import fold
 
 FORMAT = "spindle-package"
 VERSION = 1
@@ -80,7 +81,9 @@ def read(package: BinaryIO) -> Contents:
     manifest = _json(MANIFEST, files.pop(MANIFEST))
     _check_format(manifest)
     _check_digests(manifest, files)
-    return _contents({part: _json(name, files[name]) for name, part in FILES.items()})
+    contents = _contents({part: _json(name, files[name]) for name, part in FILES.items()})
+    _check_names(contents)
+    return contents
 
 
 def bad(reason: str, path: str = "package") -> BadInput:
@@ -185,6 +188,22 @@ def _check_digests(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> N
         told = manifest.get("sha256")
         differing = [name for name in digests if not isinstance(told, dict) or told.get(name) != digests[name]]
         raise bad(f"The checksums of its manifest do not fit: {', '.join(differing) or MANIFEST}.", MANIFEST)
+
+
+def _check_names(contents: Contents) -> None:
+    """What is found by its name is there once; jobs, and agents without a category, are told apart by their order."""
+    _check_once("categories", (category.name for category in contents.categories))
+    _check_once("projects", (project.name for project in contents.projects))
+    _check_once("agents", ((agent.category, agent.name) for agent in contents.agents if agent.category))
+    for agent in contents.agents:
+        _check_once("agents", ((agent.name, fold(extension.name)) for extension in agent.extensions))
+
+
+def _check_once(part: str, names: Iterable[str | tuple[str | None, str]]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            shown = name if isinstance(name, str) else "/".join(filter(None, name))
+            raise bad(f"Its {part} hold '{shown[:NAME_LENGTH]}' {count} times.", part)
 
 
 def _contents(parts: Mapping[str, Any]) -> Contents:

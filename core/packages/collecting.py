@@ -50,7 +50,7 @@ class _Collector:
 
     def contents(self, project_id: str | None) -> Contents:
         projects = self._projects.list() if project_id is None else [self._projects.get(project_id)]
-        jobs = self._jobs(projects)
+        jobs = self._jobs(project_id)
         used = {job.agent_id for each in jobs.values() for job in each}
         agents = [row for row in self._agents.values() if project_id is None or row.id in used]
         held = {row.category_id for row in agents}
@@ -63,9 +63,10 @@ class _Collector:
             plugins=plugins_of(row.pipeline_yaml for row in agents if row.pipeline_yaml),
         )
 
-    def _jobs(self, projects: Sequence[Project]) -> Mapping[str, Sequence[Job]]:
-        own = select(Job).where(Job.organization_id == self._organization_id)
-        query = own.where(Job.project_id.in_([project.id for project in projects]))
+    def _jobs(self, project_id: str | None) -> Mapping[str, Sequence[Job]]:
+        query = select(Job).where(Job.organization_id == self._organization_id)
+        if project_id is not None:
+            query = query.where(Job.project_id == project_id)
         jobs: dict[str, list[Job]] = {}
         for job in sorted(self._session.scalars(query), key=lambda row: (row.name, row.id)):
             jobs.setdefault(job.project_id, []).append(job)

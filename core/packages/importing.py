@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 from sqlalchemy import select
@@ -20,7 +21,8 @@ from core.packages.archive import bad
 from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, ExtensionPart, JobPart, ProjectPart
 from core.projects import Projects
 from core.python_extensions import PythonExtensions
-from core.repository import lock_organization
+from core.repository import checked, lock_organization
+from core.slugs import Slugs
 from core.tables import Agent, Category, CloudCredential, Job, Project, PythonExtension
 from core.values import storable
 from pipelines.names import fold
@@ -81,6 +83,8 @@ def of_project(contents: Contents, name: str) -> Contents:
 
 
 class _Import:
+    """One import. What is new is stored a kind at a time: row by row, thousands took most of a minute."""
+
     def __init__(self, session: Session, organization_id: str, key_id: str | None, sound: Collection[str]) -> None:
         self._session = session
         self._organization_id = organization_id
@@ -96,15 +100,15 @@ class _Import:
         categories = {row.name: row for row in self._categories.list()}
         for part in contents.categories:
             categories[part.name] = self._category(part, categories.get(part.name))
+        self._session.flush()
         agents = self._all_agents(contents.agents, categories)
-        projects = {row.name: row for row in self._projects.list()}
-        for part in contents.projects:
-            self._project(part, projects.get(part.name), agents)
+        projects = self._all_projects(contents.projects)
+        self._all_jobs(contents.projects, projects, agents)
         return self._report
 
     def _category(self, part: CategoryPart, row: Category | None) -> Category:
         def create(values: Mapping[str, Any]) -> Category:
-            return self._categories.create(values, created_by_key_id=self._key_id)
+            return self._categories.new(values, created_by_key_id=self._key_id)
 
         return self._put("category", part.name, row, part.model_dump(), create, self._categories.update)
 
@@ -114,9 +118,6 @@ class _Import:
         here: dict[tuple[str | None, str], list[Agent]] = {}
         for row in self._agents.list():
             here.setdefault((names.get(row.category_id or ""), row.name), []).append(row)
-        extensions: dict[str, dict[str, PythonExtension]] = {}
-        for extension in self._extensions.list():
-            extensions.setdefault(extension.agent_id, {})[extension.folded_name] = extension
         agents: dict[AgentName, Agent] = {}
         seen: Counter[tuple[str | None, str]] = Counter()
         for part in parts:
@@ -124,26 +125,25 @@ class _Import:
             seen[place] += 1
             known = here.get(place, [])
             name = AgentName(category=part.category, name=part.name, number=seen[place])
-            row = known.pop(0) if known else None
-            agents[name] = self._agent(part, row, categories, extensions.get(row.id, {}) if row else {})
+            agents[name] = self._agent(part, known.pop(0) if known else None, categories)
+        self._session.flush()
+        self._all_extensions(zip(parts, agents.values(), strict=True))
         return agents
 
-    def _agent(
-        self,
-        part: AgentPart,
-        row: Agent | None,
-        categories: Mapping[str, Category],
-        extensions: Mapping[str, PythonExtension],
-    ) -> Agent:
-        shown = f"{part.category}/{part.name}" if part.category else part.name
+    def _agent(self, part: AgentPart, row: Agent | None, categories: Mapping[str, Category]) -> Agent:
+        shown = _shown(part)
         if part.category is not None and part.category not in categories:
             raise bad(f"The category of agent '{shown}' is not in it.", "agents")
         category = categories[part.category].id if part.category else None
         values = {**part.model_dump(exclude={"category", "extensions"}), "category_id": category}
-        agent = self._put("agent", shown, row, values, self._agents.create, self._agents.update)
-        for extension in part.extensions:
-            self._extension(agent, extension, extensions.get(fold(extension.name)), f"{shown}/{extension.name}")
-        return agent
+        return self._put("agent", shown, row, values, self._agents.new, self._agents.update)
+
+    def _all_extensions(self, agents: Iterable[tuple[AgentPart, Agent]]) -> None:
+        here = {(each.agent_id, each.folded_name): each for each in self._extensions.list()}
+        for part, agent in agents:
+            for extension in part.extensions:
+                known = here.get((agent.id, fold(extension.name)))
+                self._extension(agent, extension, known, f"{_shown(part)}/{extension.name}")
 
     def _extension(self, agent: Agent, part: ExtensionPart, row: PythonExtension | None, shown: str) -> None:
         def create(values: Mapping[str, Any]) -> PythonExtension:
@@ -155,17 +155,53 @@ class _Import:
         values = part.model_dump() if row is None else {"source": part.source}
         self._put("python extension", shown, row, values, create, update)
 
-    def _project(self, part: ProjectPart, row: Project | None, agents: Mapping[AgentName, Agent]) -> None:
-        values = part.model_dump(exclude={"jobs"})
-        project = self._put("project", part.name, row, values, self._projects.create, self._projects.update)
-        here: dict[str, list[Job]] = {}
-        for job in self._jobs.list(project.id):
-            here.setdefault(job.name, []).append(job)
-        for job_part in part.jobs:
-            known = here.get(job_part.name, [])
-            self._job(project, job_part, known.pop(0) if known else None, agents)
+    def _all_projects(self, parts: Sequence[ProjectPart]) -> Sequence[Project]:
+        here = {row.name: row for row in self._projects.list()}
+        slugs = Slugs(self._projects.slugs())
 
-    def _job(self, project: Project, part: JobPart, row: Job | None, agents: Mapping[AgentName, Agent]) -> None:
+        def create(values: Mapping[str, Any]) -> Project:
+            project = self._projects.new(values)
+            project.slug = slugs.give(project.name)
+            return project
+
+        def put(part: ProjectPart) -> Project:
+            values = part.model_dump(exclude={"jobs"})
+            return self._put("project", part.name, here.get(part.name), values, create, self._projects.update)
+
+        projects = [put(part) for part in parts]
+        self._session.flush()
+        return projects
+
+    def _all_jobs(
+        self, parts: Sequence[ProjectPart], projects: Sequence[Project], agents: Mapping[AgentName, Agent]
+    ) -> None:
+        here = self._jobs_here(projects)
+        for part, project in zip(parts, projects, strict=True):
+            jobs = here.get(project.id, [])
+            slugs, known = Slugs(job.slug for job in jobs), _by_name(jobs)
+            for job in part.jobs:
+                same = known.get(job.name)
+                self._job(project, job, same.pop(0) if same else None, agents, slugs)
+        self._session.flush()
+
+    def _jobs_here(self, projects: Sequence[Project]) -> Mapping[str, list[Job]]:
+        """The jobs by project, oldest first: those of one project alone, or all, for ids beyond number fit nowhere."""
+        query = select(Job).where(Job.organization_id == self._organization_id).order_by(Job.id)
+        if len(projects) == 1:
+            query = query.where(Job.project_id == projects[0].id)
+        jobs: defaultdict[str, list[Job]] = defaultdict(list)
+        for job in self._session.scalars(query):
+            jobs[job.project_id].append(job)
+        return jobs
+
+    def _job(
+        self, project: Project, part: JobPart, row: Job | None, agents: Mapping[AgentName, Agent], slugs: Slugs
+    ) -> None:
+        def create(values: Mapping[str, Any]) -> Job:
+            job = self._jobs.new(project.id, checked(values, Jobs.fields))
+            job.slug = slugs.give(job.name)
+            return job
+
         shown = f"{project.name}/{part.name}"
         if part.agent is not None and part.agent not in agents:
             raise bad(f"The agent of job '{shown}' is not in it.", "projects")
@@ -175,14 +211,7 @@ class _Import:
             **self._dataset(part, shown),
             **self._credentials(part, shown),
         }
-        self._put(
-            "job",
-            shown,
-            row,
-            values,
-            lambda known: self._jobs.create(project.id, known),
-            lambda job_id, known: self._jobs.update(project.id, job_id, known),
-        )
+        self._put("job", shown, row, values, create, partial(self._jobs.update, project.id))
 
     def _dataset(self, part: JobPart, job: str) -> Mapping[str, Any]:
         schema, _, table = (part.input_dataset or "").partition(".")
@@ -193,11 +222,9 @@ class _Import:
         return {"input_dataset_id": dataset.id if dataset else None}
 
     def _credentials(self, part: JobPart, job: str) -> Mapping[str, Any]:
-        own = select(CloudCredential.id).where(CloudCredential.organization_id == self._organization_id)
         ids: list[str] = []
         for name in part.cloud_credentials:
-            same = (CloudCredential.provider == name.provider, CloudCredential.name == name.name)
-            found = self._session.scalars(own.where(*same)).all()
+            found = self._credential_ids.get((name.provider, name.name), [])
             if len(found) != 1:
                 how_many = "no" if not found else "more than one"
                 wanted = f"{name.provider} credential '{name.name}'"
@@ -205,6 +232,14 @@ class _Import:
                 return {}
             ids.append(found[0])
         return {CREDENTIALS: ids}
+
+    @cached_property
+    def _credential_ids(self) -> Mapping[tuple[str, str | None], list[str]]:
+        ids: defaultdict[tuple[str, str | None], list[str]] = defaultdict(list)
+        own = select(CloudCredential).where(CloudCredential.organization_id == self._organization_id)
+        for credential in self._session.scalars(own):
+            ids[credential.provider, credential.name].append(credential.id)
+        return ids
 
     def _put(
         self,
@@ -215,11 +250,16 @@ class _Import:
         create: Callable[[Mapping[str, Any]], Any],
         update: Callable[[str, Mapping[str, Any]], Any],
     ) -> Any:
-        """Makes the row, or changes what differs of it; an update leaves out what is null, so that is set here."""
+        """Makes the row, or changes what differs of it; an update leaves out what is null, so that is set here.
+
+        What is made is stored with the next flush.
+        """
         try:
             if row is None:
                 self._report.created.append(Touched(kind, name))
-                return create(values)
+                made = create(values)
+                self._session.add(made)
+                return made
             differing = {field: value for field, value in values.items() if value != _value(row, field)}
             if not differing:
                 self._report.unchanged += 1
@@ -232,6 +272,17 @@ class _Import:
             setattr(changed, field_name, None)
         self._session.flush()
         return changed
+
+
+def _shown(part: AgentPart) -> str:
+    return f"{part.category}/{part.name}" if part.category else part.name
+
+
+def _by_name(jobs: Iterable[Job]) -> Mapping[str, list[Job]]:
+    names: defaultdict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        names[job.name].append(job)
+    return names
 
 
 def _is_sound(pipeline: str) -> bool:

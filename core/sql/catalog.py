@@ -10,6 +10,7 @@ from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session
 
 from core.tables import Dataset, DatasetVersion
+from core.values import storable
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class Catalog:
         self._organization_id = organization_id
 
     def tables(self, schema: str | None = None) -> list[Table]:
+        if schema is not None and not storable(schema):
+            return []
         query = self._published()
         if schema is not None:
             query = query.where(Dataset.schema_slug == schema)
@@ -53,7 +56,7 @@ class Catalog:
 
     def named(self, names: Collection[str]) -> list[Table]:
         """The tables, of any schema, that have one of these names."""
-        return self._all(self._published().where(Dataset.slug.in_(names)))
+        return self._all(self._published().where(Dataset.slug.in_([name for name in names if storable(name)])))
 
     def dataset(self, dataset_id: str) -> Table | None:
         found = self._all(self._published().where(Dataset.id == dataset_id))

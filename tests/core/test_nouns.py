@@ -18,6 +18,7 @@ from core.jobs import Jobs
 from core.projects import Projects
 from core.sealing import Keyring
 from core.secrets import service_key
+from core.sql.catalog import Catalog
 from core.tables import Dataset, Execution, OutboxMessage, Task
 from tests.core.shop import PIPELINE, Shop
 
@@ -340,3 +341,10 @@ def test_another_organizations_row_is_an_unknown_one(shop: Shop, other_shop: Sho
             with pytest.raises(NotFound) as error:
                 READS[noun](session, shop.organization_id, other_shop, row_id)
             assert error.value.sentence == f"There is no {noun} with this id."
+
+
+@pytest.mark.parametrize("name", ["\0", "a\0b", "\ud800"])
+def test_a_table_by_a_name_that_no_text_has_is_an_unknown_one(shop: Shop, name: str) -> None:
+    with shop.database.read() as session:
+        catalog = Catalog(session, shop.organization_id)
+        assert (catalog.tables(name), catalog.named({name})) == ([], [])

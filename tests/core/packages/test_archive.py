@@ -1,201 +1,27 @@
-"""Packages: what they hold, that equal configurations are equal bytes, and that nothing hostile gets in."""
+"""Packages as bytes: nothing that is not a whole and honest package gets in."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
-import sqlite3
 import stat
 import struct
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import Any
 
 import pytest
 
-from core.agents import Agents
-from core.categories import Categories
-from core.credentials import Credentials
 from core.errors import BadInput, SpindleError, TooLarge
-from core.jobs import Jobs
 from core.packages import archive
 from core.packages.archive import EPOCH, FILES, MANIFEST, write
-from core.packages.collecting import collect
-from core.packages.contents import AgentPart, CategoryPart, Contents, JobPart, ProjectPart
-from core.packages.importing import apply
-from core.packages.store import Packages, incoming, linked, receive
-from core.projects import Projects
-from core.python_extensions import PythonExtensions
-from core.sealing import Keyring
-from core.secrets import service_key
-from core.tables import Agent, Category, Job, Project, now
-from pipelines import check_yaml
-from tests.core.shop import PIPELINE, Shop
-
-CANARY = "canary-4711"
+from core.packages.contents import Contents
 
 
 def read(package: bytes) -> Contents:
     return archive.read(io.BytesIO(package))
-
-
-def bring(shop: Shop, package_id: str, content: bytes) -> None:
-    package = linked(shop.database, package_id)
-    with incoming(shop.settings, package) as file:
-        file.write_bytes(content)
-        receive(shop.settings, shop.database, package, file)
-
-
-def exported(shop: Shop) -> bytes:
-    with shop.database.read() as session:
-        return write(collect(session, shop.organization_id))
-
-
-def imported(shop: Shop, package: bytes) -> Any:
-    with shop.database.write() as session:
-        return apply(session, shop.organization_id, read(package))
-
-
-def furnish(shop: Shop) -> None:
-    """Everything that a package can hold, with names that repeat and what must stay behind."""
-    with shop.database.write() as session:
-        categories, agents = Categories(session, shop.organization_id), Agents(session, shop.organization_id)
-        tools = categories.create({"name": "Tools", "icon": "wrench", "visibility": "PRIVATE", "description": "\u00e9"})
-        for text in (PIPELINE, PIPELINE.replace("h1", "h2"), "print('python')"):
-            agents.create({"name": "Twin", "code": text})
-        filed = agents.create({"name": "Filed", "category_id": tools.id, "pipeline_yaml": PIPELINE, "enabled": False})
-        extensions = PythonExtensions(session, shop.organization_id)
-        for name in ("tidy", "Clean_Up"):
-            extensions.create(filed.id, name=name, source=f"def {name}(row):\n    return row\n")
-        twins = [agent for agent in agents.list() if agent.name == "Twin"]
-        keyring = Keyring(service_key(shop.settings))
-        secret = Credentials(session, shop.organization_id).create(
-            {"provider": "OPENAI", "name": "models", "api_key": CANARY}, keyring
-        )
-        project = Projects(session, shop.organization_id).create({"name": "Big", "parameters": {"A": [1, None, "x"]}})
-        jobs = Jobs(session, shop.organization_id)
-        for agent in (*twins, filed):
-            jobs.create(project.id, {"name": "Same", "agent_id": agent.id, "scheduled_time": now()})
-        jobs.create(project.id, {"name": "Keyed", "cloud_credential_ids": [secret.id], "description": "d"})
-
-
-def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None:
-    """Also where the credential is another of the same name: it is named, never held."""
-    furnish(shop)
-    package = exported(shop)
-    assert exported(shop) == package
-    with other_shop.database.write() as session:
-        keyring = Keyring(service_key(shop.settings))
-        values = {"provider": "OPENAI", "name": "models", "api_key": "theirs"}
-        Credentials(session, other_shop.organization_id).create(values, keyring)
-    report = imported(other_shop, package)
-    assert (report.warnings, report.changed) == ([], [])
-    assert exported(other_shop) == package
-    again = imported(other_shop, package)
-    assert (again.created, again.changed, again.warnings) == ([], [], [])
-    for secret in (CANARY, shop.organization_id, shop.project_id, shop.agent_id, "acme"):
-        unpacked = zipfile.ZipFile(io.BytesIO(package))
-        assert secret.encode() not in b"".join(unpacked.read(name) for name in unpacked.namelist())
-
-
-def test_an_import_sets_what_differs_also_to_nothing(shop: Shop) -> None:
-    package = exported(shop)
-    with shop.database.write() as session:
-        Projects(session, shop.organization_id).update(shop.project_id, {"description": "changed"})
-        Agents(session, shop.organization_id).update(shop.agent_id, {"pipeline_yaml": PIPELINE.replace("h1", "h3")})
-        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
-    report = imported(shop, package)
-    assert {(each.kind, each.name) for each in report.changed} == {
-        ("project", "Shop"),
-        ("agent", "Crawler"),
-        ("job", "Shop/Books"),
-    }
-    assert exported(shop) == package
-    with shop.database.read() as session:
-        assert session.get_one(Agent, shop.agent_id).revision == 3
-
-
-def test_what_has_no_counterpart_is_told(shop: Shop, other_shop: Shop) -> None:
-    furnish(shop)
-    dataset = shop.submit()
-    shop.complete(dataset)
-    with shop.database.write() as session:
-        output = session.get_one(Job, shop.job_id).output_dataset_id
-        Jobs(session, shop.organization_id).create(shop.project_id, {"name": "Next", "input_dataset_id": output})
-    report = imported(other_shop, exported(shop))
-    assert report.warnings == [
-        "job 'Big/Keyed': there is no OPENAI credential 'models' here.",
-        "job 'Shop/Next': its input, the table shop.books, is not here.",
-    ]
-
-
-def counts(shop: Shop) -> list[int]:
-    with shop.database.read() as session:
-        return [session.query(table).count() for table in (Category, Agent, Project, Job)]
-
-
-def test_an_import_that_fails_leaves_nothing(shop: Shop, other_shop: Shop) -> None:
-    """The last of the package's jobs is the one that cannot be."""
-    furnish(shop)
-    with shop.database.read() as session:
-        contents = collect(session, shop.organization_id)
-    broken = contents.model_dump(mode="json")
-    broken["projects"][-1]["jobs"][-1]["name"] = "x" * 300
-    before = counts(other_shop)
-    with pytest.raises(BadInput, match=r"job 'Shop/x+': 'name' is longer"):
-        imported(other_shop, write(Contents.model_validate(broken)))
-    broken["projects"][-1]["jobs"] = []
-    broken["agents"][0]["pipeline_yaml"] = "pipeline: [{stage: nothing}]"
-    with pytest.raises(BadInput, match="unknown stage 'nothing'"):
-        imported(other_shop, write(Contents.model_validate(broken)))
-    assert counts(other_shop) == before
-
-
-def test_others_write_while_an_import_checks_its_pipelines(
-    shop: Shop, other_shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shop.settings.database_url is not None:
-        pytest.skip("PostgreSQL has room for several writers")
-    furnish(shop)
-    packages = Packages(shop.settings, shop.database, other_shop.organization_id)
-    upload = packages.expect_upload()
-    bring(shop, upload, exported(shop))
-    checked: list[str] = []
-
-    def check(text: str) -> Any:
-        with closing(sqlite3.connect(shop.settings.data / "spindle.db", timeout=0)) as other:
-            other.execute("BEGIN IMMEDIATE")
-        checked.append(text)
-        return check_yaml(text)
-
-    monkeypatch.setattr("core.agents.check_yaml", check)
-    packages.import_upload(upload)
-    assert PIPELINE in checked
-    assert len(checked) == len(set(checked))
-
-
-def test_packages_older_than_a_week_are_forgotten(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    packages = Packages(shop.settings, shop.database, shop.organization_id)
-    first = packages.export()
-    monkeypatch.setattr("core.packages.store.RETENTION", now() - now())
-    assert packages.export() != first
-    folder = shop.settings.data / "storage" / shop.organization_id / "packages"
-    assert len(list(folder.iterdir())) == 1
-
-
-def test_a_file_that_vanishes_while_old_ones_are_looked_for_stops_no_export(shop: Shop) -> None:
-    packages = Packages(shop.settings, shop.database, shop.organization_id)
-    first = packages.export()
-    folder = shop.settings.data / "storage" / shop.organization_id / "packages"
-    (folder / "another.incoming").symlink_to(folder / "taken away")
-    assert packages.export() == first
-    assert packages.expect_upload()
-
-
-# what is no honest package
 
 
 def zipped(files: Mapping[str, bytes], change: Callable[[zipfile.ZipInfo], None] = lambda _: None) -> bytes:
@@ -223,6 +49,8 @@ def manifest(parts: Mapping[str, bytes], **fields: Any) -> bytes:
 GOOD = zipped(files())
 PROJECT = {"name": "p", "description": None, "cronSchedule": None, "parameters": {}, "enabled": True, "jobs": []}
 AGENT = {"name": "a", "enabled": True}
+CATEGORY = {"name": "c", "visibility": "PUBLIC", "enabled": True}
+EXTENSIONS = [{"name": name, "type": "rowTransform", "source": "x"} for name in ("tidyUp", "tidy_up")]
 
 
 def deflated(entry: zipfile.ZipInfo) -> None:
@@ -357,26 +185,11 @@ def test_a_bad_package_is_refused(package: bytes) -> None:
     assert refused.value.sentence.startswith("The package ")
 
 
-def test_every_field_that_a_client_may_write_is_held() -> None:
-    named = {"agent_id": "agent", "input_dataset_id": "input_dataset", "category_id": "category"}
-    named |= dict.fromkeys(("cloud_credential_id", "cloud_credential_ids"), "cloud_credentials")
-    nouns = {Projects: ProjectPart, Jobs: JobPart, Agents: AgentPart, Categories: CategoryPart}
-    for noun, part in nouns.items():
-        assert {named.get(field, field) for field in noun.fields} <= part.model_fields.keys()
-
-
 def test_ten_thousand_agents_with_long_pipelines_go_through_a_package() -> None:
     text = "pipeline:\n" + "  - {stage: extract, args: [{selector: h1, method: text, as: title}]}\n" * 100
     agents = [{"name": f"agent {n}", "pipeline_yaml": text, "enabled": True} for n in range(10_000)]
     contents = Contents.model_validate({"categories": [], "agents": agents, "projects": [], "plugins": []})
     assert read(write(contents)) == contents
-
-
-def test_a_bad_upload_is_not_kept(shop: Shop) -> None:
-    packages = Packages(shop.settings, shop.database, shop.organization_id)
-    with pytest.raises(BadInput):
-        bring(shop, packages.expect_upload(), BAD["a wrong checksum"])
-    assert not list((shop.settings.data / "storage" / shop.organization_id / "packages").iterdir())
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -414,6 +227,28 @@ def test_as_many_strings_as_the_values_may_have_are_read(monkeypatch: pytest.Mon
         read(zipped(files(**contents)))
 
 
+TWICE = [
+    ("projects", [PROJECT, PROJECT], "Its projects hold 'p' 2 times."),
+    ("categories", [CATEGORY, CATEGORY], "Its categories hold 'c' 2 times."),
+    ("agents", [{**AGENT, "category": "c"}] * 3, "Its agents hold 'c/a' 3 times."),
+    ("agents", [{**AGENT, "extensions": EXTENSIONS}], "Its agents hold 'a/tidyup' 2 times."),
+]
+
+
+@pytest.mark.parametrize(("part", "value", "sentence"), TWICE)
+def test_what_is_found_by_its_name_is_there_once(part: str, value: Any, sentence: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read(zipped(files(**{part: value})))
+    assert refused.value.sentence == f"The package cannot be imported. {sentence}"
+    assert refused.value.details[0].path == part
+
+
+def test_what_is_told_apart_by_its_order_may_share_a_name() -> None:
+    job = {"name": "j", "parameters": {}, "enabled": True}
+    contents = read(zipped(files(agents=[AGENT, AGENT], projects=[{**PROJECT, "jobs": [job, job]}])))
+    assert (len(contents.agents), len(contents.projects[0].jobs)) == (2, 2)
+
+
 def test_thousands_of_files_are_refused_unread() -> None:
     with pytest.raises(BadInput, match="list of files is too long"):
         read(zipped({f"f{n}": b"" for n in range(2_000)}))
@@ -425,9 +260,3 @@ def test_a_newer_format_is_refused_with_a_sentence() -> None:
     newer = zipped({**files(), MANIFEST: manifest({}, formatVersion=2, anything="else")})
     with pytest.raises(BadInput, match=r"format version is 2, and this Spindle reads up to 1: update it first\."):
         read(newer)
-
-
-def test_a_package_that_other_tools_have_packed_again_is_read(shop: Shop) -> None:
-    unpacked = zipfile.ZipFile(io.BytesIO(exported(shop)))
-    again = zipped({name: unpacked.read(name) for name in reversed(unpacked.namelist())}, deflated)
-    assert read(again) == read(exported(shop))

@@ -1,0 +1,243 @@
+"""Packages: what they hold, that equal configurations are equal bytes, and what an import does."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+import zipfile
+from contextlib import closing
+from typing import Any
+
+import pytest
+from sqlalchemy import event, select
+
+from core.agents import Agents
+from core.categories import Categories
+from core.credentials import Credentials
+from core.errors import BadInput
+from core.jobs import Jobs
+from core.packages import archive
+from core.packages.archive import write
+from core.packages.collecting import collect
+from core.packages.contents import AgentPart, CategoryPart, Contents, JobPart, ProjectPart
+from core.packages.importing import apply
+from core.packages.store import Packages, incoming, linked, receive
+from core.projects import Projects
+from core.python_extensions import PythonExtensions
+from core.sealing import Keyring
+from core.secrets import service_key
+from core.tables import Agent, Category, Job, Project, now
+from pipelines import check_yaml
+from tests.core.shop import PIPELINE, Shop
+
+CANARY = "canary-4711"
+
+
+def read(package: bytes) -> Contents:
+    return archive.read(io.BytesIO(package))
+
+
+def bring(shop: Shop, package_id: str, content: bytes) -> None:
+    package = linked(shop.database, package_id)
+    with incoming(shop.settings, package) as file:
+        file.write_bytes(content)
+        receive(shop.settings, shop.database, package, file)
+
+
+def exported(shop: Shop) -> bytes:
+    with shop.database.read() as session:
+        return write(collect(session, shop.organization_id))
+
+
+def imported(shop: Shop, package: bytes) -> Any:
+    with shop.database.write() as session:
+        return apply(session, shop.organization_id, read(package))
+
+
+def furnish(shop: Shop) -> None:
+    """Everything that a package can hold, with names that repeat and what must stay behind."""
+    with shop.database.write() as session:
+        categories, agents = Categories(session, shop.organization_id), Agents(session, shop.organization_id)
+        tools = categories.create({"name": "Tools", "icon": "wrench", "visibility": "PRIVATE", "description": "\u00e9"})
+        for text in (PIPELINE, PIPELINE.replace("h1", "h2"), "print('python')"):
+            agents.create({"name": "Twin", "code": text})
+        filed = agents.create({"name": "Filed", "category_id": tools.id, "pipeline_yaml": PIPELINE, "enabled": False})
+        extensions = PythonExtensions(session, shop.organization_id)
+        for name in ("tidy", "Clean_Up"):
+            extensions.create(filed.id, name=name, source=f"def {name}(row):\n    return row\n")
+        twins = [agent for agent in agents.list() if agent.name == "Twin"]
+        keyring = Keyring(service_key(shop.settings))
+        secret = Credentials(session, shop.organization_id).create(
+            {"provider": "OPENAI", "name": "models", "api_key": CANARY}, keyring
+        )
+        project = Projects(session, shop.organization_id).create({"name": "Big", "parameters": {"A": [1, None, "x"]}})
+        jobs = Jobs(session, shop.organization_id)
+        for agent in (*twins, filed):
+            jobs.create(project.id, {"name": "Same", "agent_id": agent.id, "scheduled_time": now()})
+        jobs.create(project.id, {"name": "Keyed", "cloud_credential_ids": [secret.id], "description": "d"})
+
+
+def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None:
+    """Also where the credential is another of the same name: it is named, never held."""
+    furnish(shop)
+    package = exported(shop)
+    assert exported(shop) == package
+    with other_shop.database.write() as session:
+        keyring = Keyring(service_key(shop.settings))
+        values = {"provider": "OPENAI", "name": "models", "api_key": "theirs"}
+        Credentials(session, other_shop.organization_id).create(values, keyring)
+    report = imported(other_shop, package)
+    assert (report.warnings, report.changed) == ([], [])
+    assert exported(other_shop) == package
+    again = imported(other_shop, package)
+    assert (again.created, again.changed, again.warnings) == ([], [], [])
+    for secret in (CANARY, shop.organization_id, shop.project_id, shop.agent_id, "acme"):
+        unpacked = zipfile.ZipFile(io.BytesIO(package))
+        assert secret.encode() not in b"".join(unpacked.read(name) for name in unpacked.namelist())
+
+
+def test_an_import_sets_what_differs_also_to_nothing(shop: Shop) -> None:
+    package = exported(shop)
+    with shop.database.write() as session:
+        Projects(session, shop.organization_id).update(shop.project_id, {"description": "changed"})
+        Agents(session, shop.organization_id).update(shop.agent_id, {"pipeline_yaml": PIPELINE.replace("h1", "h3")})
+        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
+    report = imported(shop, package)
+    assert {(each.kind, each.name) for each in report.changed} == {
+        ("project", "Shop"),
+        ("agent", "Crawler"),
+        ("job", "Shop/Books"),
+    }
+    assert exported(shop) == package
+    with shop.database.read() as session:
+        assert session.get_one(Agent, shop.agent_id).revision == 3
+
+
+def test_what_has_no_counterpart_is_told(shop: Shop, other_shop: Shop) -> None:
+    furnish(shop)
+    dataset = shop.submit()
+    shop.complete(dataset)
+    with shop.database.write() as session:
+        output = session.get_one(Job, shop.job_id).output_dataset_id
+        Jobs(session, shop.organization_id).create(shop.project_id, {"name": "Next", "input_dataset_id": output})
+    report = imported(other_shop, exported(shop))
+    assert report.warnings == [
+        "job 'Big/Keyed': there is no OPENAI credential 'models' here.",
+        "job 'Shop/Next': its input, the table shop.books, is not here.",
+    ]
+
+
+def counts(shop: Shop) -> list[int]:
+    with shop.database.read() as session:
+        return [session.query(table).count() for table in (Category, Agent, Project, Job)]
+
+
+def test_an_import_that_fails_leaves_nothing(shop: Shop, other_shop: Shop) -> None:
+    """The last of the package's jobs is the one that cannot be."""
+    furnish(shop)
+    with shop.database.read() as session:
+        contents = collect(session, shop.organization_id)
+    broken = contents.model_dump(mode="json")
+    broken["projects"][-1]["jobs"][-1]["name"] = "x" * 300
+    before = counts(other_shop)
+    with pytest.raises(BadInput, match=r"job 'Shop/x+': 'name' is longer"):
+        imported(other_shop, write(Contents.model_validate(broken)))
+    broken["projects"][-1]["jobs"] = []
+    broken["agents"][0]["pipeline_yaml"] = "pipeline: [{stage: nothing}]"
+    with pytest.raises(BadInput, match="unknown stage 'nothing'"):
+        imported(other_shop, write(Contents.model_validate(broken)))
+    assert counts(other_shop) == before
+
+
+def test_thousands_of_projects_take_no_more_statements_than_a_few(shop: Shop, other_shop: Shop) -> None:
+    """Also where their names give one slug."""
+
+    def package(count: int) -> Contents:
+        jobs = [{"name": "Same", "parameters": {}, "enabled": True}] * 2
+        projects = [{"name": "!" * (n + 1), "parameters": {}, "enabled": True, "jobs": jobs} for n in range(count)]
+        return Contents.model_validate({"categories": [], "agents": [], "projects": projects, "plugins": []})
+
+    def statements(owner: Shop, count: int) -> int:
+        made: list[str] = []
+
+        def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            made.append(statement)
+
+        event.listen(owner.database.engine, "before_cursor_execute", note)
+        with owner.database.write() as session:
+            report = apply(session, owner.organization_id, package(count))
+        event.remove(owner.database.engine, "before_cursor_execute", note)
+        assert len(report.created) == 3 * count
+        return len(made)
+
+    assert statements(shop, 200) <= statements(other_shop, 20) + 10
+    with shop.database.read() as session:
+        slugs = set(session.scalars(select(Project.slug)))
+    assert {"unnamed", "unnamed_2", "unnamed_200"} <= slugs
+    again = imported(shop, write(package(200)))
+    assert (again.created, again.changed, again.unchanged) == ([], [], 600)
+
+
+def test_others_write_while_an_import_checks_its_pipelines(
+    shop: Shop, other_shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shop.settings.database_url is not None:
+        pytest.skip("PostgreSQL has room for several writers")
+    furnish(shop)
+    packages = Packages(shop.settings, shop.database, other_shop.organization_id)
+    upload = packages.expect_upload()
+    bring(shop, upload, exported(shop))
+    checked: list[str] = []
+
+    def check(text: str) -> Any:
+        with closing(sqlite3.connect(shop.settings.data / "spindle.db", timeout=0)) as other:
+            other.execute("BEGIN IMMEDIATE")
+        checked.append(text)
+        return check_yaml(text)
+
+    monkeypatch.setattr("core.agents.check_yaml", check)
+    packages.import_upload(upload)
+    assert PIPELINE in checked
+    assert len(checked) == len(set(checked))
+
+
+def test_packages_older_than_a_week_are_forgotten(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = Packages(shop.settings, shop.database, shop.organization_id)
+    first = packages.export()
+    monkeypatch.setattr("core.packages.store.RETENTION", now() - now())
+    assert packages.export() != first
+    folder = shop.settings.data / "storage" / shop.organization_id / "packages"
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_file_that_vanishes_while_old_ones_are_looked_for_stops_no_export(shop: Shop) -> None:
+    packages = Packages(shop.settings, shop.database, shop.organization_id)
+    first = packages.export()
+    folder = shop.settings.data / "storage" / shop.organization_id / "packages"
+    (folder / "another.incoming").symlink_to(folder / "taken away")
+    assert packages.export() == first
+    assert packages.expect_upload()
+
+
+def test_a_bad_upload_is_not_kept(shop: Shop) -> None:
+    packages, package = Packages(shop.settings, shop.database, shop.organization_id), bytearray(exported(shop))
+    package[100] ^= 1
+    with pytest.raises(BadInput, match="damaged"):
+        bring(shop, packages.expect_upload(), bytes(package))
+    assert not list((shop.settings.data / "storage" / shop.organization_id / "packages").iterdir())
+
+
+def test_a_package_that_other_tools_have_packed_again_is_read(shop: Shop) -> None:
+    package, again = exported(shop), io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(package)) as unpacked, zipfile.ZipFile(again, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in reversed(unpacked.namelist()):
+            packed.writestr(name, unpacked.read(name))
+    assert read(again.getvalue()) == read(package)
+
+
+def test_every_field_that_a_client_may_write_is_held() -> None:
+    named = {"agent_id": "agent", "input_dataset_id": "input_dataset", "category_id": "category"}
+    named |= dict.fromkeys(("cloud_credential_id", "cloud_credential_ids"), "cloud_credentials")
+    nouns = {Projects: ProjectPart, Jobs: JobPart, Agents: AgentPart, Categories: CategoryPart}
+    for noun, part in nouns.items():
+        assert {named.get(field, field) for field in noun.fields} <= part.model_fields.keys()
