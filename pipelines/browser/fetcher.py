@@ -68,7 +68,7 @@ class BrowserFetcher:
         done: SimpleQueue[Future[list[BrowserPage]]] = SimpleQueue()
         try:
             while True:
-                while len(running) < self._chromium.options.pages and (request := queue.next()):
+                for request in queue.starting(self._chromium.options.pages - len(running)):
                     future = self._chromium.submit(self._pages(request.asked_url))
                     running[future] = request
                     future.add_done_callback(done.put)

@@ -90,7 +90,7 @@ class HttpFetcher:
 
     def _start(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> None:
         """Starts what may start."""
-        while len(mine) < self._options.concurrency and (request := queue.next()):
+        for request in queue.starting(self._options.concurrency - len(mine)):
             transfer = self._idle.pop() if self._idle else Transfer(self._options, self._guard)
             transfer.prepare(request, finished)
             mine.add(transfer)
@@ -113,9 +113,9 @@ class HttpFetcher:
         while left:
             left, succeeded, failed = self._multi.info_read()
             for curl in succeeded:
-                self._over(curl, None)
+                self._active[curl].end(None)
             for curl, code, _ in failed:
-                self._over(curl, code)
+                self._active[curl].end(code)
 
     def _looked_after(self, pages: Iterable[tuple[Page, T]]) -> Iterator[tuple[Page, T]]:
         """The pages; where the caller takes its time for one, what is in flight goes on before the next."""
@@ -123,12 +123,6 @@ class HttpFetcher:
             yield page
             if time.monotonic() - self._worked_at > _TICK:
                 self._perform()
-
-    def _over(self, curl: pycurl.Curl, failure: int | None) -> None:
-        transfer = self._active[curl]
-        transfer.failure = failure
-        if not transfer.silent:
-            transfer.finished.append(transfer)
 
     def _wait(self, queue: RequestQueue[T], mine: set[Transfer]) -> None:
         """Waits until a socket is ready, something may start or a tick is over."""
@@ -142,30 +136,30 @@ class HttpFetcher:
         while finished:
             transfer = finished.popleft()
             request = transfer.request
-            if transfer.is_zstd():
-                mine.discard(transfer)
-                self._release(transfer)
-                request.zstd = True
-                queue.again(request, 0)
-                continue
-            if address := transfer.redirect():
-                seconds = transfer.seconds()
-                mine.discard(transfer)
-                self._release(transfer)
-                queue.redirected(request, address, seconds)
-                continue
-            asked = transfer.asks_to_be_left_alone()
-            delay = self._retry_delay(transfer, asked)
-            if asked is not None:
-                queue.back_off(request, max(asked, delay or self._options.backoff))
-            page = transfer.page() if delay is None else None
+            page = transfer.page() if transfer.came or not self._goes_on(transfer, queue) else None
             mine.discard(transfer)
             self._release(transfer)
             if page:
                 pages.append((queue.done(request, page), request.tag))
-            else:
-                queue.again(request, delay or 0)
         return pages
+
+    def _goes_on(self, transfer: Transfer, queue: RequestQueue[T]) -> bool:
+        """Whether the request has to be sent again, elsewhere or later; `queue` is told."""
+        request = transfer.request
+        if transfer.is_zstd():
+            request.zstd = True
+            queue.again(request, 0)
+            return True
+        if address := transfer.redirect():
+            queue.redirected(request, address, transfer.seconds())
+            return True
+        asked = transfer.asks_to_be_left_alone()
+        delay = self._retry_delay(transfer, asked)
+        if asked is not None:
+            queue.back_off(request, max(asked, delay or self._options.backoff))
+        if delay is not None:
+            queue.again(request, delay)
+        return delay is not None
 
     def _retry_delay(self, transfer: Transfer, asked: float | None) -> float | None:
         """Seconds until the next try: exponential with jitter, at least what the server asks; None for no other try."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -55,7 +55,7 @@ class Request(Generic[T]):
 class RequestQueue(Generic[T]):
     """Pulls from `requests` only as many as can start, and a bounded number more that wait for their host.
 
-    Whatever fetches works through one: `next` says what may start, each of these ends with `done` or `again`, and
+    Whatever fetches works through one: `starting` says what may start, each of these ends with `done` or `again`, and
     `take_finished` gives the pages of what need not or must not be fetched.
     """
 
@@ -75,15 +75,20 @@ class RequestQueue(Generic[T]):
         self._delayed: list[tuple[float, int, Request[T]]] = []
         self._sequence = count()
 
-    def next(self) -> Request[T] | None:
-        """The next request that may start now; None when there is none for the moment."""
+    def starting(self, room: int) -> Iterator[Request[T]]:
+        """The requests that may start now, at most `room`."""
+        if not room:
+            return
         while self._delayed and self._delayed[0][0] <= time.monotonic():
             self._offer(heapq.heappop(self._delayed)[2])
         for each in self._hosts.news():
             self._enter(each)
-        while not self._ready and not self._exhausted and self._may_pull():
-            self._pull()
-        return self._ready.popleft() if self._ready else None
+        for _ in range(room):
+            while not self._ready and not self._exhausted and self._may_pull():
+                self._pull()
+            if not self._ready:
+                return
+            yield self._ready.popleft()
 
     def take_finished(self) -> list[tuple[Page, T]]:
         """The pages that came without a request since the last call."""
@@ -98,15 +103,15 @@ class RequestQueue(Generic[T]):
         self._left(request)
         if page.status == 304 and request.kept:
             page = _led_to(revalidated(request.kept, page), request)
-        if keep:
-            self._keep(page, request)
+        if keep and self._cache:
+            self._keep(page, request, self._cache)
         return _as_asked(page, request)
 
     def redirected(self, request: Request[T], address: str, seconds: float) -> None:
         """After so many seconds `request` is told to go on at `address`: at hand, or to be asked like any other."""
         self._left(request)
         request.go_on(address, seconds)
-        if not self._at_hand(request):
+        if not (self._cache and self._at_hand(request, self._cache)):
             self._offer(request)
 
     def again(self, request: Request[T], delay: float) -> None:
@@ -139,65 +144,72 @@ class RequestQueue(Generic[T]):
         return self._held_count < self._max_held and len(self._finished) < self._room
 
     def _pull(self) -> None:
-        for asked_url, tag in self._requests:
-            url = canonical_url(asked_url)
-            if url is None:
-                self._finished.append((_failed(asked_url, f"'{asked_url[:200]}' is not an http or https address"), tag))
-                return
-            request = Request(asked_url, url, tag)
-            if not self._at_hand(request):
-                self._offer(request)
+        pulled = next(self._requests, None)
+        if pulled is None:
+            self._exhausted = True
             return
-        self._exhausted = True
+        asked_url, tag = pulled
+        url = canonical_url(asked_url)
+        if url is None:
+            self._finished.append((_failed(asked_url, f"'{asked_url[:200]}' is not an http or https address"), tag))
+            return
+        request = Request(asked_url, url, tag)
+        if not (self._cache and self._at_hand(request, self._cache)):
+            self._offer(request)
 
-    def _at_hand(self, request: Request[T]) -> bool:
+    def _at_hand(self, request: Request[T], cache: PageCache) -> bool:
         """Whether the cache has the page; one that may have changed is left with the request."""
-        kept = self._cache.get(request.address) if self._cache else None
-        if kept is None or self._cache is None:
+        kept = cache.get(request.address)
+        if kept is None:
             return False
-        if self._cache.is_fresh(kept):
+        if cache.is_fresh(kept):
             page = _led_to(kept, request)
             if request.passed:
-                self._keep(page, request)
+                self._keep(page, request, cache)
             self._finished.append((_as_asked(page, request), request.tag))
             return True
         request.kept = kept if kept.url == request.address else None  # else its validators are another address's
         return False
 
-    def _keep(self, page: Page, request: Request[T]) -> None:
+    def _keep(self, page: Page, request: Request[T], cache: PageCache) -> None:
         """Keeps what `request` brought; where redirects led to it, as the page of its own address too."""
-        if not self._cache:
-            return
-        self._cache.put(page)
+        cache.put(page)
         if request.passed and page.url == request.address:
-            self._cache.put(replace(page, requested_url=page.url, redirects=()))
+            cache.put(replace(page, requested_url=page.url, redirects=()))
 
     def _offer(self, request: Request[T]) -> None:
         """Makes `request` ready, or holds it until its host may be asked."""
-        held = self._held.setdefault(request.origin, deque())
+        held = self._held.get(request.origin)
+        if held is None:
+            if self._may_ask(request):
+                return
+            held = self._held[request.origin] = deque()
         held.append(request)
         self._held_count += 1
-        if len(held) == 1:
-            self._enter(request.origin)
 
     def _enter(self, origin: str) -> None:
         """Takes from the requests that wait for a host as many as may start."""
         held = self._held.get(origin)
-        while held:
-            leave = self._hosts.enter(origin, held[0].address)
-            if leave is False:
-                return
-            request = held.popleft()
+        while held and self._may_ask(held[0]):
+            held.popleft()
             self._held_count -= 1
-            if leave is True:
-                self._ready.append(request)
-            else:
-                self._finished.append((_forbidden(request, str(leave)), request.tag))
-        self._held.pop(origin, None)
+        if not held:
+            self._held.pop(origin, None)
+
+    def _may_ask(self, request: Request[T]) -> bool:
+        """Whether `request` need not wait for its host: it is ready now, or over because it must never start."""
+        leave = self._hosts.enter(request.origin, request.address)
+        if leave is True:
+            self._ready.append(request)
+        elif leave is not False:
+            self._finished.append((_forbidden(request, leave), request.tag))
+        return leave is not False
 
     def _left(self, request: Request[T]) -> None:
-        self._hosts.leave(request.origin, waiting=request.origin in self._held)
-        self._enter(request.origin)
+        waiting = request.origin in self._held
+        self._hosts.leave(request.origin, waiting)
+        if waiting:
+            self._enter(request.origin)
 
 
 def _as_asked(page: Page, request: Request[T]) -> Page:

@@ -26,6 +26,7 @@ from pipelines.fetch.zstd import BadZstd, Unzstd
 
 _ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_SUCCESSES = range(200, 300)
 _SLOWEST = 32  # bytes a second; a page that comes slower than this for first_byte_timeout is given up
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
@@ -56,12 +57,14 @@ class Transfer:
         "finished",
         "request",
         "silent",
+        "status",
     )
 
     request: Request[Any]
     finished: deque[Transfer]
     failure: int | None
     silent: bool
+    status: int
 
     def __init__(self, options: FetchOptions, guard: Guard) -> None:
         self._options = options
@@ -80,6 +83,7 @@ class Transfer:
         self.finished = finished
         self.failure = None
         self.silent = False
+        self.status = 0
         self._interrupted = False
         self._undecodable = False
         self._parts: list[bytes] = []
@@ -101,6 +105,18 @@ class Transfer:
             self.curl.setopt(pycurl.HTTP_CONTENT_DECODING, 0 if request.zstd else 1)
             self._special = request.zstd or request.kept is not None
 
+    def end(self, failure: int | None) -> None:
+        """libcurl is done with it; `failure` is its error."""
+        self.failure = failure
+        self.status = self.curl.getinfo(pycurl.RESPONSE_CODE)
+        if not self.silent:
+            self.finished.append(self)
+
+    @property
+    def came(self) -> bool:
+        """Whether it brought a page, as most do: nothing else can come of the request."""
+        return self.status in _SUCCESSES and self.failure is None and not self.silent
+
     def interrupt(self, seconds: float) -> None:
         """Nobody looked after the transfer for so long: running out of time in it is not the server's fault."""
         self._interrupted = True
@@ -120,7 +136,7 @@ class Transfer:
 
     def redirect(self) -> str | None:
         """The address at which the request is to go on; None when it is over here."""
-        if self.curl.getinfo(pycurl.RESPONSE_CODE) not in _REDIRECTS or self.silent:
+        if self.status not in _REDIRECTS or self.silent:
             return None
         if self.failure is not None and self._size <= self._options.max_body:
             return None
@@ -145,14 +161,14 @@ class Transfer:
         if self.silent or self._refused or self._undecodable or self._size > self._options.max_body:
             return False
         if self.failure is None:
-            return failures.passing_status(self.curl.getinfo(pycurl.RESPONSE_CODE))
+            return failures.passing_status(self.status)
         if self.failure == pycurl.E_OPERATION_TIMEDOUT:
             return self._interrupted
         return failures.passing_error(self.failure)
 
     def asks_to_be_left_alone(self) -> float | None:
         """Seconds that an overloaded server asks for, 0 when it names none; None when it is not overloaded."""
-        if self.failure is not None or self.silent or self.curl.getinfo(pycurl.RESPONSE_CODE) not in (429, 503):
+        if self.failure is not None or self.silent or self.status not in (429, 503):
             return None
         asked = _RETRY_AFTER.findall(self._head.getvalue())
         return (failures.retry_after(asked[-1].decode("latin-1")) if asked else None) or 0.0
@@ -160,7 +176,6 @@ class Transfer:
     def page(self) -> Page:
         curl, request = self.curl, self.request
         error = self._error()
-        status: int = curl.getinfo(pycurl.RESPONSE_CODE)
         content_type, charset = parse_content_type(curl.getinfo_raw(pycurl.CONTENT_TYPE))
         parts, self._parts = self._parts, []
         whole = error is None or self._size > self._options.max_body
@@ -168,8 +183,19 @@ class Transfer:
         head = self._head.getvalue()
         now = datetime.now(UTC)
         received: int = curl.getinfo(pycurl.SIZE_DOWNLOAD_T)
-        answer = (status or None, error, content_type, charset, body, now, request.passed[:-1], head, received)
-        return Page(request.url, request.address, *answer)
+        return Page(
+            request.url,
+            request.address,
+            self.status or None,
+            error,
+            content_type,
+            charset,
+            body,
+            now,
+            request.passed[:-1],
+            head,
+            received,
+        )
 
     def _receive(self, data: bytes) -> int:
         """Takes what has come; libcurl gives up when told another length than that of `data`."""
