@@ -26,7 +26,7 @@ class IdempotencyKey:
 
     @classmethod
     def of(cls, organization_id: str, key: str, operation: str, body: bytes) -> IdempotencyKey:
-        """`operation` is the method and path: the same key for another path is another call."""
+        """`operation` tells what is called and with which ids: the same key for another one is another call."""
         return cls(organization_id, _hash(key.encode("utf-8", "replace")), _hash(operation.encode(), body))
 
 

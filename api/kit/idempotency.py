@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
@@ -24,8 +25,12 @@ async def _idempotency_key(
     identity: Identity = request.state.identity
     if key is None:
         return None
-    operation = f"{request.method} {request.url.path}"
-    return IdempotencyKey.of(identity.organization_id, key, operation, await request.body())
+    return IdempotencyKey.of(identity.organization_id, key, _operation(request), await request.body())
+
+
+def _operation(request: Request) -> str:
+    """What is called, and the ids that its path has, in either of its spellings."""
+    return json.dumps([request.scope["route"].name, request.path_params], sort_keys=True)
 
 
 Idempotent = Annotated[IdempotencyKey | None, Depends(_idempotency_key)]

@@ -61,3 +61,14 @@ def test_a_task_started_twice_with_one_key_runs_once(acme: Api, job: Job):
         headers = {"Idempotency-Key": f"start {task}"}
         assert acme.call("POST", f"{job.path}/tasks/{task}/start", headers=headers).status_code == 200
     assert len(acme.get(f"{job.path}/executions")) == 1
+
+
+def test_a_key_counts_alike_in_either_spelling_of_a_path_and_for_no_other_job(acme: Api, job: Job):
+    headers = {"Idempotency-Key": f"either {job.id}"}
+    paths = (f"{job.path}/execute", f"/projects/{job.project_id}/jobs/{job.id}/execute")
+    answers = [acme.call("POST", path, headers=headers) for path in paths]
+    assert len({answer.json()["executionId"] for answer in answers}) == 1
+    other = acme.job(f"other {job.id}")
+    assert acme.call("POST", f"{other.path}/execute", headers=headers).status_code == 409
+    task = acme.get(job.path)["taskIds"][0]
+    assert acme.call("POST", f"{job.path}/tasks/{task}/start", headers=headers).status_code == 409
