@@ -6,8 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pipelines.plan import Plan
+from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.plan import Plan, Step
+from pipelines.registry import LinkStage
 from pipelines.spark.coordinator import Coordinator, Counts
+
+_OF_PAGES = ("_requestedUrl", "_status", "_error")
 
 
 class Progress:
@@ -26,7 +30,7 @@ class Progress:
         self._output = Counts()
         self._preview: list[dict[str, Any]] = []
         self._counts: Callable[[], Mapping[str, int]] = dict
-        self._columns = {step.key: step.columns.types for step in plan.steps}
+        self._columns = {step.key: _shown(step).types for step in plan.steps}
 
     def writing(self) -> None:
         """The output begins: what no earlier step has done is done with it."""
@@ -89,3 +93,11 @@ class Progress:
         if number > reached:
             return "PENDING"
         return "FAILED" if self._end else "RUNNING"
+
+
+def _shown(step: Step) -> Columns:
+    """The columns of a step's rows that people are shown: where they are pages, what became of those too."""
+    if not isinstance(step.stage, LinkStage):
+        return step.columns
+    names = [name for name in _OF_PAGES if name not in tuple(step.columns)]
+    return step.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in names))

@@ -79,7 +79,8 @@ spindle: {{keepColumns: [_url, _status, _linkText]}}
     titles = ["Page 0", "Page 1", "********", "Page 3"]
     assert stages["s03_extract"] == [{"title": title, "all": {"class": "big"}} for title in titles]
     assert [row["again"] for row in stages["s04_flatSelect"]] == ["Page 0", "Page 0", "Page 1", "Page 1"]
-    assert stages["s01_fetch"] == []  # it has no columns
+    assert stages["s01_fetch"] == [{"_requestedUrl": f"{base}/", "_status": 200, "_error": None}]
+    assert [row["_requestedUrl"] for row in stages["s02_wgetJoin"]] == [f"{base}/{number}" for number in range(4)]
 
 
 def test_rows_of_an_explore_are_shown_from_all_its_levels(spark: SparkSession, site: Site, tmp_path: Path) -> None:
