@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from core.settings import Settings
+from core.storage import sync
 
 
 def service_key(settings: Settings) -> bytes:
@@ -36,6 +37,7 @@ def write_once(path: Path, text: str) -> None:
     temporary = _written_aside(path, text)
     try:
         os.link(temporary, path)
+        sync(path.parent)
     except FileExistsError:
         return
     finally:
@@ -45,6 +47,7 @@ def write_once(path: Path, text: str) -> None:
 def write_private(path: Path, text: str) -> None:
     """Creates or replaces the file whole, readable by its owner alone."""
     _written_aside(path, text).replace(path)
+    sync(path.parent)
 
 
 def _written_aside(path: Path, text: str) -> Path:

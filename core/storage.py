@@ -4,11 +4,13 @@ DATA/storage/<organization>/executions/<execution>/<attempt>/spec.json
 DATA/storage/<organization>/executions/<execution>/<attempt>/output
 DATA/storage/<organization>/executions/<execution>/<attempt>/saves/<number>
 DATA/storage/<organization>/executions/<execution>/<attempt>/driver.log
+DATA/storage/<organization>/packages/<package>.zip
 DATA/storage/<organization>/pages
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from core.settings import Settings
@@ -52,3 +54,24 @@ def pages_path(settings: Settings, organization_id: str) -> str:
 
 def log_path(settings: Settings, organization_id: str, execution_id: str, attempt: int) -> Path:
     return root(settings) / execution_key(organization_id, execution_id, attempt) / "driver.log"
+
+
+def package_path(settings: Settings, organization_id: str, package_id: str) -> Path:
+    return root(settings) / organization_id / "packages" / f"{package_id}.zip"
+
+
+def settle(settings: Settings, file: Path, place: Path) -> None:
+    """Renames a file that is written to its place in storage; from then on a power cut does not lose it."""
+    sync(file)
+    file.replace(place)
+    for folder in place.relative_to(root(settings)).parents:
+        sync(root(settings) / folder)
+
+
+def sync(path: Path) -> None:
+    """Waits until the disk has what was written to the file, or the names that the folder holds."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

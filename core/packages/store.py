@@ -19,7 +19,7 @@ from core.packages.collecting import collect
 from core.packages.importing import Report, apply, of_project, sound_pipelines
 from core.projects import Projects
 from core.settings import Settings
-from core.storage import physical
+from core.storage import package_path, settle, sync
 from core.tables import Package, new_id, now
 from core.values import storable
 
@@ -119,7 +119,7 @@ class Packages:
         before = now() - RETENTION
         own = Package.organization_id == self._organization_id
         session.execute(delete(Package).where(own, Package.updated_at < before))
-        for file in _folder(self._settings, self._organization_id).glob("*"):
+        for file in package_path(self._settings, self._organization_id, "any").parent.glob("*"):
             with suppress(FileNotFoundError):  # another request's, which takes it to its place just now
                 if file.stat().st_mtime < before.timestamp():
                     file.unlink()
@@ -160,6 +160,7 @@ def receive(settings: Settings, database: Database, package: Package, file: Path
     """
     with file.open("rb") as content:
         archive.read(content)
+    sync(file)  # which other writers need not wait for
     with database.write() as session:
         stored = session.get_one(Package, package.id, with_for_update=True)
         if stored.digest not in (None, _digest(file)):
@@ -172,7 +173,7 @@ def receive(settings: Settings, database: Database, package: Package, file: Path
 def _keep(settings: Settings, package: Package, file: Path) -> None:
     """Takes the content to its place, whole, before the row that tells of it is committed."""
     package.digest, package.size_bytes = _digest(file), file.stat().st_size
-    file.replace(_path(settings, package))
+    settle(settings, file, _path(settings, package))
 
 
 def _digest(file: Path) -> str:
@@ -181,8 +182,4 @@ def _digest(file: Path) -> str:
 
 
 def _path(settings: Settings, package: Package) -> Path:
-    return _folder(settings, package.organization_id) / f"{package.id}.zip"
-
-
-def _folder(settings: Settings, organization_id: str) -> Path:
-    return Path(physical(settings, f"{organization_id}/packages"))
+    return package_path(settings, package.organization_id, package.id)

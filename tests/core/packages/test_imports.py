@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sqlite3
 import zipfile
 from contextlib import closing
@@ -26,6 +27,7 @@ from core.projects import Projects
 from core.python_extensions import PythonExtensions
 from core.sealing import Keyring
 from core.secrets import service_key
+from core.storage import package_path
 from core.tables import Agent, Category, Job, Project, now
 from pipelines import check_yaml
 from tests.core.shop import PIPELINE, Shop
@@ -225,6 +227,23 @@ def test_a_bad_upload_is_not_kept(shop: Shop) -> None:
     with pytest.raises(BadInput, match="damaged"):
         bring(shop, packages.expect_upload(), bytes(package))
     assert not list((shop.settings.data / "storage" / shop.organization_id / "packages").iterdir())
+
+
+def test_an_upload_is_on_disk_before_it_is_acknowledged(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bytes, and its name in every folder down to it."""
+    synced: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+
+    package = exported(shop)
+    monkeypatch.setattr(os, "fsync", fsync)
+    upload = Packages(shop.settings, shop.database, shop.organization_id).expect_upload()
+    bring(shop, upload, package)
+    file = package_path(shop.settings, shop.organization_id, upload)
+    assert file.read_bytes() == package
+    for path in (file, *file.parents[:3]):
+        assert path.stat().st_ino in synced
 
 
 def test_a_package_that_other_tools_have_packed_again_is_read(shop: Shop) -> None:
