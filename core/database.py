@@ -31,7 +31,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
-from core.errors import Conflict, Unavailable
+from core.errors import Conflict, CutOff, Unavailable
 from core.metrics.prices import Rates, rates
 from core.settings import Settings
 
@@ -204,8 +204,14 @@ class Database:
 
     @contextmanager
     def read(self) -> Generator[Session]:
+        """Raises CutOff when the connection was cut in between: nothing of the block is repeated here."""
         with translated(), self._readers() as session:
-            yield session
+            try:
+                yield session
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                raise CutOff(AWAY) from error
 
     @contextmanager
     def write(self) -> Generator[Session]:

@@ -73,3 +73,7 @@ class Unavailable(SpindleError):
 
     status = 503
     retryable = True
+
+
+class CutOff(Unavailable):
+    """The connection to the database was cut while something was read over it; a new one may hold."""

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.kit.service import service_of
 from core.api_keys import Identity
-from core.errors import Forbidden, TooMany, Unauthorized
+from core.errors import CutOff, Forbidden, TooMany, Unauthorized
 from core.rate_limits import Allowance
 from core.tables import now
 
@@ -102,7 +102,15 @@ class KeyRoute(APIRoute):
                 await run_in_threadpool(identify, request)
             return await handle(request)
 
-        return guarded
+        async def answered(request: Request) -> Response:
+            try:
+                return await guarded(request)
+            except CutOff:
+                if request.method != "GET":
+                    raise
+                return await guarded(request)  # over new connections; a GET may be made twice, and writes last
+
+        return answered
 
 
 class _Caller(SecurityBase):

@@ -1,0 +1,70 @@
+"""Connections that the database cuts cost nobody who reads anything, also where that takes several statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from api.app import create_app
+from core.database import make_engine
+from core.migrations import migrate
+from core.settings import Settings
+from tests.api.conftest import Api, Server, running
+from tests.postgres import new_database
+
+OTHERS = text("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+              " AND datname = current_database()")  # fmt: skip
+READS = ["/projects", "/projects/id/{id}/jobs", "/agents", "/categories", "/auth/api-keys", "/datasets"]
+
+
+@pytest.fixture(scope="module")
+def url(postgres: str) -> Iterator[str]:
+    with new_database(postgres) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def caller(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    settings = Settings(data=tmp_path_factory.mktemp("cut"), database_url=SecretStr(url))
+    migrate(settings)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("core.database.TRUSTED_SECONDS", 3600)  # too short a time for the pool to ask
+        patched.setattr("api.kit.service.IDLE_SECONDS", 3600)  # nor does anybody else
+        with running(create_app(settings)) as address, httpx.Client(base_url=address, timeout=60) as client:
+            yield Server(client, settings).caller("acme", "admin")
+
+
+@pytest.fixture(scope="module")
+def project(caller: Api) -> str:
+    return caller.job("Shop").project_id
+
+
+@pytest.fixture
+def cut(url: str) -> Callable[[], None]:
+    def cut() -> None:
+        engine = make_engine(url)
+        with engine.connect() as connection:
+            assert connection.execute(OTHERS).all()
+        engine.dispose()
+
+    return cut
+
+
+@pytest.mark.parametrize("path", READS)
+def test_a_read_that_is_cut_off_is_made_again(caller: Api, project: str, cut: Callable[[], None], path: str) -> None:
+    before = caller.get(path.format(id=project))
+    cut()
+    assert caller.get(path.format(id=project)) == before
+
+
+def test_a_write_that_is_cut_off_is_left_to_the_caller(caller: Api, cut: Callable[[], None]) -> None:
+    while caller.call("POST", "/categories", json={"name": "Again and again"}).status_code == 503:
+        pass  # of connections that were cut before
+    cut()
+    answer = caller.call("POST", "/projects", json={"name": "After"})
+    assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
+    assert caller.call("POST", "/projects", json={"name": "After"}).status_code == 200
