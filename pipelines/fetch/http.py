@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from random import SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -133,10 +134,11 @@ class HttpFetcher:
     def _finish(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> list[tuple[Page, T]]:
         """The pages of the transfers that are over, but for those that will be tried again."""
         pages: list[tuple[Page, T]] = []
+        now = datetime.now(UTC)
         while finished:
             transfer = finished.popleft()
             request = transfer.request
-            page = transfer.page() if transfer.came or not self._goes_on(transfer, queue) else None
+            page = transfer.page(now) if transfer.came or not self._goes_on(transfer, queue) else None
             mine.discard(transfer)
             self._release(transfer)
             if page:

@@ -84,7 +84,7 @@ class RequestQueue(Generic[T]):
         for each in self._hosts.news():
             self._enter(each)
         for _ in range(room):
-            while not self._ready and not self._exhausted and self._may_pull():
+            while not self._ready and self._may_pull():
                 self._pull()
             if not self._ready:
                 return
@@ -141,7 +141,7 @@ class RequestQueue(Generic[T]):
         return self._hosts.wait(longest, sleep)
 
     def _may_pull(self) -> bool:
-        return self._held_count < self._max_held and len(self._finished) < self._room
+        return not self._exhausted and self._held_count < self._max_held and len(self._finished) < self._room
 
     def _pull(self) -> None:
         pulled = next(self._requests, None)

@@ -7,9 +7,8 @@ import socket
 import ssl
 import time
 from collections import deque
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
-from io import BytesIO
 from typing import Any
 
 import certifi
@@ -41,9 +40,9 @@ class Transfer:
     __slots__ = (
         "_astray",
         "_guard",
-        "_head",
         "_hurried",
         "_interrupted",
+        "_lines",
         "_options",
         "_parts",
         "_refused",
@@ -69,12 +68,12 @@ class Transfer:
     def __init__(self, options: FetchOptions, guard: Guard) -> None:
         self._options = options
         self._guard = guard
-        self._head = BytesIO()
+        self._lines: list[bytes] = []
         self._special = False
         self._hurried = False
         self.curl = _handle(options)
         self.curl.setopt(pycurl.WRITEFUNCTION, self._receive)
-        self.curl.setopt(pycurl.HEADERFUNCTION, self._head.write)
+        self.curl.setopt(pycurl.HEADERFUNCTION, self._lines.append)
         self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
     def prepare(self, request: Request[Any], finished: deque[Transfer]) -> None:
@@ -91,8 +90,7 @@ class Transfer:
         self._refused: GuardRefused | None = None
         self._astray: str | None = None
         self._started = time.monotonic()
-        self._head.seek(0)
-        self._head.truncate()
+        self._lines.clear()
         self.curl.setopt(pycurl.URL, request.address)
         if request.spent or self._hurried:  # redirects take from the time of one page
             left = max(0.001, self._options.total_timeout - request.spent)
@@ -124,7 +122,7 @@ class Transfer:
 
     def give_up_if_silent(self, now: float) -> None:
         """libcurl has no timer for the first byte of an answer."""
-        if not self.silent and not self._head.tell() and now - self._started > self._options.first_byte_timeout:
+        if not self.silent and not self._lines and now - self._started > self._options.first_byte_timeout:
             self.silent = True
             self.finished.append(self)
 
@@ -132,7 +130,7 @@ class Transfer:
         """Whether libcurl failed because the body is compressed by zstd, which it was not asked to expect."""
         if self.failure != pycurl.E_BAD_CONTENT_ENCODING or self.request.zstd:
             return False
-        return [each.strip().lower() for each in _ENCODING.findall(self._head.getvalue())] == [b"zstd"]
+        return [each.strip().lower() for each in _ENCODING.findall(self._head())] == [b"zstd"]
 
     def redirect(self) -> str | None:
         """The address at which the request is to go on; None when it is over here."""
@@ -140,7 +138,7 @@ class Transfer:
             return None
         if self.failure is not None and self._size <= self._options.max_body:
             return None
-        locations = _LOCATION.findall(self._head.getvalue())
+        locations = _LOCATION.findall(self._head())
         if not locations:
             return None
         if len(self.request.passed) >= self._options.max_redirects:
@@ -170,18 +168,16 @@ class Transfer:
         """Seconds that an overloaded server asks for, 0 when it names none; None when it is not overloaded."""
         if self.failure is not None or self.silent or self.status not in (429, 503):
             return None
-        asked = _RETRY_AFTER.findall(self._head.getvalue())
+        asked = _RETRY_AFTER.findall(self._head())
         return (failures.retry_after(asked[-1].decode("latin-1")) if asked else None) or 0.0
 
-    def page(self) -> Page:
+    def page(self, now: datetime) -> Page:
         curl, request = self.curl, self.request
         error = self._error()
         content_type, charset = parse_content_type(curl.getinfo_raw(pycurl.CONTENT_TYPE))
         parts, self._parts = self._parts, []
         whole = error is None or self._size > self._options.max_body
         body = (parts[0] if len(parts) == 1 else b"".join(parts)) if whole else b""
-        head = self._head.getvalue()
-        now = datetime.now(UTC)
         received: int = curl.getinfo(pycurl.SIZE_DOWNLOAD_T)
         return Page(
             request.url,
@@ -193,13 +189,17 @@ class Transfer:
             body,
             now,
             request.passed[:-1],
-            head,
+            self._head(),
             received,
         )
 
+    def _head(self) -> bytes:
+        """The lines that have come of the answer's header."""
+        return b"".join(self._lines)
+
     def _receive(self, data: bytes) -> int:
         """Takes what has come; libcurl gives up when told another length than that of `data`."""
-        if self._unzstd is None or not _ENCODING.search(self._head.getvalue()):
+        if self._unzstd is None or not _ENCODING.search(self._head()):
             return self._add(data)
         try:
             for piece in self._unzstd.pieces(data):

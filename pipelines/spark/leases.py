@@ -15,7 +15,7 @@ from pipelines.spark.channel import Channel
 _LOOK_SECONDS = 0.01  # how often a busy task looks for messages
 
 
-@dataclass
+@dataclass(slots=True)
 class _Site:
     """`places` may be in use at a time. With a `delay` each is good for one request, not before its start.
 
@@ -75,7 +75,8 @@ class Leases:
         if site.delay:
             site.places -= 1
             self._send("giveBack", origin, places=1, wanted=None)
-        self._return_spare(origin, site)
+        if site.shared or site.recalled:
+            self._return_spare(origin, site)
 
     def back_off(self, origin: str, seconds: float) -> None:
         self._pause(origin, seconds)
