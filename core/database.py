@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from typing import Any, cast
@@ -188,19 +188,19 @@ class Database:
         # SQLite's own wait for the writer polls and is unfair; within one process the writers queue up instead
         self._turn = _turns(Lock()) if engine.dialect.name == "sqlite" else nullcontext
 
-    def one(self, statement: Select[Any], values: Mapping[str, Any]) -> RowMapping | None:
-        """The one row of a statement, or None: a read that costs no more than the statement."""
+    def all(self, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[RowMapping]:
+        """The rows of a statement: a read that costs no more than the statement."""
         with translated():
             try:
-                return self._one(statement, values)
+                return self._all(statement, values)
             except DBAPIError as error:
                 if not error.connection_invalidated:
                     raise
-                return self._one(statement, values)  # over a new connection: the old one had been cut
+                return self._all(statement, values)  # over a new connection: the old one had been cut
 
-    def _one(self, statement: Select[Any], values: Mapping[str, Any]) -> RowMapping | None:
+    def _all(self, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[RowMapping]:
         with self._statements.connect() as connection:
-            return connection.execute(statement, values).mappings().one_or_none()
+            return connection.execute(statement, values).mappings().all()
 
     @contextmanager
     def read(self) -> Generator[Session]:

@@ -15,7 +15,7 @@ from core.errors import BadInput, Detail, NotFound
 from core.executions.states import State
 from core.executions.transitions import cancel_all
 from core.projects import Projects
-from core.repository import Repository, checked, ids_where, lock_organization
+from core.repository import Repository, among, checked, ids_where, lock_organization
 from core.slugs import unique_slug
 from core.tables import Execution, Job, Task
 from core.values import storable
@@ -51,7 +51,8 @@ class Jobs(Repository[Job]):
     row = Job
     noun = "job"
     shown = SHOWN
-    shown_by_id = SHOWN.where(*ID)
+    shown_by_ids = SHOWN.where(among(Job.id))
+    named_by = ("organization_id", "project_id", "id")
     fields = frozenset(
         {
             "name",

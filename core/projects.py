@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from croniter import croniter
 from sqlalchemy import RowMapping, bindparam, select
 
 from core.errors import BadInput, Conflict, Detail
 from core.executions.transitions import cancel_all
-from core.repository import Repository, checked, ids_where, lock_organization
+from core.repository import Repository, among, checked, ids_where, lock_organization
 from core.slugs import unique_slug
 from core.tables import Execution, Job, Project
 from core.values import check_not_reserved, storable
 
 RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
 
-_VALUE = r"(?:\d{1,4}|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC|SUN|MON|TUE|WED|THU|FRI|SAT)"
-_PART = rf"(?:\*|\?|LW?|{_VALUE}(?:-{_VALUE}|[LW]|#\d)?)(?:/\d{{1,4}})?"
-_FIELD = rf"{_PART}(?:,{_PART})*"
-_MACRO = r"@(?:yearly|annually|monthly|weekly|daily|midnight|hourly)"
-# with seconds in front and a year behind as well, which some crons have
-_CRON = re.compile(rf"\s*(?:{_FIELD}(?:\s+{_FIELD}){{4,6}}|{_MACRO})\s*", re.IGNORECASE)
 LONGEST_CRON = 255
 
 ID = (Project.organization_id == bindparam("organization_id"), Project.id == bindparam("id"))
@@ -34,7 +28,7 @@ class Projects(Repository[Project]):
     row = Project
     noun = "project"
     shown = SHOWN
-    shown_by_id = SHOWN.where(*ID)
+    shown_by_ids = SHOWN.where(among(Project.id))
     fields = frozenset({"name", "description", "cron_schedule", "enabled", "parameters"})
 
     def create(self, values: Mapping[str, Any]) -> Project:
@@ -100,7 +94,15 @@ class Projects(Repository[Project]):
 
 
 def _check_cron(schedule: str | None) -> None:
-    """Raises BadInput for what no cron reads; empty is no schedule."""
-    if schedule and not (len(schedule) <= LONGEST_CRON and _CRON.fullmatch(schedule)):
+    """Raises BadInput for what is no cron schedule; empty is none."""
+    if schedule and not (len(schedule) <= LONGEST_CRON and _is_cron(schedule.lower().split())):
         sentence = "'cronSchedule' is no cron schedule: minute, hour, day, month and weekday, such as 30 6 * * MON-FRI."
         raise BadInput(sentence, [Detail("cronSchedule", sentence)])
+
+
+def _is_cron(fields: Sequence[str]) -> bool:
+    """Five fields, which may have seconds in front and a year behind, or a word such as @daily."""
+    if any(field.startswith("r") for field in fields):  # a random time, which no other cron knows
+        return False
+    text, with_year = " ".join(fields), " ".join([*fields[:5], "0", *fields[5:]])
+    return croniter.is_valid(text) or croniter.is_valid(text, second_at_beginning=True) or croniter.is_valid(with_year)

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Select,
     String,
     TypeDecorator,
+    bindparam,
     cast,
     func,
     select,
@@ -39,6 +40,9 @@ from core.values import check_name, check_storable, storable
 Row = TypeVar("Row", Agent, ApiKey, Category, CloudCredential, Dataset, Execution, Job, Project, Webhook)
 
 
+Ids = tuple[str, ...]
+
+
 class _Ids(TypeDecorator[list[str]]):
     """Ids that a statement gathers into one text, as a list, oldest first."""
 
@@ -55,17 +59,28 @@ def ids_where(column: InstrumentedAttribute[Any], condition: ColumnElement[bool]
     return type_coerce(gathered.scalar_subquery(), _Ids)
 
 
+def among(column: InstrumentedAttribute[Any]) -> ColumnElement[bool]:
+    """That the column is one of the parameter `ids`."""
+    return column.in_(bindparam("ids", expanding=True))
+
+
+def _padded(ids: list[str]) -> list[str]:
+    """With the last one repeated up to a power of two: each number of ids is another statement, that is prepared."""
+    return ids + ids[-1:] * ((1 << (len(ids) - 1).bit_length()) - len(ids))
+
+
 class Repository(Generic[Row]):
     """Rows of one noun that belong to one organization.
 
-    `shown` selects what answers show of them: their columns, and what other tables tell; `shown_by_id` is the one
-    record that its parameters name, `organization_id` and `id` among them.
+    `shown` selects what answers show of them: their columns, and what other tables tell; `shown_by_ids` is those whose
+    ids are among its parameter `ids`. `named_by` are the columns that a caller has to know to read one, `id` the last.
     """
 
     row: ClassVar[Any]
     noun: ClassVar[str]
     shown: ClassVar[Select[Any]]
-    shown_by_id: ClassVar[Select[Any]]
+    shown_by_ids: ClassVar[Select[Any]]
+    named_by: ClassVar[tuple[str, ...]] = ("organization_id", "id")
     fields: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, session: Session, organization_id: str) -> None:
@@ -93,14 +108,19 @@ class Repository(Generic[Row]):
         return NotFound(f"There is no {cls.noun} with this {by}.")
 
     @classmethod
-    def read(cls, database: Database, organization_id: str, **ids: str) -> RowMapping:
-        """The record with these ids, for no more than its one statement."""
-        if not storable("".join(ids.values())):
+    def read(cls, database: Database, wanted: Collection[Ids]) -> Mapping[Ids, RowMapping]:
+        """In one statement the records by their ids, which are values of `named_by`; unknown ones are left out."""
+        ids = [each[-1] for each in wanted if storable("".join(each))]
+        rows = database.all(cls.shown_by_ids, {"ids": _padded(ids)}) if ids else ()
+        found = {tuple(row[name] for name in cls.named_by): row for row in rows}
+        return {each: found[each] for each in wanted if each in found}
+
+    @classmethod
+    def known(cls, record: RowMapping | None) -> RowMapping:
+        """The record; raises NotFound where there is none."""
+        if record is None:
             raise cls._unknown()
-        found = database.one(cls.shown_by_id, {"organization_id": organization_id, **ids})
-        if found is None:
-            raise cls._unknown()
-        return found
+        return record
 
     def record(self, row: Row) -> RowMapping:
         """The record of a row as this transaction sees it."""

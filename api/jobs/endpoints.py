@@ -41,8 +41,8 @@ def create_job(project_id: ProjectId, body: JobCreate, caller: Writer, service: 
 
 
 @router.get("/{jobId}", summary="Read a job", responses={**TAGGED, **answers(404)})
-def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf, tag: TagOf) -> JobRecord:
-    job = Jobs.read(service.database, caller.organization_id, project_id=project_id, id=job_id)
+async def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf, tag: TagOf) -> JobRecord:
+    job = await service.reads.read(Jobs, caller.organization_id, project_id, job_id)
     tag.put(job)
     return job_record(job)
 

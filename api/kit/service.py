@@ -12,6 +12,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
+from api.kit.reads import Reads
 from core.api_keys import KnownKeys
 from core.database import Database, open_database
 from core.errors import Unavailable
@@ -33,6 +34,7 @@ class Service:
     limiter: RateLimiter
     pool: Pool
     queries: Queries
+    reads: Reads
 
     def close(self) -> None:
         self.pool.close()
@@ -44,7 +46,7 @@ class Service:
 def open_service(settings: Settings) -> Service:
     database, pool = open_database(settings), Pool(settings.data.resolve() / "sql")
     keys, limiter = KnownKeys(database), RateLimiter(database, settings.requests_per_minute)
-    return Service(settings, database, keys, limiter, pool, Queries(settings, database, pool))
+    return Service(settings, database, keys, limiter, pool, Queries(settings, database, pool), Reads(database))
 
 
 @asynccontextmanager

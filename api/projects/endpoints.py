@@ -41,8 +41,8 @@ def projects_answer(_caller: AnyKey) -> Nothing:
 
 
 @router.get("/id/{projectId}", summary="Read a project", responses={**TAGGED, **answers(404)})
-def read_project(project_id: ProjectId, caller: Reader, service: ServiceOf, tag: TagOf) -> ProjectRecord:
-    project = Projects.read(service.database, caller.organization_id, id=project_id)
+async def read_project(project_id: ProjectId, caller: Reader, service: ServiceOf, tag: TagOf) -> ProjectRecord:
+    project = await service.reads.read(Projects, caller.organization_id, project_id)
     tag.put(project)
     return project_record(project)
 

@@ -77,11 +77,13 @@ def test_readers_do_not_wait_for_a_writer(shop: Shop) -> None:
 @pytest.mark.parametrize("kind", ["postgresql"])
 def test_a_connection_that_was_cut_costs_the_reader_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.database.TRUSTED_SECONDS", 3600)  # too short a time for the pool to ask
-    before = Projects.read(shop.database, shop.organization_id, id=shop.project_id)
+    ids = (shop.organization_id, shop.project_id)
+    before = Projects.read(shop.database, [ids])
+    assert before[ids]["name"] == "Shop"
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with shop.database.write() as session:
         assert session.scalar(text(f"SELECT every(pg_terminate_backend(pid, 60000)) {others}"))
-    assert Projects.read(shop.database, shop.organization_id, id=shop.project_id) == before
+    assert Projects.read(shop.database, [ids]) == before
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,9 @@ def test_every_new_text_of_an_agent_is_a_revision_of_its_own(shop: Shop) -> None
 
 def test_a_record_has_the_edition_of_its_row(shop: Shop) -> None:
     shop.submit()
-    project = Projects.read(shop.database, shop.organization_id, id=shop.project_id)
-    job = Jobs.read(shop.database, shop.organization_id, project_id=shop.project_id, id=shop.job_id)
+    named = (shop.organization_id, shop.project_id)
+    project = Projects.read(shop.database, [named])[named]
+    job = Jobs.read(shop.database, [(*named, shop.job_id)])[*named, shop.job_id]
     with shop.database.read() as session:
         assert edition(project) == edition(session.get_one(Project, shop.project_id))
         assert edition(job) == edition(session.get_one(Job, shop.job_id))

@@ -62,7 +62,16 @@ class TestProjects:
 
     @pytest.mark.parametrize(
         "schedule",
-        ["0 5 * * *", "*/5 0-6,20 1W * mon-FRI", "0 0 12 ? * MON#2", "0 0 1 JAN ? 2030", " @Daily ", "0 0 L * 5L", ""],
+        [
+            "0 5 * * *",
+            "*/5 0-6,20 1W * mon-FRI",
+            "0 0 12 ? * MON#2",
+            "0 0 1 JAN ? 2030",
+            " @Daily ",
+            "0 0 L * L5",
+            "0 0 12 1 1 ? 2030",
+            "",
+        ],
     )
     def test_schedules_of_every_cron_are_stored_as_they_are(self, shop: Shop, schedule: str) -> None:
         with shop.database.write() as session:
@@ -72,7 +81,20 @@ class TestProjects:
 
     @pytest.mark.parametrize(
         "schedule",
-        ["daily", "* * * *", "every day at five am", "0 5 * * * * * *", "0 5 * * *; x", "-1 5 * * *", "* " * 200],
+        [
+            *("daily", "* * * *", "every day at five am", "0 5 * * * * * *", "0 5 * * *; x", "-1 5 * * *", "* " * 200),
+            *(
+                "99 * * * *",
+                "0 24 * * *",
+                "0 0 32 * *",
+                "0 0 0 * *",
+                "0 0 * 13 *",
+                "0 0 * * 8",
+                "*/0 * * * *",
+                "R R * * *",
+            ),
+            *("60 * * * * *", "0 0 1-40 * *", "0 0 1,2,77 * *", "@reboot", " ", "1,R * * * *"),
+        ],
     )
     def test_what_no_cron_reads_is_refused(self, shop: Shop, schedule: str) -> None:
         with shop.database.write() as session:
@@ -264,8 +286,8 @@ class TestJobs:
 
     def test_status_is_that_of_the_newest_execution(self, shop: Shop) -> None:
         def status() -> str:
-            record = Jobs.read(shop.database, shop.organization_id, project_id=shop.project_id, id=shop.job_id)
-            return record["execution_status"]
+            ids = (shop.organization_id, shop.project_id, shop.job_id)
+            return Jobs.read(shop.database, [ids])[ids]["execution_status"]
 
         assert status() == "PENDING"
         first, second = shop.submit(), shop.submit()
@@ -348,3 +370,24 @@ def test_a_table_by_a_name_that_no_text_has_is_an_unknown_one(shop: Shop, name: 
     with shop.database.read() as session:
         catalog = Catalog(session, shop.organization_id)
         assert (catalog.tables(name), catalog.named({name})) == ([], [])
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 9])
+def test_any_number_of_records_is_read_at_once_and_each_only_by_its_organization(
+    shop: Shop, other_shop: Shop, number: int
+) -> None:
+    with shop.database.write() as session:
+        projects = [Projects(session, shop.organization_id).create({"name": f"p{each}"}).id for each in range(number)]
+    own = [(shop.organization_id, each) for each in projects]
+    stolen = [(other_shop.organization_id, each) for each in projects]
+    unknown = [(shop.organization_id, UNKNOWN), (shop.organization_id, "a\0b")]
+    found = Projects.read(shop.database, [*stolen, *own, *unknown])
+    assert list(found) == own
+    assert [project["id"] for project in found.values()] == projects
+
+
+def test_a_job_is_read_in_its_project_alone(shop: Shop, other_shop: Shop) -> None:
+    own = (shop.organization_id, shop.project_id, shop.job_id)
+    elsewhere = (shop.organization_id, other_shop.project_id, shop.job_id)
+    others = (other_shop.organization_id, other_shop.project_id, shop.job_id)
+    assert list(Jobs.read(shop.database, [elsewhere, own, others])) == [own]
