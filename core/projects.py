@@ -105,4 +105,5 @@ def _is_cron(fields: Sequence[str]) -> bool:
     if any(field.startswith("r") for field in fields):  # a random time, which no other cron knows
         return False
     text, with_year = " ".join(fields), " ".join([*fields[:5], "0", *fields[5:]])
-    return croniter.is_valid(text) or croniter.is_valid(text, second_at_beginning=True) or croniter.is_valid(with_year)
+    known = croniter.is_valid(text) or croniter.is_valid(text, second_at_beginning=True)
+    return known or (len(fields) == 6 and croniter.is_valid(with_year))

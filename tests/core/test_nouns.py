@@ -328,10 +328,10 @@ class TestJobs:
         ids = [shop.submit().id for _ in range(3)]
         with shop.database.read() as session:
             executions = Executions(session, shop.organization_id)
-            page = executions.of_job(shop.project_id, shop.job_id, limit=2)
-            assert [each.id for each in page] == [ids[2], ids[1]]
-            rest = executions.of_job(shop.project_id, shop.job_id, before=page[-1].id)
-            assert [each.id for each in rest] == [ids[0]]
+            page = executions.records(shop.project_id, shop.job_id, limit=2)
+            assert [each["id"] for each in page] == [ids[2], ids[1]]
+            rest = executions.records(shop.project_id, shop.job_id, before=page[-1]["id"])
+            assert [each["id"] for each in rest] == [ids[0]]
 
 
 Read = Callable[[Session, str, Shop, str], object]
@@ -391,3 +391,11 @@ def test_a_job_is_read_in_its_project_alone(shop: Shop, other_shop: Shop) -> Non
     elsewhere = (shop.organization_id, other_shop.project_id, shop.job_id)
     others = (other_shop.organization_id, other_shop.project_id, shop.job_id)
     assert list(Jobs.read(shop.database, [elsewhere, own, others])) == [own]
+
+
+def test_an_execution_is_read_in_its_job_alone(shop: Shop, other_shop: Shop) -> None:
+    execution = shop.submit().id
+    own = (shop.organization_id, shop.project_id, shop.job_id, execution)
+    elsewhere = (shop.organization_id, shop.project_id, other_shop.job_id, execution)
+    others = (other_shop.organization_id, shop.project_id, shop.job_id, execution)
+    assert list(Executions.read(shop.database, [elsewhere, own, others])) == [own]
