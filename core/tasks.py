@@ -183,11 +183,12 @@ def _log(execution: Execution) -> str:
 
 def _measured(execution: Execution) -> dict[str, Any]:
     counts = {name: execution.metrics.get(key) for name, key in _MEASURED.items()}
+    took = seconds(execution.started_at, execution.completed_at)
     return {
         "status": State(execution.state).shown,
         "startedAt": iso(execution.started_at),
         "completedAt": iso(execution.completed_at),
-        "durationSeconds": execution.metrics.get("duration_seconds", seconds(execution)),
+        "durationSeconds": execution.metrics.get("duration_seconds", took),
         **counts,
     }
 

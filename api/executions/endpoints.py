@@ -77,26 +77,25 @@ def list_executions(
 ) -> list[ExecutionRecord]:
     with service.database.read() as session:
         repository = Executions(session, caller.organization_id)
-        executions = repository.of_job(project_id, job_id, limit=page.limit, before=page.after)
-        return [execution_record(execution) for execution in page.linked(executions)]
+        executions = repository.records(project_id, job_id, limit=page.limit, before=page.after)
+        page.link([execution["id"] for execution in executions])
+        return [execution_record(execution) for execution in executions]
 
 
 @router.get("/executions/{executionId}", summary="Read an execution", responses=answers(404))
-def read_execution(
+async def read_execution(
     project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, service: ServiceOf
 ) -> ExecutionRecord:
-    with service.database.read() as session:
-        repository = Executions(session, caller.organization_id)
-        return execution_record(repository.get(project_id, job_id, execution_id))
+    ids = (caller.organization_id, project_id, job_id, execution_id)
+    return execution_record(await service.reads.read(Executions, *ids))
 
 
 @router.get("/executions/{executionId}/status", summary="Status and progress of an execution", responses=answers(404))
-def read_execution_status(
+async def read_execution_status(
     project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, service: ServiceOf
 ) -> ExecutionStatus:
-    with service.database.read() as session:
-        repository = Executions(session, caller.organization_id)
-        return execution_status(repository.get(project_id, job_id, execution_id))
+    ids = (caller.organization_id, project_id, job_id, execution_id)
+    return execution_status(await service.reads.read(Executions, *ids))
 
 
 @router.get("/executions/{executionId}/logs", summary="Last lines of an execution's log", responses=answers(404))
@@ -125,7 +124,7 @@ def cancel_execution(
     cancel(service.database, caller.organization_id, execution_id, "The execution was cancelled.")
     with service.database.read() as session:
         repository = Executions(session, caller.organization_id)
-        return execution_status(repository.get(project_id, job_id, execution_id))
+        return execution_status(repository.record(repository.get(project_id, job_id, execution_id)))
 
 
 @router.post(

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query
 from pydantic import BeforeValidator, Field
+from sqlalchemy import RowMapping
 
 from api.kit.schemas import WHOLE, Body, Record, example
 from core.executions.queries import Status
-from core.tables import Execution
 
 Queue = Annotated[
     bool, Query(description="Where the project has no slot free: wait for one in order, instead of a 429.")
@@ -79,23 +79,24 @@ class Logs(Record):
     logs: list[str]
 
 
-def execution_status(execution: Execution) -> ExecutionStatus:
+def execution_status(execution: RowMapping) -> ExecutionStatus:
     return ExecutionStatus(**_status(execution))
 
 
-def execution_record(execution: Execution) -> ExecutionRecord:
+def execution_record(execution: RowMapping) -> ExecutionRecord:
+    task_id = execution["task_id"]
     return ExecutionRecord(
         **_status(execution),
-        job_id=execution.job_id,
-        project_id=execution.project_id,
-        task_id=None if execution.task_id is None else str(execution.task_id),
-        attempt=execution.attempt,
-        dataset_id=execution.dataset_id,
-        created_at=execution.created_at,
+        job_id=execution["job_id"],
+        project_id=execution["project_id"],
+        task_id=None if task_id is None else str(task_id),
+        attempt=execution["attempt"],
+        dataset_id=execution["dataset_id"],
+        created_at=execution["created_at"],
     )
 
 
-def _status(execution: Execution) -> dict[str, Any]:
+def _status(execution: RowMapping) -> dict[str, Any]:
     status = Status.of(execution)
     names = set(ExecutionStatus.model_fields) - {"progress"}
-    return {name: getattr(status, name) for name in names} | {"progress": execution.progress}
+    return {name: getattr(status, name) for name in names} | {"progress": execution["progress"]}

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import RowMapping, select
 from sqlalchemy.orm import Session
 
 from core.executions.states import Event, State, sources
 from core.jobs import Jobs
 from core.metrics.usage import seconds
-from core.repository import Repository
+from core.repository import Repository, among
 from core.tables import Execution
 from core.values import storable
 
@@ -31,16 +31,16 @@ class Status:
     executor_pod_count: int | None
 
     @classmethod
-    def of(cls, execution: Execution) -> Status:
+    def of(cls, execution: RowMapping) -> Status:
         return cls(
-            execution.id,
-            State(execution.state).shown,
-            execution.started_at,
-            execution.completed_at,
-            seconds(execution),
-            execution.error_message,
-            execution.spark_ui_url,
-            execution.metrics.get("executor_count"),
+            execution["id"],
+            State(execution["state"]).shown,
+            execution["started_at"],
+            execution["completed_at"],
+            seconds(execution["started_at"], execution["completed_at"]),
+            execution["error_message"],
+            execution["spark_ui_url"],
+            execution["metrics"].get("executor_count"),
         )
 
 
@@ -51,9 +51,20 @@ def newest_attempt(session: Session, execution_id: str) -> int:
     return session.scalar(select(Execution.attempt).where(Execution.id == execution_id)) or 1
 
 
+# its pipeline, which may be long, and what else was frozen for it are not shown
+SHOWN = select(
+    *(Execution.id, Execution.organization_id, Execution.project_id, Execution.job_id, Execution.task_id),
+    *(Execution.state, Execution.attempt, Execution.created_at, Execution.started_at, Execution.completed_at),
+    *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
+)
+
+
 class Executions(Repository[Execution]):
     row = Execution
     noun = "execution"
+    shown = SHOWN
+    shown_by_ids = SHOWN.where(among(Execution.id))
+    named_by = ("organization_id", "project_id", "job_id", "id")
 
     def get(self, project_id: str, job_id: str, execution_id: str) -> Execution:
         if not storable(project_id + job_id + execution_id):
@@ -61,15 +72,15 @@ class Executions(Repository[Execution]):
         query = self._own().where(Execution.id == execution_id, Execution.job_id == job_id)
         return self._one(query.where(Execution.project_id == project_id))
 
-    def of_job(
+    def records(
         self, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None
-    ) -> Sequence[Execution]:
+    ) -> Sequence[RowMapping]:
         """Newest first; `before` is the id of the last one of the page before."""
         Jobs(self.session, self.organization_id).get(project_id, job_id)
-        query = self._own().where(Execution.job_id == job_id)
+        query = self.shown.where(Execution.organization_id == self.organization_id, Execution.job_id == job_id)
         if before is not None:
             query = query.where(Execution.id < before)
-        return self.session.scalars(query.order_by(Execution.id.desc()).limit(limit)).all()
+        return self.session.execute(query.order_by(Execution.id.desc()).limit(limit)).mappings().all()
 
 
 def claimed(session: Session) -> Sequence[Execution]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, cast
 
 from core.tables import Execution, now
@@ -38,16 +39,17 @@ class Usage:
         return _usage(execution, counts, cast(Mapping[str, Any], measured) if isinstance(measured, dict) else {})
 
 
-def seconds(execution: Execution) -> int | None:
-    """Whole seconds that it has run, so far or in all; None before it started."""
-    if execution.started_at is None:
+def seconds(started_at: datetime | None, completed_at: datetime | None) -> int | None:
+    """Whole seconds that an execution has run, so far or in all; None before it started."""
+    if started_at is None:
         return None
-    return max(0, round(((execution.completed_at or now()) - execution.started_at).total_seconds()))
+    return max(0, round(((completed_at or now()) - started_at).total_seconds()))
 
 
 def _usage(execution: Execution, counts: Mapping[str, Any], measured: Mapping[str, Any]) -> Usage:
     """A reporter that sends the specified fields alone is understood too: peaks stand for the memory held."""
-    duration = _whole(counts.get("duration_seconds"), or_else=seconds(execution) or 0)
+    took = seconds(execution.started_at, execution.completed_at) or 0
+    duration = _whole(counts.get("duration_seconds"), or_else=took)
     cpu = [_number(measured.get(name)) for name in ("driverCpuSeconds", "executorCpuSeconds")]
     cpu_seconds = _number(counts.get("total_cpu_time_seconds")) if None in cpu else sum(each or 0 for each in cpu)
     peaks = (_number(counts.get(name)) or 0 for name in ("driver_memory_used_bytes", "executor_memory_used_bytes"))

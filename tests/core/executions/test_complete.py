@@ -19,7 +19,7 @@ from tests.core.shop import Shop
 
 def status(shop: Shop, execution: Execution) -> Status:
     with shop.database.read() as session:
-        return Status.of(Executions(session, shop.organization_id).get(shop.project_id, shop.job_id, execution.id))
+        return Status.of(Executions(session, shop.organization_id).record(execution))
 
 
 def test_a_heartbeat_updates_time_progress_and_metrics(shop: Shop) -> None:
