@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.async_api import Cookie
 
 _CODE = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 
@@ -44,6 +49,16 @@ class VisitFailed(Exception):
     def __init__(self, sentence: str, passing: bool = False) -> None:
         super().__init__(sentence)
         self.passing = passing
+
+
+class Redirected(Exception):
+    """The server sends elsewhere, which is an address to ask leave for; `cookies` are what it set on the way."""
+
+    def __init__(self, address: str, cookies: Sequence[Cookie], seconds: float) -> None:
+        super().__init__(address)
+        self.address = address
+        self.cookies = cookies
+        self.seconds = seconds
 
 
 class Crashed(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -12,22 +12,24 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self, TypeVar
 
+from playwright.async_api import Cookie
 from playwright.async_api import Error as PlaywrightError
 
 from pipelines.actions import Browsing
 from pipelines.browser.chromium import chromium
-from pipelines.browser.failures import Crashed, VisitFailed
+from pipelines.browser.failures import Crashed, Redirected, VisitFailed
 from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
 from pipelines.fetch import FetchOptions, Page
 from pipelines.fetch.cache import PageCache
-from pipelines.fetch.failures import passing_status, retry_after
+from pipelines.fetch.failures import passing_status, retry_after, too_many_redirects
 from pipelines.fetch.hosts import Hosts, OwnHosts
-from pipelines.fetch.queue import Request, RequestQueue
+from pipelines.fetch.queue import Request, RequestQueue, as_asked, led_to
 
 T = TypeVar("T")
+Outcome = list[BrowserPage] | Redirected
 
 _TICK = 0.1  # seconds between looks at what the hosts allow
 _random = SystemRandom()
@@ -64,12 +66,13 @@ class BrowserFetcher:
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
         """A page for each (url, tag), in the order in which they finish; one for each snapshot where there are more."""
         queue = RequestQueue(requests, self._options, self._hosts, self._cache)
-        running: dict[Future[list[BrowserPage]], Request[T]] = {}
-        done: SimpleQueue[Future[list[BrowserPage]]] = SimpleQueue()
+        running: dict[Future[Outcome], Request[T]] = {}
+        done: SimpleQueue[Future[Outcome]] = SimpleQueue()
+        cookies: dict[Request[T], Sequence[Cookie]] = {}
         try:
             while True:
                 for request in queue.starting(self._chromium.options.pages - len(running)):
-                    future = self._chromium.submit(self._pages(request.asked_url))
+                    future = self._chromium.submit(self._pages(request, cookies.pop(request, ())))
                     running[future] = request
                     future.add_done_callback(done.put)
                 at_hand = queue.take_finished()
@@ -81,50 +84,64 @@ class BrowserFetcher:
                 with suppress(Empty):  # then a host may have room by now
                     seconds = queue.wait(_TICK, sleep=not running)
                     future = done.get(timeout=seconds if running else 0)
-                    yield from self._finished(queue, running.pop(future), future.result())
+                    request, outcome = running.pop(future), future.result()
+                    if isinstance(outcome, Redirected):
+                        if outcome.cookies:
+                            cookies[request] = outcome.cookies
+                        queue.redirected(request, outcome.address, outcome.seconds)
+                    else:
+                        yield from self._finished(queue, request, outcome)
         finally:
-            for future, request in running.items():
+            for future in running:
                 future.cancel()
-                queue.abandon(request)
+            queue.abandon(running.values())
 
     def _finished(
         self, queue: RequestQueue[T], request: Request[T], pages: list[BrowserPage]
     ) -> Iterator[tuple[Page, T]]:
         """The pages of one visit; a page with nothing beside it may be used again."""
+        pages = [led_to(page, request) for page in pages]
         last = pages[-1]
         if last.status in (429, 503):
             queue.back_off(request, retry_after(last.header("retry-after") or "") or self._options.backoff)
         queue.done(request, last, keep=len(pages) == 1 and not last.values)
-        yield from ((page, request.tag) for page in pages)
+        yield from ((as_asked(page, request), request.tag) for page in pages)
 
     async def _leave(self) -> None:
         await asyncio.gather(*(tab.close() for tab in self._idle))
         self._idle.clear()
         await self._chromium.leave()
 
-    async def _pages(self, url: str) -> list[BrowserPage]:
-        """The pages of one address after as many tries as may help; raises NoBrowser."""
+    async def _pages(self, request: Request[T], cookies: Sequence[Cookie]) -> Outcome:
+        """The pages of one address after as many tries as may help, or where it leads; raises NoBrowser."""
         attempt = 0
         while True:
-            pages, again = await self._tried(url)
+            try:
+                pages, again = await self._tried(request, cookies)
+            except Redirected as redirected:
+                if len(request.passed) < self._options.max_redirects:
+                    return redirected
+                return [_failed(request.address, too_many_redirects(self._options))]
             delay = self._delay(pages[-1], attempt) if again else None
             if delay is None:
                 return pages
             attempt += 1
             await asyncio.sleep(delay)
 
-    async def _tried(self, url: str) -> tuple[list[BrowserPage], bool]:
-        """One try, and whether another one may fare better."""
+    async def _tried(self, request: Request[T], cookies: Sequence[Cookie]) -> tuple[list[BrowserPage], bool]:
+        """One try, and whether another one may fare better; raises Redirected."""
+        url, patience = request.address, self._patience()
         try:
-            async with self._tab() as tab, asyncio.timeout(self._patience()):
-                pages = await tab.unless_crashed(Visit(tab, url, self._options).pages(self._browsing.traces))
+            async with self._tab() as tab, asyncio.timeout(patience - request.spent):
+                visit = Visit(tab, url, self._options, cookies)
+                pages = await tab.unless_crashed(visit.pages(self._browsing.traces))
             return pages, passing_status(pages[-1].status or 0)
         except VisitFailed as failure:
             return [_failed(url, str(failure))], failure.passing
         except Crashed as crash:
             return [_failed(url, str(crash) or "the browser crashed on the page")], True
         except TimeoutError:
-            return [_failed(url, f"timed out after {self._patience():g} s")], False
+            return [_failed(url, f"timed out after {patience:g} s")], False
 
     @asynccontextmanager
     async def _tab(self) -> AsyncGenerator[Tab]:
@@ -133,6 +150,8 @@ class BrowserFetcher:
         tab.begin()
         try:
             yield tab
+        except Redirected:
+            raise
         except BaseException:
             tab.soiled = True
             raise

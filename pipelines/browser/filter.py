@@ -45,7 +45,7 @@ class Filter:
             await route.continue_()
 
     async def refusal(self, url: str) -> str | None:
-        """Why `url` may not be asked for; a browser's own redirects are told only once they have been followed."""
+        """Why `url` may not be asked for; redirects that the browser follows itself are told only afterwards."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
             return None if parts.scheme in ("data", "blob", "about") else f"refused: {parts.scheme} is not the web"

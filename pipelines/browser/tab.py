@@ -14,7 +14,7 @@ from playwright.async_api import Error as PlaywrightError
 from pipelines.browser.failures import Crashed
 from pipelines.browser.filter import Filter
 from pipelines.browser.gate import Gate
-from pipelines.fetch import FetchOptions, Guard
+from pipelines.fetch import FetchOptions, Guard, canonical_url
 
 Result = TypeVar("Result")
 
@@ -26,7 +26,8 @@ _MEGABYTES_BESIDE = 3  # scripts and styles may weigh so many times what a page 
 @dataclass
 class Tab:
     """Made by `open`, on the browser's loop; `way` is what its requests pass, `lost` the last page that this visit
-    could not have: its address, and what Chromium calls the reason.
+    could not have: its address, and what Chromium calls the reason. While it is `opening`, a redirect is not followed
+    but stops the page; `led` is where to.
     """
 
     page: Page
@@ -38,6 +39,8 @@ class Tab:
     crashed: bool = False
     soiled: bool = False
     lost: tuple[str, str] | None = None
+    opening: bool = False
+    led: str | None = None
     _working: asyncio.Future[Any] | None = None
 
     @classmethod
@@ -71,9 +74,11 @@ class Tab:
         self.context.on("page", self._close_popup)
         self.page.on("crash", self._crash)
         self.page.on("requestfailed", self._lose)
+        patterns = [{"resourceType": "Document"}]
         if not images and isinstance(self.way, Gate):  # Chromium has flags for images and fonts, but none for media
-            self.devtools.on("Fetch.requestPaused", self._drop)
-            await self.devtools.send("Fetch.enable", {"patterns": [{"resourceType": "Media"}]})
+            patterns.append({"resourceType": "Media"})
+        self.devtools.on("Fetch.requestPaused", self._look_at)
+        await self.devtools.send("Fetch.enable", {"patterns": patterns})
 
     @property
     def usable(self) -> bool:
@@ -82,7 +87,7 @@ class Tab:
     def begin(self) -> None:
         """Another visit."""
         self.visits += 1
-        self.lost = None
+        self.lost = self.led = None
         self.way.next_page()
 
     async def unless_crashed(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -118,10 +123,17 @@ class Tab:
             with suppress(PlaywrightError):  # it may have closed itself
                 await popup.close()
 
-    async def _drop(self, event: dict[str, Any]) -> None:
+    async def _look_at(self, event: dict[str, Any]) -> None:
+        """Media goes nowhere, and a document on."""
+        request, address = {"requestId": event["requestId"]}, canonical_url(event["request"]["url"])
+        way = "Fetch.continueRequest"
+        if event["resourceType"] == "Media":
+            way, request["errorReason"] = "Fetch.failRequest", "BlockedByClient"
+        elif self.opening and address and event["frameId"] == self.frame and "redirectedRequestId" in event:
+            way, request["errorReason"] = "Fetch.failRequest", "Aborted"
+            self.led = address
         with suppress(PlaywrightError):  # the page may have gone on meanwhile
-            request = {"requestId": event["requestId"], "errorReason": "BlockedByClient"}
-            await self.devtools.send("Fetch.failRequest", request)
+            await self.devtools.send(way, request)
 
 
 def _user_agent(options: FetchOptions, browser: Browser) -> str:

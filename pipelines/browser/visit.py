@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from playwright.async_api import Cookie, Response
 from playwright.async_api import Error as PlaywrightError
-from playwright.async_api import Response
 from playwright.async_api import TimeoutError as NotInTime
 
 from pipelines.actions import ACTIONS, Action
 from pipelines.actions.navigation import Open
-from pipelines.browser.failures import STOPPED, Crashed, VisitFailed, failed, net_error
+from pipelines.browser.failures import STOPPED, Crashed, Redirected, VisitFailed, failed, net_error
 from pipelines.browser.filter import Filter
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
@@ -42,13 +43,18 @@ _READ = """(() => {
 
 
 class Visit:
-    """What the actions of a trace work on: `page` is Playwright's, `address` what the row asked for."""
+    """What the actions of a trace work on: `page` is Playwright's, `address` what the row asked for, or where that has
+    led, with the `cookies` that were set on the way.
+    """
 
-    def __init__(self, tab: Tab, address: str, options: FetchOptions) -> None:
+    def __init__(self, tab: Tab, address: str, options: FetchOptions, cookies: Sequence[Cookie] = ()) -> None:
         self.page = tab.page
         self.address = address
         self._tab = tab
         self._options = options
+        self._cookies = cookies
+        self._began = time.monotonic()
+        self._opened = False
         self._response: Response | None = None
         self._values: dict[str, bytes] = {}
         self._snapshots: list[BrowserPage] = []
@@ -58,13 +64,18 @@ class Visit:
         if target is None:
             raise VisitFailed(f"'{url[:200]}' is not an http or https address")
         timeout = self._options.total_timeout * 1000
+        self._tab.opening, self._opened = not self._opened and target == canonical_url(self.address), True
         try:
             self._response = await self.page.goto(target, wait_until="load", timeout=timeout)
         except NotInTime:
             if not canonical_url(self.page.url):
                 raise self._late() from None
         except PlaywrightError as error:
+            if self._tab.led:
+                raise await self._redirected(self._tab.led) from None
             raise self._failure(error, target) from error
+        finally:
+            self._tab.opening = False
 
     async def snapshot(self) -> None:
         way = self._tab.way
@@ -76,7 +87,8 @@ class Visit:
         self._values[column] = value
 
     async def pages(self, traces: Sequence[Action]) -> list[BrowserPage]:
-        """The page, or one for each snapshot; raises VisitFailed and Crashed."""
+        """The page, or one for each snapshot; raises Redirected, VisitFailed and Crashed."""
+        await self._take_cookies()
         if not (traces and isinstance(traces[0], Open)):
             await self.go(self.address)
         for number, action in enumerate(traces, start=1):
@@ -86,6 +98,21 @@ class Visit:
         if len(self._snapshots) == 1:
             return self._snapshots
         return [replace(page, position=position) for position, page in enumerate(self._snapshots, start=1)]
+
+    async def _take_cookies(self) -> None:
+        if self._cookies:
+            taken: Any = self._cookies  # what a context gives it takes, though the types differ
+            try:
+                await self.page.context.add_cookies(taken)
+            except PlaywrightError as error:
+                raise Crashed from error
+
+    async def _redirected(self, address: str) -> Exception:
+        try:
+            cookies = await self.page.context.cookies()
+        except PlaywrightError:
+            return Crashed()
+        return Redirected(address, cookies, time.monotonic() - self._began)
 
     async def _perform(self, number: int, action: Action) -> None:
         try:

@@ -23,6 +23,10 @@ class Hosts(Protocol):
         """A request is over; `waiting`: more of the origin wait."""
         ...
 
+    def forget(self, origin: str) -> None:
+        """What waited for the origin does so no more."""
+        ...
+
     def back_off(self, origin: str, seconds: float) -> None:
         """The host wants to be left alone for so long."""
         ...
@@ -55,6 +59,9 @@ class OwnHosts:
         self._running[origin] -= 1
         if not self._running[origin]:
             del self._running[origin]
+
+    def forget(self, origin: str) -> None:
+        """Nobody else has waited for it."""
 
     def back_off(self, origin: str, seconds: float) -> None:
         until = max(self._paused.get(origin, 0), time.monotonic() + seconds)

@@ -86,8 +86,8 @@ class HttpFetcher:
                     self._wait(queue, mine)
         finally:
             for transfer in mine:
-                queue.abandon(transfer.request)
                 self._release(transfer)
+            queue.abandon(transfer.request for transfer in mine)
 
     def _start(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> None:
         """Starts what may start."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipelines.fetch.cache import PageCache
 
 T = TypeVar("T")
+PageT = TypeVar("PageT", bound=Page)
 
 
 class Request(Generic[T]):
@@ -72,6 +73,7 @@ class RequestQueue(Generic[T]):
         self._held: dict[str, deque[Request[T]]] = {}
         self._held_count = 0
         self._ready: deque[Request[T]] = deque()
+        self._may_enter: deque[str] = deque()
         self._delayed: list[tuple[float, int, Request[T]]] = []
         self._sequence = count()
 
@@ -81,9 +83,11 @@ class RequestQueue(Generic[T]):
             return
         while self._delayed and self._delayed[0][0] <= time.monotonic():
             self._offer(heapq.heappop(self._delayed)[2])
-        for each in self._hosts.news():
-            self._enter(each)
+        self._may_enter.extend(self._hosts.news())
         for _ in range(room):
+            # one by one: the moment that a host grants is that of a request which starts at once
+            while not self._ready and self._may_enter:
+                self._enter(self._may_enter.popleft())
             while not self._ready and self._may_pull():
                 self._pull()
             if not self._ready:
@@ -102,10 +106,10 @@ class RequestQueue(Generic[T]):
         """
         self._left(request)
         if page.status == 304 and request.kept:
-            page = _led_to(revalidated(request.kept, page), request)
+            page = led_to(revalidated(request.kept, page), request)
         if keep and self._cache:
             self._keep(page, request, self._cache)
-        return _as_asked(page, request)
+        return as_asked(page, request)
 
     def redirected(self, request: Request[T], address: str, seconds: float) -> None:
         """After so many seconds `request` is told to go on at `address`: at hand, or to be asked like any other."""
@@ -120,9 +124,12 @@ class RequestQueue(Generic[T]):
         request.attempt += 1
         heapq.heappush(self._delayed, (time.monotonic() + delay, next(self._sequence), request))
 
-    def abandon(self, request: Request[T]) -> None:
-        """`request` is given up, and nobody waits for its page."""
-        self._hosts.leave(request.origin, waiting=False)
+    def abandon(self, running: Iterable[Request[T]]) -> None:
+        """Nobody waits for pages any more: neither for those of the requests that run, nor for others."""
+        for request in (*running, *self._ready):
+            self._hosts.leave(request.origin, waiting=False)
+        for each in self._held:
+            self._hosts.forget(each)
 
     def back_off(self, request: Request[T], seconds: float) -> None:
         """The host of `request` wants to be left alone for so long."""
@@ -163,10 +170,10 @@ class RequestQueue(Generic[T]):
         if kept is None:
             return False
         if cache.is_fresh(kept):
-            page = _led_to(kept, request)
+            page = led_to(kept, request)
             if request.passed:
                 self._keep(page, request, cache)
-            self._finished.append((_as_asked(page, request), request.tag))
+            self._finished.append((as_asked(page, request), request.tag))
             return True
         request.kept = kept if kept.url == request.address else None  # else its validators are another address's
         return False
@@ -212,12 +219,12 @@ class RequestQueue(Generic[T]):
             self._enter(request.origin)
 
 
-def _as_asked(page: Page, request: Request[T]) -> Page:
+def as_asked(page: PageT, request: Request[T]) -> PageT:
     """`page` with the address that was asked for as the caller wrote it."""
     return page if page.requested_url == request.asked_url else replace(page, requested_url=request.asked_url)
 
 
-def _led_to(page: Page, request: Request[T]) -> Page:
+def led_to(page: PageT, request: Request[T]) -> PageT:
     """`page`, which is kept for the address that `request` was led to, as what the request was led to."""
     if not request.passed:
         return page

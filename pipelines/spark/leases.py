@@ -78,6 +78,11 @@ class Leases:
         if site.shared or site.recalled:
             self._return_spare(origin, site)
 
+    def forget(self, origin: str) -> None:
+        site = self._sites[origin]
+        site.waiting = False
+        self._return_spare(origin, site)
+
     def back_off(self, origin: str, seconds: float) -> None:
         self._pause(origin, seconds)
         self._send("backOff", origin, seconds=seconds)

@@ -139,6 +139,21 @@ def test_a_place_that_was_waited_for_in_vain_goes_to_those_who_wait() -> None:
     assert channel.sent[-1] == {"kind": "giveBack", "origin": host, "places": 1, "wanted": 0}
 
 
+def test_a_place_that_comes_when_nobody_waits_any_more_goes_to_those_who_do() -> None:
+    """A request waits for a place, and is given up before that comes: others wait for it as well."""
+    host = "http://shop.test"
+    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "delay": 0.0}
+    channel = Said(site)
+    leases = Leases(channel, FetchOptions(per_host=1))
+    assert leases.enter(host, f"{host}/a") is False
+    assert leases.news() == {host}
+    assert leases.enter(host, f"{host}/a") is False
+    leases.forget(host)
+    channel.messages = [{"recall": host, "places": 0}, {"grant": host, "places": 1, "starts": []}]
+    leases.wait(0.0, sleep=True)
+    assert channel.sent[-1] == {"kind": "giveBack", "origin": host, "places": 1, "wanted": 0}
+
+
 class TestDriverGone:
     """The run is over: a task that fetches ends, instead of asking sites that nobody wants the pages of."""
 

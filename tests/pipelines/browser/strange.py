@@ -119,6 +119,16 @@ class _Handler(BaseHTTPRequestHandler):
     def _moved_again(self) -> None:
         self.answer("", 301, Location="/two")
 
+    def _enter(self) -> None:
+        """Sends everybody back to itself with a cookie, and lets in whoever has it."""
+        if "entered=yes" in self.headers.get("Cookie", ""):
+            self.answer("<h1>Entered</h1>")
+        else:
+            self.answer("", 302, Location="/enter", Set_Cookie="entered=yes; Path=/; HttpOnly")
+
+    def _round(self) -> None:
+        self.answer("", 302, Location="/round")
+
     def _elsewhere(self) -> None:
         self.answer("", 302, Location=self.path.partition("?")[2])
 

@@ -68,11 +68,12 @@ def test_what_its_requests_name_is_checked(strange_site: Strange, service: str) 
     assert page.error == REFUSED.format("127.0.0.1")
 
 
-def test_where_a_redirect_has_led_is_not_read(strange_site: Strange, service: str) -> None:
+def test_where_a_redirect_leads_is_checked_before_it_is_asked(strange_site: Strange, service: str) -> None:
     with listening("127.0.0.2") as victim:
         url = f"{strange_site.url}/elsewhere?http://{victim.place}/"
         page = visit(url, service, FetchOptions(allow_networks=("127.0.0.1/32",), retries=0))
     assert (page.error, page.body) == (REFUSED.format("127.0.0.2"), b"")
+    assert victim.heard == []
 
 
 def test_the_key_shows_nowhere(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,89 @@
+"""Redirects in the browser: each is a request of its own, by leave of the site that it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipelines.actions import Browsing
+from pipelines.browser.fetcher import BrowserFetcher
+from pipelines.fetch import FetchOptions, Page
+from pipelines.fetch.cache import CacheOptions, PageCache
+from pipelines.spark.channel import Channel
+from pipelines.spark.coordinator import Coordinator
+from pipelines.spark.leases import Leases
+from tests.pipelines.browser.conftest import OPTIONS, visited
+from tests.pipelines.browser.strange import Strange
+from tests.pipelines.site import Site, serving
+
+PAGES = {f"/{number}": f"<h1>{number}</h1>" for number in range(6)}
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving() as site:
+        yield site
+
+
+@pytest.fixture
+def other() -> Iterator[Site]:
+    with serving() as other:
+        yield other
+
+
+def by_leave(urls: list[str], options: FetchOptions = OPTIONS, cache: PageCache | None = None) -> dict[str, Page]:
+    """The pages by the address that was asked for, with the driver's leases."""
+    with Coordinator(options) as coordinator:
+        channel = Channel(coordinator.endpoint, "a/0")
+        with BrowserFetcher(options, Browsing(), hosts=Leases(channel, options), cache=cache) as fetcher:
+            pages = {url: page for page, url in fetcher.fetch((url, url) for url in urls)}
+        channel.finish()
+    return {url: pages[url] for url in urls}
+
+
+def test_they_lead_only_where_the_rules_of_their_target_let_them(site: Site, other: Site) -> None:
+    rules = "User-agent: *\nDisallow: /secret"
+    target = other.serve({"/open": "<h1>open</h1>", "/secret": "<h1>secret</h1>", "/robots.txt": rules})
+    base = site.serve({"/1": "", "/2": ""})
+    site.moved |= {"/1": f"{target}/open", "/2": f"{target}/secret"}
+    first, second = by_leave([f"{base}/1", f"{base}/2"]).values()
+    assert (first.requested_url, first.url, first.redirects) == (f"{base}/1", f"{target}/open", ())
+    assert b"<h1>open</h1>" in first.body
+    assert second.error == f"redirects to {target}/secret: {target}/robots.txt forbids this address to Spindle"
+    assert (second.forbidden, other.requests["/secret"]) == (True, 0)
+
+
+def test_they_take_a_place_of_the_host_that_they_lead_to_and_none_waits_for_ever(site: Site, other: Site) -> None:
+    target, base = other.serve(PAGES), site.serve(PAGES)
+    site.moved |= {f"/{number}": f"{target}/{number}" for number in range(3)}
+    other.moved |= {f"/{number}": f"{base}/{number}" for number in range(3, 6)}
+    site.seconds = other.seconds = 0.1
+    urls = [f"{base}/{number}" for number in range(3)] + [f"{target}/{number}" for number in range(3, 6)]
+    pages = by_leave(urls, replace(OPTIONS, per_host=1))
+    assert [page.error for page in pages.values()] == [None] * 6
+    assert (site.most_running, other.most_running) == (1, 1)
+
+
+def test_cookies_that_are_set_on_the_way_stay_for_the_visit_alone(strange_site: Strange) -> None:
+    strange_site.requests.clear()
+    pages = visited(f"{strange_site.url}/enter", again=2)
+    assert [(page.error, b"Entered" in page.body) for page in pages] == [(None, True)] * 2
+    assert strange_site.requests["/enter"] == 4
+
+
+def test_they_do_not_go_on_for_ever(strange_site: Strange) -> None:
+    [page] = visited(f"{strange_site.url}/round", options=replace(OPTIONS, max_redirects=3))
+    assert page.error == "redirects more than 3 times"
+
+
+def test_what_they_led_to_is_not_fetched_again_under_its_own_address(strange_site: Strange, tmp_path: Path) -> None:
+    strange_site.requests.clear()
+    urls = [f"{strange_site.url}/{path}" for path in ("moved", "moved-again", "two")]
+    with PageCache(CacheOptions(str(tmp_path))) as cache:
+        pages = {url: page for each in urls for url, page in by_leave([each], cache=cache).items()}
+    assert [page.url for page in pages.values()] == [urls[2]] * 3
+    assert [page.redirects for page in pages.values()] == [(urls[1],), (), ()]
+    assert strange_site.requests["/two"] == 1
