@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from pipelines.arguments import Arguments
 from pipelines.catalog import Catalog, Unknown
 from pipelines.fetch import canonical_url
-from pipelines.html import Element, SelectorError, compile_selector, extract, parse_price
+from pipelines.html import READERS, Element, SelectorError, compile_selector, parse_price
 from pipelines.parameters import column_reference
 from pipelines.rows import Row
 from pipelines.selectors import Selector
@@ -34,10 +34,6 @@ class Method:
     about: str = ""
 
 
-def _reads(name: str) -> Callable[[Element, str | None], object]:
-    return lambda element, argument: extract(name, argument, element)
-
-
 def _text(value: object, row: Row) -> object:
     return None if value is None else str(value)
 
@@ -51,13 +47,13 @@ def _link(value: object, row: Row) -> object:
 
 
 METHODS: Catalog[Method] = Catalog("method")
-METHODS.add("text", thing=Method("string", _reads("text"), _text, about="the text as people see it, spaces collapsed"))
-METHODS.add("code", "html", thing=Method("string", _reads("code"), _text, about="the element as HTML"))
-METHODS.add("attr", thing=Method("string", _reads("attr"), takes="NAME", about="an attribute"))
-METHODS.add("attrs", thing=Method("map<string,string>", _reads("attrs"), about="all attributes"))
-METHODS.add("href", thing=Method("string", _reads("href"), _link, about="the address of a link, absolute"))
-METHODS.add("src", thing=Method("string", _reads("src"), _link, about="the address of an image or script, absolute"))
-METHODS.add("price", thing=Method("double", _reads("price"), _price, about="the first price: £1,09 is 1.09"))
+METHODS.add("text", thing=Method("string", READERS["text"], _text, about="the text as people see it, spaces collapsed"))
+METHODS.add("code", "html", thing=Method("string", READERS["code"], _text, about="the element as HTML"))
+METHODS.add("attr", thing=Method("string", READERS["attr"], takes="NAME", about="an attribute"))
+METHODS.add("attrs", thing=Method("map<string,string>", READERS["attrs"], about="all attributes"))
+METHODS.add("href", thing=Method("string", READERS["href"], _link, about="the address of a link, absolute"))
+METHODS.add("src", thing=Method("string", READERS["src"], _link, about="the address of an image or script, absolute"))
+METHODS.add("price", thing=Method("double", READERS["price"], _price, about="the first price: £1,09 is 1.09"))
 METHODS.absent("it needs a language model, which this version does not have; use selectors", "llm")
 
 
@@ -153,11 +149,11 @@ class Extractor(Arguments):
         text = self.selector or (self._path(self.field) if self.field else None)
         if text is None:
             return lambda row: method.of_element(row.element, argument) if row.element else None
-        selector = compile_selector(text)
+        selector, of_element = compile_selector(text), method.of_element
 
         def read(row: Row) -> object:
             found = row.element.first(selector) if row.element else None
-            return method.of_element(found, argument) if found else None
+            return of_element(found, argument) if found else None
 
         return read
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
 from typing import NamedTuple
 
 from pipelines.fetch import Page
@@ -32,6 +31,7 @@ class Fetched:
     error: str | None = None
     fetched_at: datetime | None = None
     page: Page | None = None
+    _root: Element | None = field(default=None, init=False)
 
     @classmethod
     def of(cls, page: Page) -> Fetched:
@@ -41,10 +41,12 @@ class Fetched:
         error = page.error or f"the server answered {page.status}"
         return cls(page.url, page.requested_url, page.status, error, page.fetched_at)
 
-    @cached_property
+    @property
     def root(self) -> Element | None:
         """The page's root element; None where there is no page."""
-        return Document(self.page).root if self.page else None
+        if self._root is None and self.page:
+            self._root = Document(self.page).root
+        return self._root
 
 
 NOTHING = Fetched()

@@ -7,8 +7,9 @@ import re
 from functools import lru_cache
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le"))
+_BOM_BYTES = tuple(bom for bom, _ in _BOMS)
 _PRESCAN = 1024
-_META = re.compile(rb"(?is)<!--.*?(?:-->|\Z)|<meta[\s/]([^>]*)")
+_META = re.compile(rb"(?s)<(?:!--.*?(?:-->|\Z)|[mM][eE][tT][aA][\s/]([^>]*))")
 _META_CHARSET = re.compile(rb"(?is)charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)")
 
 # Labels that browsers read as another, wider encoding than Python's codec of that name.
@@ -41,23 +42,25 @@ def decode(body: bytes, header: str | None) -> str:
 
 
 def to_utf8(body: bytes, header: str | None) -> bytes:
-    """The text of `body` in UTF-8; most pages are in it already."""
+    """The text of `body` in UTF-8; most pages are in it already.
+
+    Bytes that are none in a page of UTF-8 stay: what is read from lexbor has U+FFFD in their place.
+    """
     encoding, start = _encoding(body, header)
-    if encoding == "utf-8" and _is_utf8(body):
-        return body[start:]
-    return decode(body, header).encode()
+    return body[start:] if encoding == "utf-8" else decode(body, header).encode()
 
 
 def _encoding(body: bytes, header: str | None) -> tuple[str, int]:
     """Python's codec for `body`, and where its text begins after a BOM."""
-    for bom, encoding in _BOMS:
-        if body.startswith(bom):
-            return encoding, len(bom)
+    if body.startswith(_BOM_BYTES):
+        return next((encoding, len(bom)) for bom, encoding in _BOMS if body.startswith(bom))
     encoding = _codec(header) or _declared(body[:_PRESCAN])
     return encoding or ("utf-8" if _is_utf8(body) else "cp1252"), 0
 
 
 def _is_utf8(body: bytes) -> bool:
+    if body.isascii():
+        return True
     try:
         body.decode()
     except UnicodeDecodeError:

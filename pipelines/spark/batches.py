@@ -30,9 +30,13 @@ class Table:
         engine = row.engine_values()
         if self.known is not None:
             more = (_others(row, self.known), *more)
-        cells = (*[row.values.get(name) for name in self.names], *[engine[name] for name in self.engine], *more)
+        cells = (*map(row.values.get, self.names), *map(engine.__getitem__, self.engine), *more)
         self.rows.append(cells)
-        return sum([len(cell) for cell in cells if type(cell) is str or type(cell) is bytes])
+        size = 0
+        for cell in cells:
+            if type(cell) is str or type(cell) is bytes:
+                size += len(cell)
+        return size
 
     def take(self) -> list[pa.Array]:
         cells = zip(*self.rows, strict=True) if self.rows else [()] * len(self.schema)

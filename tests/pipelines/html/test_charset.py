@@ -53,3 +53,14 @@ PRICE = "5 €, „gut“"
 def test_text_is_decoded_as_browsers_do(body: bytes, header: str | None, expected: str) -> None:
     marked = body if body.startswith((b"\xef", b"\xff", b"\xfe")) else b"<p>" + body
     assert document(marked, charset=header).root.text() == expected
+
+
+@pytest.mark.parametrize("charset", ["utf-8", None])
+def test_bytes_that_are_no_utf8_are_replaced_wherever_they_are_read(charset: str | None) -> None:
+    body = b'<meta charset=utf-8><p title="caf\xc3">caf\xc3</p><b>\xe2\x82</b>'
+    root = document(body, charset=charset).root
+    paragraph = root.first("p")
+    assert paragraph is not None
+    assert (paragraph.text(), paragraph.attr("title")) == ("caf\ufffd", "caf\ufffd")
+    assert paragraph.html() == '<p title="caf\ufffd">caf\ufffd</p>'
+    assert root.text() == "caf\ufffd \ufffd"

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from pipelines.html import SelectorError, compile_selector, extract, parse_price
+from pipelines.extractors import METHODS
+from pipelines.html import READERS, SelectorError, compile_selector, parse_price
 from tests.pipelines.html.pages import URL, document
 
 SHOP = """<!doctype html><html lang=en><head><title>The
@@ -177,18 +178,18 @@ class TestExtracting:
     def test_each_method(self, method: str, argument: str | None, expected: object) -> None:
         link = document(SHOP).root.first("a")
         assert link is not None
-        assert extract(method, argument, link) == expected
+        assert METHODS.find(method).thing.of_element(link, argument) == expected
 
     def test_of_a_page(self) -> None:
         root = document(SHOP).root
-        assert extract("code", None, root) == SHOP
-        assert extract("attr", "lang", root) == "en"
-        assert extract("href", None, root) is None
+        assert READERS["code"](root, None) == SHOP
+        assert READERS["attr"](root, "lang") == "en"
+        assert READERS["href"](root, None) is None
 
     def test_an_address_of_another_kind_is_given_as_it_is(self) -> None:
         link = document("<a href='mailto:a@b.test'>x</a>").root.first("a")
         assert link is not None
-        assert extract("href", None, link) == "mailto:a@b.test"
+        assert READERS["href"](link, None) == "mailto:a@b.test"
 
     @pytest.mark.parametrize(
         ("text", "price"),
@@ -228,7 +229,7 @@ class TestWhatIsNotHtml:
         assert not page.is_html
         assert page.root.select("*") == []
         assert page.root.first("p") is None
-        assert extract("code", None, page.root) == body.decode()
+        assert READERS["code"](page.root, None) == body.decode()
         assert (page.root.attrs(), page.root.attr("x"), page.root.link()) == ({}, None, None)
 
     @pytest.mark.parametrize("body", [b"\x89PNG\r\n\x1a\n\x00\x00", bytes(range(256)) * 10, b"%PDF-1.7\xff\xfe"])

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pipelines.fetch import Page
-from pipelines.html import Document, SelectorError, compile_selector, extract
+from pipelines.html import READERS, Document, SelectorError, compile_selector
 
 BODY = """{"data": {"items": [{"name": "Lamp", "price": 12.5, "url": "/lamp", "tags": ["a", "b"], "old": null},
  {"name": "Tasse für\\tTee", "price": "1.299,00 \\u20ac", "url": "https://x.example/cup",
@@ -38,15 +38,15 @@ def page(body: str, kind: str = "application/json") -> Document:
 def test_a_value_is_read_like_an_element(path: str, method: str, value: object) -> None:
     found = page(BODY).root.first(path)
     assert found is not None
-    assert extract(method, None, found) == value
+    assert READERS[method](found, None) == value
 
 
 def test_members_are_attributes() -> None:
     found = page(BODY).root.first("$.data.items[0]")
     assert found is not None
-    assert extract("attr", "name", found) == "Lamp"
-    assert extract("attrs", None, found) == {"name": "Lamp", "price": "12.5", "url": "/lamp", "tags": '["a", "b"]'}
-    assert extract("attr", "old", found) is None
+    assert READERS["attr"](found, "name") == "Lamp"
+    assert READERS["attrs"](found, None) == {"name": "Lamp", "price": "12.5", "url": "/lamp", "tags": '["a", "b"]'}
+    assert READERS["attr"](found, "old") is None
     assert found.link("url") == "https://shop.example/lamp"
 
 
@@ -78,7 +78,7 @@ def test_json_has_no_elements_and_its_text_is_its_code() -> None:
     document = page("\ufeff" + BODY)
     assert document.root.first("body") is None
     assert document.root.first("$.data.n") is not None
-    assert extract("code", None, page(BODY).root) == BODY
+    assert READERS["code"](page(BODY).root, None) == BODY
 
 
 @pytest.mark.parametrize("path", ["$.", "$[", "$.a[", "$.a[x]", "$.a..b", "$.a[1:2]", "$.a[?(@.x)]", "$.a b", "$['a]"])
