@@ -5,11 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
-from pipelines.browser.failures import failed
+from pipelines.browser.chromium import shut_down
+from tests.pipelines.browser.authority import DAY, Authority
 from tests.pipelines.browser.conftest import OPTIONS, visited
 from tests.pipelines.browser.strange import Strange
 from tests.pipelines.fetch.test_http import certificate, https
@@ -62,13 +65,24 @@ def test_where_a_redirect_or_a_click_leads_is_what_is_told(strange_site: Strange
         assert error(f"{strange_site.url}/link", CLICK, UNTIL_GONE) == sentence
 
 
-@pytest.mark.parametrize(
-    ("code", "sentence"),
-    [
-        ("ERR_CERT_COMMON_NAME_INVALID", "the certificate of a.test is for another name"),
-        ("ERR_CERT_DATE_INVALID", "the certificate of a.test has expired, or is not valid yet"),
-        ("ERR_SSL_PROTOCOL_ERROR", "could not agree on encryption with a.test"),
-    ],
-)
-def test_what_no_server_of_ours_can_show(code: str, sentence: str) -> None:
-    assert str(failed(code, "a.test")) == sentence
+@pytest.fixture
+def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Authority]:
+    """One that the browser trusts, which is started with a home of its own."""
+    shut_down()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    yield Authority(tmp_path)
+    shut_down()
+
+
+def test_a_certificate_that_is_trusted_but_for_another_name_or_out_of_date(authority: Authority) -> None:
+    here, elsewhere = x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("other.test")
+    another, late = "is for another name", "has expired, or is not valid yet"
+    for name, until, fault in ((here, DAY, None), (elsewhere, DAY, another), (here, -DAY, late), (here, 9 * DAY, late)):
+        with https(*authority.certificate(name, until)) as port:
+            [page] = visited(f"https://127.0.0.1:{port}/")
+        assert page.error == (fault and f"the certificate of 127.0.0.1 {fault}")
+
+
+def test_a_server_that_knows_no_encryption(strange_site: Strange) -> None:
+    sentence = "could not agree on encryption with 127.0.0.1"
+    assert error(strange_site.url.replace("http:", "https:")) == sentence
