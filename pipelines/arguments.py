@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from pipelines.document import Mapping, Node, Plain, Scalar, Sequence, problem
-from pipelines.errors import PipelineError, Problem
+from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
 from pipelines.names import fold, unknown
 from pipelines.parameters import is_symbolic
 
@@ -105,10 +105,13 @@ def sentences(model: type[Arguments], error: ValidationError) -> list[str]:
 def _problems(model: type[Arguments], node: Mapping, error: ValidationError) -> Iterable[Problem]:
     faults = error.errors(include_url=False, include_context=False)
     within = {fault["loc"][:depth] for fault in faults for depth in range(len(fault["loc"]))}
-    for fault in faults:
+    for count, fault in enumerate(faults):
         if fault["type"] == "too_short" and fault["loc"] in within:  # short only because an item in it is wrong
             continue
         place, path = _place(node, fault["loc"])
+        if count >= MAX_PROBLEMS:
+            yield problem(place, NOT_READ, path)
+            return
         yield problem(place, _sentence(model, fault), path)
 
 

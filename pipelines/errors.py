@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+MAX_PROBLEMS = 100  # nobody reads more at once, and each costs a search for what may have been meant
+NOT_READ = f"from here on nothing was looked at: there are {MAX_PROBLEMS} problems before it"
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

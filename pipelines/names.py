@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import islice
 
 from pydantic import BeforeValidator
+
+MOST_COMPARED = 200  # names, at some 10 µs each
 
 
 def fold(name: str) -> str:
@@ -28,10 +31,15 @@ def choice(kind: str, values: Iterable[str]) -> BeforeValidator:
     return BeforeValidator(choose)
 
 
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three names that may have been meant; of very many, the first are looked at."""
+    return difflib.get_close_matches(name, list(islice(known, MOST_COMPARED)), n=3, cutoff=0.6)
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """A sentence that says that `name` is no `kind`, and what may have been meant."""
     spellings = {fold(each): each for each in known}
-    near = [spellings[match] for match in difflib.get_close_matches(fold(name), spellings, n=3, cutoff=0.6)]
-    if near:
-        return f"unknown {kind} '{name}'; did you mean {' or '.join(near)}?"
+    meant = [spellings[match] for match in near(fold(name), spellings)]
+    if meant:
+        return f"unknown {kind} '{name}'; did you mean {' or '.join(meant)}?"
     return f"unknown {kind} '{name}'; known are {', '.join(sorted(spellings.values(), key=str.casefold)) or 'none'}"

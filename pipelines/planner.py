@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from itertools import chain, islice
 
 from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.document import Mapping, Node, problem, scalars
-from pipelines.errors import PipelineError, Problem, RunError
+from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem, RunError
 from pipelines.model import PipelineModel, StageCall
-from pipelines.names import unknown
+from pipelines.names import near, unknown
 from pipelines.parameters import column_reference
 from pipelines.plan import Kind, Plan, Step, step_key
 from pipelines.registry import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
@@ -22,6 +22,8 @@ def plan(model: PipelineModel) -> Plan:
     """The plan of a model; raises PipelineError with every problem found."""
     walk = _Walk()
     for call in _needed(model.stages):
+        if len(walk.problems) >= MAX_PROBLEMS:
+            raise PipelineError([*walk.problems, problem(call.node, NOT_READ)])
         walk.add(call)
     walk.end(model)
     if walk.problems:
@@ -91,10 +93,10 @@ class _Walk:
     def add(self, call: StageCall) -> None:
         stage = call.stage
         kind = _kind(stage)
-        self.problems.extend(self._check(call))
+        self.problems.extend(islice(self._check(call), MAX_PROBLEMS))
         before = Columns() if isinstance(stage, Source | Reset) else self.columns
         self.columns = stage.columns(before)
-        if (clash := self.columns.clash()) and not before.clash():
+        if self.columns is not before and (clash := self.columns.clash()) and not before.clash():
             self.problems.append(problem(call.node, f"the columns '{clash[0]}' and '{clash[1]}' differ only in case"))
         title = f"{call.name} {stage.title()}".rstrip()
         step = Step(step_key(len(self.steps) + 1, call.name), title, kind, self.columns, call.node.line, stage)
@@ -160,8 +162,8 @@ def check_references(steps: Iterable[Step], columns: Columns) -> None:
 
 
 def _no_column(name: str, columns: Columns) -> str:
-    near = get_close_matches(name, (*columns, *ENGINE_COLUMNS), n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(columns) or 'none'}"
+    meant = near(name, chain(ENGINE_COLUMNS, columns))
+    hint = f"did you mean {' or '.join(meant)}?" if meant else f"known are {', '.join(columns) or 'none'}"
     return f"there is no column '{name}' here; {hint}"
 
 

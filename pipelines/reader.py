@@ -11,7 +11,7 @@ from pipelines import registry
 from pipelines.arguments import bind, bind_list
 from pipelines.catalog import Unknown
 from pipelines.document import Mapping, Node, Scalar, Sequence, problem
-from pipelines.errors import PipelineError, Problem
+from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
 from pipelines.model import Options, Output, PipelineModel, StageCall
 from pipelines.names import fold, unknown
 from pipelines.registry import LinkStage
@@ -95,6 +95,9 @@ def _stages(root: Mapping, in_browser: bool) -> Iterator[StageCall]:
     problems = _Problems()
     calls: list[StageCall] = []
     for position, item in enumerate(node.items):
+        if len(problems) >= MAX_PROBLEMS:
+            problems.append(problem(item, NOT_READ))
+            break
         with problems.collect(f"[{position}]"):
             calls.append(_stage(item, in_browser))
     if problems:

@@ -154,3 +154,25 @@ def test_a_value_is_never_read_as_yaml() -> None:
     with pytest.raises(PipelineError, match="not a selector"):
         pipeline.plan({"S": "x', as: b}, {selector: 'y"})
     assert "limit 3" in str(Pipeline.from_yaml(text + "\n- {stage: limit, args: ['${N}']}").plan({"S": "a", "N": 3}))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        FETCH + "- {stage: nothing}\n" * 1000,
+        ONE_PAGE + "- {stage: dedup, args: [none]}\n" * 1000,
+        FETCH + "- stage: extract\n  args:\n" + "  - {selektor: h1}\n" * 1000,
+    ],
+    ids=["stages", "columns", "arguments"],
+)
+def test_of_very_many_problems_the_first_hundred_are_told(wrong: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml(wrong)
+    assert len(error.value.problems) == 101
+    assert "from here on nothing was looked at" in error.value.problems[-1].message
+
+
+def test_among_very_many_columns_the_first_may_have_been_meant() -> None:
+    columns = ", ".join(f"{{selector: h1, as: title{n}}}" for n in range(1000))
+    with pytest.raises(PipelineError, match="did you mean title1 or"):
+        check_yaml(FETCH + f"- {{stage: extract, args: [{columns}]}}\n- {{stage: dedup, args: [titel1]}}\n")
