@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from rich.console import Console, Group
@@ -41,14 +42,16 @@ def follow(
         console=console,
     )
     task = bar.add_task(shown(title).plain, total=1.0)
-    with Live(bar, console=console, refresh_per_second=8) as live:
+    view = Live(bar, console=console, refresh_per_second=8) if console.is_terminal else None
+    with view or nullcontext():
         while True:
             status = status_of()
             for line in log_of():
                 console.print(shown(line))
             progress: Json = status.get("progress") or NOT_STARTED
             bar.update(task, completed=progress["fraction"])
-            live.update(Group(_stages(progress["stages"]), bar))
+            if view:
+                view.update(Group(_stages(progress["stages"]), bar))
             if status["status"] in ENDED:
                 return status
             pause()

@@ -36,3 +36,11 @@ def test_an_execution_is_followed_whatever_its_texts_are() -> None:
     told = terminal.getvalue()
     assert all(text in told for text in (BRACKETS, "Project[/x]", "line [/b] \ufffd[2J"))
     assert "\x1b[2J" not in told
+
+
+def test_without_a_terminal_there_is_the_log_alone() -> None:
+    stage = {"state": "COMPLETED", "title": "fetch", "pages": 1, "rows": 1, "errors": 0, "seconds": 1.0}
+    status: dict[str, Any] = {"status": "COMPLETED", "progress": {"fraction": 1.0, "stages": [stage]}}
+    pipe = io.StringIO()
+    follow(Console(file=pipe, width=120), "Shop", lambda: status, lambda: None, lambda: ["one", "two"])
+    assert pipe.getvalue() == "one\ntwo\n"
