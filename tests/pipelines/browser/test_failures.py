@@ -15,7 +15,7 @@ from pipelines.browser.chromium import shut_down
 from tests.pipelines.browser.authority import DAY, Authority
 from tests.pipelines.browser.conftest import OPTIONS, visited
 from tests.pipelines.browser.strange import Strange
-from tests.pipelines.fetch.test_http import certificate, https
+from tests.pipelines.fetch.encrypted import certificate, https
 
 CLICK = {"action": "click", "params": {"selector": "a"}}
 UNTIL_GONE = {

@@ -1,0 +1,91 @@
+"""What a page brings: unpacked within limits, and else as it came."""
+
+from __future__ import annotations
+
+import resource
+from urllib.parse import quote
+
+import pytest
+
+from tests.pipelines.fetch.bad_server import PAGE, BadServer
+from tests.pipelines.fetch.fetching import fetch, fetch_all
+
+
+class TestBodies:
+    def test_gzip_is_undone(self, bad_server: BadServer) -> None:
+        assert fetch(bad_server.url("/gzip")).body == PAGE
+
+    def test_what_was_received_is_counted_as_it_was_transferred(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url(f"/bomb?size={2**20}"))
+        assert (len(page.body), 1000 < page.received < 2000) == (2**20, True)
+        assert fetch(bad_server.url("/good")).received == len(PAGE)
+
+    def test_what_cannot_be_decompressed_is_an_error(self, bad_server: BadServer) -> None:
+        assert fetch(bad_server.url("/bad-gzip")).error == "the page cannot be decompressed"
+
+    def test_a_bomb_is_stopped_while_it_unfolds(self, bad_server: BadServer) -> None:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        page = fetch(bad_server.url(f"/bomb?size={200 * 2**20}"), max_body=2**20)
+        assert page.error == "the page is larger than 1,048,576 bytes"
+        assert page.body == bytes(2**20)
+        # the server in this process holds the bomb's 200 MiB while it packs them, the fetcher no further ones
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024
+
+    def test_so_is_one_by_brotli(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/bomb-br"), max_body=2**20)
+        assert (page.error, page.body) == ("the page is larger than 1,048,576 bytes", bytes(2**20))
+
+    def test_zstd_is_undone_where_a_server_insists_on_it(self, bad_server: BadServer) -> None:
+        urls = [bad_server.url(path) for path in ("/zstd", "/good", "/zstd", "/gzip")]
+        assert [page.body for page in fetch_all(urls, concurrency=1)] == [PAGE] * 4
+
+    def test_a_bomb_by_zstd_is_stopped_too(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url(f"/zstd?size={64 * 2**20}"), max_body=2**20)
+        assert (page.error, page.body) == ("the page is larger than 1,048,576 bytes", bytes(2**20))
+
+    def test_what_is_no_zstd_is_an_error(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/bad-zstd"), retries=3)
+        assert page.error == "the page cannot be decompressed"
+        assert bad_server.requests["/bad-zstd"] == 2
+
+    def test_a_large_page_is_stopped_while_it_streams(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url(f"/large?size={100 * 2**20}"), max_body=2**20)
+        assert page.error == "the page is larger than 1,048,576 bytes"
+        assert page.body == b"x" * 2**20
+
+    def test_a_page_of_just_the_allowed_size_is_whole(self, bad_server: BadServer) -> None:
+        pages = fetch_all([bad_server.url("/good")] * 2, max_body=len(PAGE))
+        assert [page.body for page in pages] == [PAGE, PAGE]
+        assert fetch(bad_server.url("/good"), max_body=len(PAGE) - 1).error is not None
+
+    def test_any_bytes_come_as_they_are(self, bad_server: BadServer) -> None:
+        body = bytes(range(256))
+        page = fetch(bad_server.url(f"/typed?type={quote('image/PNG')}&hex={body.hex()}"))
+        assert (page.ok, page.body, page.content_type) == (True, body, "image/png")
+
+    def test_a_body_of_nothing_is_a_page(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/typed?hex="))
+        assert (page.ok, page.body, page.content_type) == (True, b"", None)
+
+    @pytest.mark.parametrize(
+        ("header", "charset"),
+        [
+            ("text/html", None),
+            ("text/html; charset=UTF-8", "utf-8"),
+            ('text/html;charset="Windows-1251"', "windows-1251"),
+            ("text/html; boundary=x; CHARSET = koi8-r ; a=b", "koi8-r"),
+            ("text/html; charset=", None),
+        ],
+    )
+    def test_the_header_says_type_and_charset(self, header: str, charset: str | None, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url(f"/typed?hex=41&type={quote(header)}"))
+        assert (page.content_type, page.charset) == ("text/html", charset)
+
+    def test_cookies_are_neither_kept_nor_sent(self, bad_server: BadServer) -> None:
+        pages = fetch_all([bad_server.url("/headers?count=100"), bad_server.url("/headers?count=1")], concurrency=1)
+        assert all(page.ok for page in pages)
+        assert "cookie" not in bad_server.headers["/headers"]
+
+    def test_ten_thousand_cookies_are_an_answer_or_an_error_of_the_row(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/headers?count=10000"))
+        assert page.ok or page.error

@@ -1,0 +1,117 @@
+"""What can go wrong on the way to a page, and what its row says then."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.fetch.bad_server import PAGE, BadServer
+from tests.pipelines.fetch.encrypted import certificate, https
+from tests.pipelines.fetch.fetching import fetch, fetch_all
+
+
+class TestFailures:
+    def test_nobody_listens(self) -> None:
+        assert fetch("http://127.0.0.1:1/").error == "could not connect to 127.0.0.1:1"
+
+    def test_no_such_host(self) -> None:
+        assert fetch("http://nowhere.invalid/").error == "could not find the host nowhere.invalid"
+
+    def test_a_reset_connection(self, bad_server: BadServer) -> None:
+        assert fetch(bad_server.url("/reset")).error == f"the connection to 127.0.0.1:{bad_server.port} broke"
+
+    def test_a_reset_in_the_middle_of_the_body(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/reset-midway"))
+        assert page.error in {
+            f"the connection to 127.0.0.1:{bad_server.port} broke",
+            f"127.0.0.1:{bad_server.port} closed the connection before the whole page came",
+        }
+        assert page.body == b""
+
+    def test_no_answer_at_all(self, bad_server: BadServer) -> None:
+        error = fetch(bad_server.url("/empty")).error
+        assert error == f"127.0.0.1:{bad_server.port} closed the connection without an answer"
+
+    def test_less_than_was_announced(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/too-short"))
+        assert page.error == f"127.0.0.1:{bad_server.port} closed the connection before the whole page came"
+        assert page.body == b""
+
+    def test_more_than_was_announced_is_cut_off(self, bad_server: BadServer) -> None:
+        pages = fetch_all([bad_server.url("/too-long")] * 3, concurrency=1)
+        assert [page.body for page in pages] == [PAGE] * 3
+
+    def test_a_length_that_is_no_number(self, bad_server: BadServer) -> None:
+        assert fetch(bad_server.url("/bad-length")).error == f"127.0.0.1:{bad_server.port} does not speak HTTP"
+
+    def test_something_that_is_not_http(self, bad_server: BadServer) -> None:
+        assert "does not speak HTTP" in (fetch(bad_server.url("/not-http")).error or "")
+
+    def test_a_server_that_says_nothing(self, bad_server: BadServer) -> None:
+        began = time.monotonic()
+        page = fetch(bad_server.url("/silent"), first_byte_timeout=0.3)
+        assert page.error == f"127.0.0.1:{bad_server.port} did not answer within 0.3 s"
+        assert time.monotonic() - began < 10
+
+    def test_a_server_that_stops_in_the_middle(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/stall?seconds=5"), first_byte_timeout=1, total_timeout=20)
+        assert page.error == f"127.0.0.1:{bad_server.port} stopped sending for 1 s"
+
+    def test_a_byte_at_a_time_runs_out_of_time(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/drip"), total_timeout=2)
+        assert page.error == "timed out after 2 s"
+        assert page.status == 200
+        assert page.body == b""
+
+    def test_a_host_that_drops_packets(self) -> None:
+        # a listening socket whose queue is full answers no further connection
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(0)
+            port = listener.getsockname()[1]
+            waiting = [socket.socket() for _ in range(4)]
+            for each in waiting:
+                each.setblocking(False)
+                each.connect_ex(("127.0.0.1", port))
+            page = fetch(f"http://127.0.0.1:{port}/", connect_timeout=0.4)
+            for each in waiting:
+                each.close()
+        assert page.error == f"could not connect to 127.0.0.1:{port} within 0.4 s"
+
+    def test_a_failure_leaves_the_others_alone(self, bad_server: BadServer) -> None:
+        paths = ["/good", "/reset", "/empty", "/too-short", "/not-http", "/bad-gzip", "/loop", "/good"] * 5
+        pages = fetch_all([bad_server.url(path) for path in paths], concurrency=4)
+        assert [page.ok for page in pages] == [path == "/good" for path in paths]
+
+
+def test_a_certificate_that_is_not_trusted_is_an_error(tmp_path: Path) -> None:
+    with https(*certificate(tmp_path, "IP:127.0.0.1")) as port:
+        assert fetch(f"https://127.0.0.1:{port}/").error == "the certificate of 127.0.0.1 is not trusted"
+
+
+def test_a_certificate_for_another_name_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = certificate(tmp_path, "DNS:other.test")
+    monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
+    with https(*files) as port:
+        assert fetch(f"https://127.0.0.1:{port}/").error == "the certificate of 127.0.0.1 is for another name"
+
+
+def test_encryption_with_a_server_that_has_none_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                connection.recv(4096)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        port = listener.getsockname()[1]
+        error = fetch(f"https://127.0.0.1:{port}/").error
+        thread.join()
+    assert error == f"could not agree on encryption with 127.0.0.1:{port}"

@@ -1,0 +1,88 @@
+"""Who is asked again, when, and who is not."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from itertools import pairwise
+from urllib.parse import quote
+
+import pytest
+
+from pipelines.fetch import HttpFetcher
+from tests.pipelines.fetch.bad_server import BadServer
+from tests.pipelines.fetch.fetching import fetch, fetch_all, options
+
+
+class TestRetries:
+    @pytest.mark.parametrize("status", [429, 502, 503, 504])
+    def test_an_overloaded_server_is_asked_again(self, status: int, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url(f"/flaky?times=2&code={status}"), retries=2)
+        assert page.ok
+        assert bad_server.requests["/flaky"] == 3
+
+    def test_but_not_for_ever(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/flaky?times=9&code=503"), retries=2)
+        assert (page.status, page.error, page.ok) == (503, None, False)
+        assert bad_server.requests["/flaky"] == 3
+
+    def test_a_broken_connection_is_made_again(self, bad_server: BadServer) -> None:
+        assert fetch(bad_server.url("/reset-once"), retries=1).ok
+
+    @pytest.mark.parametrize("path", ["/status?code=404", "/status?code=500", "/bad-gzip", "/not-http", "/loop"])
+    def test_what_would_fail_again_is_not_asked_again(self, path: str, bad_server: BadServer) -> None:
+        fetch(bad_server.url(path), retries=3, max_redirects=0)
+        assert sum(bad_server.requests.values()) == 1
+
+    def test_a_time_out_is_final(self, bad_server: BadServer) -> None:
+        fetch(bad_server.url("/silent"), retries=3, first_byte_timeout=0.2)
+        assert bad_server.requests["/silent"] == 1
+
+    def test_a_refused_address_is_final(self) -> None:
+        began = time.monotonic()
+        assert "refused: 10.0.0.1" in (fetch("http://10.0.0.1/", retries=5, backoff=20).error or "")
+        assert time.monotonic() - began < 10
+
+    def test_the_pause_grows_and_others_go_on_meanwhile(self, bad_server: BadServer) -> None:
+        urls = [bad_server.url("/flaky?times=2&code=503"), *(bad_server.url(f"/good?{each}") for each in range(5))]
+        began = time.monotonic()
+        with HttpFetcher(options(retries=2, backoff=0.2, concurrency=1)) as fetcher:
+            order = [page.url for page, _ in fetcher.fetch((url, None) for url in urls)]
+        assert order[-1] == urls[0]
+        assert time.monotonic() - began >= 0.2 * 0.5 + 0.4 * 0.5
+
+    def test_the_server_says_when(self, bad_server: BadServer) -> None:
+        began = time.monotonic()
+        assert fetch(bad_server.url("/flaky?times=1&code=429&after=1"), retries=1).ok
+        assert time.monotonic() - began >= 1
+
+    def test_or_by_the_clock(self, bad_server: BadServer) -> None:
+        began = time.monotonic()
+        soon = quote(format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True))
+        assert fetch(bad_server.url(f"/flaky?times=1&code=503&after={soon}"), retries=1).ok
+        assert time.monotonic() - began >= 0.8
+
+    @pytest.mark.parametrize("after", ["-1", "soon", "1e9", "\u0661"])
+    def test_nonsense_is_passed_over(self, after: str, bad_server: BadServer) -> None:
+        assert fetch(bad_server.url(f"/flaky?times=1&code=503&after={quote(after, encoding='utf-8')}"), retries=1).ok
+
+    def test_a_server_that_wants_a_day_of_rest_gets_it(self, bad_server: BadServer) -> None:
+        began = time.monotonic()
+        page = fetch(bad_server.url("/flaky?times=1&code=429&after=86400"), retries=3)
+        assert (page.status, bad_server.requests["/flaky"]) == (429, 1)
+        assert time.monotonic() - began < 60
+
+    def test_all_of_the_host_is_left_alone_meanwhile(self, bad_server: BadServer) -> None:
+        urls = [bad_server.url("/flaky?times=1&code=503&after=1"), *(bad_server.url(f"/slow?{n}") for n in range(12))]
+        assert all(page.ok for page in fetch_all(urls, concurrency=2, retries=1))
+        asked = sorted(bad_server.times)
+        assert max(later - earlier for earlier, later in pairwise(asked)) >= 0.9
+
+    def test_a_pause_of_the_caller_is_not_held_against_the_server(self, bad_server: BadServer) -> None:
+        urls = [bad_server.url("/good"), bad_server.url("/silent?seconds=0.5")]
+        with HttpFetcher(options(total_timeout=2.5, first_byte_timeout=2.5, retries=1)) as fetcher:
+            pages = fetcher.fetch((url, None) for url in urls)
+            assert next(pages)[0].ok
+            time.sleep(3)
+            assert next(pages)[0].ok
