@@ -92,7 +92,7 @@ def wait_for(url: str, process: Child) -> None:
             if httpx.get(url, timeout=5).is_success:
                 return
         except httpx.TransportError:
-            pass
+            pass  # it does not listen yet
         time.sleep(0.05)
     raise SystemExit(f"{url} did not answer within {READY_WITHIN_SECONDS} s")
 

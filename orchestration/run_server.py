@@ -104,7 +104,7 @@ def _end_runs(home: Path) -> None:
     runs = [run_pidfile(home, run_id) for run_id in living(home / "runs")]
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 0)):
         for pid in filter(None, map(living_pid, runs)):
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):  # it ended meanwhile
                 os.kill(pid, number)
         deadline = time.monotonic() + seconds
         while any(map(living_pid, runs)) and time.monotonic() < deadline:

@@ -83,7 +83,7 @@ def bind(model: type[Model], node: Mapping) -> Model:
         return model.model_validate(node.plain())
     except ValidationError as error:
         if is_symbolic(node):
-            with suppress(ValidationError):
+            with suppress(ValidationError):  # then the first error is told
                 return model.model_validate(_stand_in(node))
         raise PipelineError(_problems(model, node, error)) from None
 

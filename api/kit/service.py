@@ -38,7 +38,7 @@ class Service:
 
     def close(self) -> None:
         self.pool.close()
-        with suppress(Unavailable):
+        with suppress(Unavailable):  # what is not given back is over with its minute
             self.limiter.give_back()
         self.database.close()
 

@@ -52,7 +52,7 @@ class Child:
             if time.monotonic() - started > STABLE_SECONDS:
                 pause = FIRST_PAUSE
             self._say(f"ended with exit code {exit_code}; starting it again in {pause:g} s")
-            with suppress(TimeoutError):
+            with suppress(TimeoutError):  # the pause is over
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -63,7 +63,7 @@ class Child:
         if process is None or process.returncode is not None:
             return
         _signal_group(process.pid, signal.SIGTERM)
-        with suppress(TimeoutError):
+        with suppress(TimeoutError):  # then it is made to end
             await asyncio.wait_for(process.wait(), seconds)
         _signal_group(process.pid, signal.SIGKILL)
 
@@ -119,7 +119,7 @@ def end_descendants() -> None:
     """Ends what is still there of all that was started from here: TERM, and 5 s later KILL."""
     for number, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 1.0)):
         for pid in _descendants(os.getpid()):
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):  # it ended meanwhile
                 os.kill(pid, number)
         deadline = time.monotonic() + seconds
         while _reap() and time.monotonic() < deadline:
@@ -133,7 +133,7 @@ def end_with_parent() -> None:
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):  # it ended meanwhile
         os.killpg(leader, number)
 
 
@@ -151,7 +151,7 @@ def _children(pid: int) -> Iterator[int]:
 
 def _take_exit_codes(pids: set[int]) -> None:
     for pid in pids:
-        with suppress(ChildProcessError):
+        with suppress(ChildProcessError):  # somebody waited for it already
             os.waitpid(pid, os.WNOHANG)
 
 

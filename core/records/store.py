@@ -123,6 +123,6 @@ def _time(name: str, value: str) -> datetime:
         if parsed.tzinfo is not None:
             return parsed
     except ValueError:
-        pass
+        pass  # told below, as is a time without a zone
     sentence = f"'{name}' is compared with a time in ISO 8601 with its zone."
     raise BadInput(sentence, [Detail(name, sentence)])

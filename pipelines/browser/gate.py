@@ -112,7 +112,7 @@ class Gate:
             except TimeoutError:
                 within = f"within {self.connect_timeout:g} s"
                 refused = _Refused(_FAILED, f"could not connect to {_place(host, port)} {within}")
-            except OSError:
+            except OSError:  # the next address may take it; of the last one `refused` tells
                 continue
         raise refused
 

@@ -179,7 +179,7 @@ class _Handler(socketserver.StreamRequestHandler):
             self.wfile.write(json.dumps(message).encode() + b"\n")
 
     def hang_up(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError):  # the other side has hung up already
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def _listen(self, coordinator: Coordinator, connection: str) -> None:

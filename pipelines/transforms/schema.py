@@ -139,7 +139,7 @@ def fitting(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
     """Of a row that was made for other columns, what fits these."""
     values: dict[str, Any] = {}
     for name, type_ in types:
-        with suppress(Mismatch):
+        with suppress(Mismatch):  # what does not fit is left out
             values[name] = _held(row.get(name), type_)
     return values
 

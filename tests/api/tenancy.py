@@ -140,6 +140,6 @@ def _text(api: Api, url: str, params: Mapping[str, str]) -> str:
             yield from response.iter_text()
 
     received: list[str] = []
-    with contextlib.suppress(httpx.ReadTimeout):
+    with contextlib.suppress(httpx.ReadTimeout):  # a stream goes on for ever
         received.extend(parts())
     return "".join(received)

@@ -27,7 +27,7 @@ def taken_port() -> Generator[int]:
             holder.bind(("127.0.0.1", 8080))
             holder.listen()
         except OSError:
-            pass
+            pass  # somebody else has it, which is as good
         yield 8080
 
 
