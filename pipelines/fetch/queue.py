@@ -74,6 +74,7 @@ class RequestQueue(Generic[T]):
         self._held_count = 0
         self._ready: deque[Request[T]] = deque()
         self._may_enter: deque[str] = deque()
+        self._awaited: dict[str, list[Request[T]]] = {}
         self._delayed: list[tuple[float, int, Request[T]]] = []
         self._sequence = count()
 
@@ -109,13 +110,25 @@ class RequestQueue(Generic[T]):
             page = led_to(revalidated(request.kept, page), request)
         if keep and self._cache:
             self._keep(page, request, self._cache)
+        if request.passed:
+            self._over(request)
         return as_asked(page, request)
 
     def redirected(self, request: Request[T], address: str, seconds: float) -> None:
-        """After so many seconds `request` is told to go on at `address`: at hand, or to be asked like any other."""
+        """After so many seconds `request` is told to go on at `address`: at hand, or to be asked like any other.
+
+        Where others were led to as well, it waits for the page that the first of them is asking for.
+        """
         self._left(request)
+        self._over(request)
         request.go_on(address, seconds)
-        if not (self._cache and self._at_hand(request, self._cache)):
+        if self._cache and self._at_hand(request, self._cache):
+            return
+        if address in self._awaited:
+            self._awaited[address].append(request)
+        else:
+            if self._cache:
+                self._awaited[address] = []
             self._offer(request)
 
     def again(self, request: Request[T], delay: float) -> None:
@@ -210,7 +223,14 @@ class RequestQueue(Generic[T]):
             self._ready.append(request)
         elif leave is not False:
             self._finished.append((_forbidden(request, leave), request.tag))
+            self._over(request)
         return leave is not False
+
+    def _over(self, request: Request[T]) -> None:
+        """`request` is over at its address: who has waited for that has the page at hand now, or asks for it too."""
+        for each in self._awaited.pop(request.address, ()):
+            if not (self._cache and self._at_hand(each, self._cache)):
+                self._offer(each)
 
     def _left(self, request: Request[T]) -> None:
         waiting = request.origin in self._held

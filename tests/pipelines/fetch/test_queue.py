@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
 
-from pipelines.fetch import FetchOptions
-from pipelines.fetch.queue import RequestQueue
+import pytest
+
+from pipelines.fetch import FetchOptions, Page
+from pipelines.fetch.cache import CacheOptions, PageCache
+from pipelines.fetch.hosts import OwnHosts
+from pipelines.fetch.queue import RequestQueue, led_to
 
 
 class Told:
@@ -16,7 +22,7 @@ class Told:
         self.new = list[str]()
         self.said: list[tuple[str, str]] = []
 
-    def enter(self, origin: str, url: str) -> bool:
+    def enter(self, origin: str, url: str) -> bool | str:
         if self.open[origin]:
             self.open[origin] -= 1
             self.said.append(("enters", origin))
@@ -66,3 +72,47 @@ def test_what_nobody_waits_for_any_more_gives_back_all_that_it_held_or_waited_fo
     hosts.said.clear()
     queue.abandon(running)
     assert sorted(hosts.said) == [("forgets", THREE), ("forgets", TWO), ("leaves", ONE), ("leaves", ONE)]
+
+
+def page(url: str, status: int) -> Page:
+    return Page(url, url, status, None, "text/html", "utf-8", b"<h1>home</h1>", datetime.now(UTC))
+
+
+@pytest.mark.parametrize(("status", "asked"), [(200, 1), (503, 3)])
+def test_what_several_redirects_lead_to_is_asked_for_once_where_the_first_brings_it(
+    status: int, asked: int, tmp_path: Path
+) -> None:
+    options, urls = FetchOptions(), [f"{ONE}/old/{number}" for number in range(3)]
+    with PageCache(CacheOptions(str(tmp_path))) as cache:
+        queue = RequestQueue(((url, url) for url in urls), options, OwnHosts(options), cache)
+        for request in list(queue.starting(16)):
+            queue.redirected(request, f"{ONE}/home", 0.1)
+        [first] = queue.starting(16)
+        assert (first.address, queue.empty) == (f"{ONE}/home", True)
+        pages = [queue.done(first, led_to(page(f"{ONE}/home", status), first))]
+        others = list(queue.starting(16))
+        pages += [queue.done(each, led_to(page(f"{ONE}/home", status), each)) for each in others]
+        pages += [found for found, _ in queue.take_finished()]
+    assert 1 + len(others) == asked
+    assert sorted(each.requested_url for each in pages) == urls
+    assert {(each.url, each.status, each.redirects) for each in pages} == {(f"{ONE}/home", status, ())}
+
+
+def test_who_waits_for_what_turns_out_to_be_forbidden_is_told_so_too(tmp_path: Path) -> None:
+    class Strict(Told):
+        rules = False
+
+        def enter(self, origin: str, url: str) -> bool | str:
+            return "forbidden" if self.rules and url.endswith("/home") else super().enter(origin, url)
+
+    hosts, urls = Strict(), [f"{ONE}/old/{number}" for number in range(3)]
+    hosts.open[ONE] = 3
+    with PageCache(CacheOptions(str(tmp_path))) as cache:
+        queue = RequestQueue(((url, url) for url in urls), FetchOptions(), hosts, cache)
+        for request in list(queue.starting(16)):
+            queue.redirected(request, f"{TWO}/home", 0.1)
+        assert (list(queue.starting(16)), queue.take_finished()) == ([], [])
+        hosts.rules, hosts.new = True, [TWO]
+        assert list(queue.starting(16)) == []
+        assert [found.error for found, _ in queue.take_finished()] == [f"redirects to {TWO}/home: forbidden"] * 3
+    assert queue.empty
