@@ -63,6 +63,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         strict_content_type=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # not used, and else looked for each time
         generate_unique_id_function=_operation_id,
         lifespan=lifespan,
     )

@@ -35,6 +35,7 @@ def configure(service: str) -> None:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,  # made anew for each line, it costs as much as the line
     )
     structlog.contextvars.bind_contextvars(service=service)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from fastapi.routing import iter_route_contexts
+from fastapi.routing import RouteContext, iter_route_contexts
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
@@ -13,9 +13,10 @@ FOUND = "spindle.route"
 
 
 class RouteIndex(BaseRoute):
-    """Stands before the routes of a router and goes ahead for those that it finds; the others are left to the router.
+    """Stands before the routes of a router and answers for those that it finds; the others are left to the router.
 
-    Routes keep their order. A parameter that spans several segments is left to the router, too.
+    Routes keep their order; those of routers within are called at once, where their routers would look for them again.
+    A parameter that spans several segments is left to the router, too.
     """
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
@@ -29,19 +30,18 @@ class RouteIndex(BaseRoute):
             if all(segments[place] == text for place, text in fixed):
                 match, child_scope = route.matches(scope)
                 if match is Match.FULL:
-                    return match, {**child_scope, FOUND: route}
+                    return match, {**child_scope, "route": route.original_route, FOUND: route}
         return Match.NONE, {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await scope[FOUND].handle(scope, receive, send)
+        await scope[FOUND].app(scope, receive, send)
 
 
-def _shapes(routes: Sequence[BaseRoute]) -> Mapping[int, Sequence[tuple[Sequence[tuple[int, str]], BaseRoute]]]:
+def _shapes(routes: Sequence[BaseRoute]) -> Mapping[int, Sequence[tuple[Sequence[tuple[int, str]], RouteContext]]]:
     """By the number of segments: those that are fixed, with their places, and the route."""
-    shapes: defaultdict[int, list[tuple[Sequence[tuple[int, str]], BaseRoute]]] = defaultdict(list)
-    for route in routes:
-        for context in iter_route_contexts([route]):
-            segments = (context.path_format or "").split("/")
-            fixed = tuple((place, text) for place, text in enumerate(segments) if "{" not in text)
-            shapes[len(segments)].append((fixed, route))
+    shapes: defaultdict[int, list[tuple[Sequence[tuple[int, str]], RouteContext]]] = defaultdict(list)
+    for route in iter_route_contexts(routes):
+        segments = (route.path_format or "").split("/")
+        fixed = tuple((place, text) for place, text in enumerate(segments) if "{" not in text)
+        shapes[len(segments)].append((fixed, route))
     return shapes
