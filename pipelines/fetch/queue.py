@@ -110,8 +110,7 @@ class RequestQueue(Generic[T]):
             page = led_to(revalidated(request.kept, page), request)
         if keep and self._cache:
             self._keep(page, request, self._cache)
-        if request.passed:
-            self._over(request)
+        self._over(request)
         return as_asked(page, request)
 
     def redirected(self, request: Request[T], address: str, seconds: float) -> None:
@@ -228,6 +227,8 @@ class RequestQueue(Generic[T]):
 
     def _over(self, request: Request[T]) -> None:
         """`request` is over at its address: who has waited for that has the page at hand now, or asks for it too."""
+        if not request.passed:
+            return
         for each in self._awaited.pop(request.address, ()):
             if not (self._cache and self._at_hand(each, self._cache)):
                 self._offer(each)
