@@ -26,6 +26,7 @@ from pipelines.fetch.zstd import BadZstd, Unzstd
 _ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SUCCESSES = range(200, 300)
+_READ = 64 * 1024  # bytes at a time; with libcurl's own 16 KiB most pages took several
 _SLOWEST = 32  # bytes a second; a page that comes slower than this for first_byte_timeout is given up
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
@@ -72,7 +73,7 @@ class Transfer:
         self._special = False
         self._hurried = False
         self.curl = _handle(options)
-        self.curl.setopt(pycurl.WRITEFUNCTION, self._receive)
+        self.curl.setopt(pycurl.WRITEFUNCTION, self._add)
         self.curl.setopt(pycurl.HEADERFUNCTION, self._lines.append)
         self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
@@ -101,6 +102,7 @@ class Transfer:
             encoding = ["Accept-Encoding: zstd"] if request.zstd else []
             self.curl.setopt(pycurl.HTTPHEADER, [_ACCEPT, *encoding, *_conditions(request.kept)])
             self.curl.setopt(pycurl.HTTP_CONTENT_DECODING, 0 if request.zstd else 1)
+            self.curl.setopt(pycurl.WRITEFUNCTION, self._add_zstd if request.zstd else self._add)
             self._special = request.zstd or request.kept is not None
 
     def end(self, failure: int | None) -> None:
@@ -197,8 +199,8 @@ class Transfer:
         """The lines that have come of the answer's header."""
         return b"".join(self._lines)
 
-    def _receive(self, data: bytes) -> int:
-        """Takes what has come; libcurl gives up when told another length than that of `data`."""
+    def _add_zstd(self, data: bytes) -> int:
+        """Takes what has come, decompressed."""
         if self._unzstd is None or not _ENCODING.search(self._head()):
             return self._add(data)
         try:
@@ -211,6 +213,7 @@ class Transfer:
         return len(data)
 
     def _add(self, data: bytes) -> int:
+        """Takes what has come; libcurl gives up when told another length than that of `data`."""
         size = len(data)
         self._size += size
         excess = self._size - self._options.max_body
@@ -256,6 +259,7 @@ def _handle(options: FetchOptions) -> pycurl.Curl:
     curl = pycurl.Curl()
     for option, value in (
         (pycurl.NOSIGNAL, 1),
+        (pycurl.BUFFERSIZE, _READ),
         (pycurl.PROXY, ""),  # nor one from the environment: the guard must see every address
         (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
         (pycurl.FOLLOWLOCATION, 0),  # each address is asked for by leave of its own host

@@ -30,6 +30,8 @@ BASE = "http://shop.test/a/b.html?x=1"
         ("http://2130706433/", "http://127.0.0.1/"),
         ("http://0x7f.1/", "http://127.0.0.1/"),
         ("http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/"),
+        ("/a\0b", "http://shop.test/a%00b"),
+        ("/\ud800", None),
         ("mailto:a@b.test", None),
         ("javascript:void(0)", None),
         ("ftp://shop.test/", None),
@@ -47,6 +49,11 @@ def test_a_link_becomes_the_address_a_browser_would_ask_for(url: str, expected: 
 def test_without_a_base_a_relative_address_is_no_link() -> None:
     assert canonical_url("c.html") is None
     assert canonical_url("http://shop.test/c.html#x") == "http://shop.test/c.html"
+
+
+def test_what_is_no_text_is_no_base() -> None:
+    assert canonical_url("c.html", "http://shop.test/\ud800") is None
+    assert canonical_url("c.html", "no address") is None
 
 
 def test_a_canonical_address_stays_as_it_is() -> None:
