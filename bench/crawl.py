@@ -2,8 +2,9 @@
 
 Our engine, Scrapy, Crawlee and two bare loops crawl the same static site, one after the other, each pinned to one core
 while nginx has the other; five fields a page, as many requests in flight. Politeness and the page cache are off, the
-guard is on; then the engine again with the cache written, and with everything taken from it. At the end two cores
-against one. Installs nginx with apt, and the other contenders into `.bench`.
+guard is on; then the engine again with the cache written, and with everything taken from it, and on two cores. At the
+end a long crawl, in which what a young JVM compiles counts for little. Takes about eleven minutes; installs nginx with
+apt, and the other contenders into `.bench`.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.contenders import installed, output_of
-from bench.nginx import install
+from bench.nginx import cpu_seconds, install
 from bench.service import Json, machine
 from bench.sites import catalog
 
 PAGES = 20_000
-SIZES = (6_000, 60_000)
-ROUNDS = 2
-OURS, BARE = "Spindle, Spark local[1]", "bare pycurl + lexbor"
+SMALL, LARGE = 6_000, 60_000
+PASSES = {SMALL: 8, LARGE: 4}  # of one driver, by the size of the pages; the last one counts
+LONG, LONG_PASSES = 5, 3  # so many times the pages
+OURS, BARE, BARE_AIOHTTP = "Spindle, Spark local[1]", "bare pycurl + lexbor", "bare aiohttp + lexbor"
+
+Command = Sequence[str | Path]
+ENGINE: Command = [sys.executable, "-m", "bench.crawlers.engine", "catalog"]
 
 
 def main() -> None:
@@ -28,64 +33,82 @@ def main() -> None:
     install()
     contenders = commands()
     print(machine())
-    for size in SIZES:
+    for size, passes in PASSES.items():
         with catalog(pages, size) as site:
             print(f"\n{pages:,} pages of {size:,} bytes")
-            report(rounds(contenders, site))
-            with_cache(site)
-            cores(site)
+            results = {name: crawled(command, site, passes) for name, command in contenders.items()}
+            report(results)
+            if size == SMALL:
+                with_cache(results, site, passes)
+            two_cores(results[OURS], site, passes)
+    with catalog(LONG * pages, SMALL) as site:
+        print(f"\n{LONG * pages:,} pages of {SMALL:,} bytes")
+        report({name: crawled(contenders[name], site, LONG_PASSES) for name in (BARE, BARE_AIOHTTP, OURS)})
 
 
-def commands() -> Mapping[str, Sequence[str | Path]]:
+def commands() -> Mapping[str, Command]:
     """Each contender's command, but for the site."""
     aiohttp = installed("aiohttp", "aiohttp", "uvloop", "selectolax")
     return {
         BARE: [sys.executable, "-m", "bench.crawlers.bare", "catalog"],
-        "bare aiohttp + lexbor": [aiohttp, "-m", "bench.crawlers.loop", "catalog"],
-        OURS: [sys.executable, "-m", "bench.crawlers.engine", "catalog"],
+        BARE_AIOHTTP: [aiohttp, "-m", "bench.crawlers.loop", "catalog"],
+        OURS: ENGINE,
         "Crawlee": [installed("crawlee", "crawlee[parsel]"), "-m", "bench.crawlers.crawlee_http", "catalog"],
         "Scrapy": [installed("scrapy", "scrapy"), "-m", "bench.crawlers.spider", "catalog"],
     }
 
 
-def rounds(contenders: Mapping[str, Sequence[str | Path]], site: str) -> dict[str, Json]:
-    """Each contender's best of some rounds, in which they take turns."""
-    results = [{name: pinned(1, [*command, site]) for name, command in contenders.items()} for _ in range(ROUNDS)]
-    return {name: min((each[name] for each in results), key=seconds) for name in contenders}
+def crawled(command: Command, site: str, passes: int) -> Json:
+    """What a contender made of the site on one core; ours in the last of so many passes."""
+    return pinned("1", [*command, site, *engine_arguments(1, "off", passes)] if command is ENGINE else [*command, site])
 
 
-def report(best: Mapping[str, Json]) -> None:
-    for name, result in best.items():
-        print(f"{name:<26}{result['rows'] / seconds(result):>9,.0f} pages/s {seconds(result):>8.2f} s")
-    ours = best[OURS]
-    cold, fourth = ours["cold"]["seconds"], ours["fourth"]["seconds"]
-    print(f"session {ours['session']:.1f} s, first pass of a cold driver {cold:.1f} s, fourth {fourth:.1f} s")
-    for name in best:
+def engine_arguments(cores: int, cache: str, passes: int) -> Command:
+    return [str(cores), cache, str(passes)]
+
+
+def report(results: Mapping[str, Json]) -> None:
+    for name, result in results.items():
+        tell(name, result)
+    ours = results[OURS]
+    passes = ", ".join(f"{each:.1f}" for each in ours["passes"])
+    print(f"session {ours['session']:.1f} s, passes of one driver {passes} s")
+    for name, result in results.items():
         if name != OURS:
-            print(f"Spindle / {name}: {seconds(best[name]) / seconds(ours):.2f}")
+            print(f"Spindle / {name}: {speed(ours) / speed(result):.2f}")
 
 
-def with_cache(site: str) -> None:
+def with_cache(results: Mapping[str, Json], site: str, passes: int) -> None:
     for mode in ("written", "read"):
-        result = pinned(1, [sys.executable, "-m", "bench.crawlers.engine", "catalog", site, "1", mode])
-        print(f"page cache {mode:<9}{result['rows'] / seconds(result):>9,.0f} pages/s {seconds(result):>8.2f} s")
+        result = pinned("1", [*ENGINE, site, *engine_arguments(1, mode, passes)])
+        tell(f"page cache {mode}", result)
+        for other in (OURS, BARE):
+            print(f"  / {other}: {speed(result) / speed(results[other]):.2f}")
 
 
-def cores(site: str) -> None:
-    """nginx shares its core with the second half of the engine; its own time is the limit beyond that."""
-    one, two = (
-        output_of(["taskset", "-c", on, sys.executable, "-m", "bench.crawlers.engine", "catalog", site, str(count)])
-        for on, count in (("1", 1), ("0,1", 2))
+def two_cores(one: Json, site: str, passes: int) -> None:
+    """The server shares its core with the second half of the engine: with it, not even twice the speed is left."""
+    before = cpu_seconds()
+    two = pinned("0,1", [*ENGINE, site, *engine_arguments(2, "off", passes)])
+    served = (cpu_seconds() - before) / passes / two["rows"]
+    most = 2 / (1 + served * speed(one))
+    print(
+        f"two cores / one: {speed(two) / speed(one):.2f}; nginx takes {served * 1e6:.0f} µs a page, "
+        f"{served * speed(two) / 2:.0%} of the two cores, which leaves {most:.2f} at most"
     )
-    print(f"two cores / one: {seconds(one) / seconds(two):.2f}")
 
 
-def pinned(core: int, command: Sequence[str | Path]) -> Json:
-    return output_of(["taskset", "-c", str(core), *command])
+def pinned(cores: str, command: Command) -> Json:
+    return output_of(["taskset", "-c", cores, *command])
 
 
-def seconds(result: Json) -> float:
-    return result["seconds"]
+def tell(name: str, result: Json) -> None:
+    print(f"{name:<26}{speed(result):>9,.0f} pages/s {result['seconds']:>8.2f} s")
+
+
+def speed(result: Json) -> float:
+    """Pages a second."""
+    return result["rows"] / result["seconds"]
 
 
 if __name__ == "__main__":

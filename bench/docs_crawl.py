@@ -72,7 +72,7 @@ def on_one_core(site: str) -> None:
 
 def report_engine(best: dict[str, Json]) -> None:
     engine, seconds = best["Spindle, Spark local[1]"], {name: result["seconds"] for name, result in best.items()}
-    print(f"Spindle's first pass: {engine['cold']['seconds']:.1f} s, session before it: {engine['session']:.1f} s")
+    print(f"Spindle's first pass: {engine['passes'][0]:.1f} s, session before it: {engine['session']:.1f} s")
     for name in ("Scrapy", "bare pycurl + lexbor"):
         print(f"Spindle / {name}: {seconds[name] / seconds['Spindle, Spark local[1]']:.2f}")
 

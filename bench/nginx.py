@@ -49,3 +49,19 @@ def nginx(root: Path, rules: str = "", core: int = 0) -> Generator[str]:
         finally:
             process.terminate()
             process.wait(30)
+
+
+def cpu_seconds() -> float:
+    """What the servers that this process has running have used so far."""
+    masters = _children(os.getpid())
+    return sum(_used(process) for master in masters for process in (master, *_children(master)))
+
+
+def _children(process: int) -> list[int]:
+    threads = Path(f"/proc/{process}/task").iterdir()
+    return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+
+
+def _used(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(ticks) for ticks in fields[11:13]) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
-"""Our own engine, cold and warm: `python -m bench.crawlers.engine CRAWL URL [CORES] [CACHE]`.
+"""Our own engine, cold and warm: `python -m bench.crawlers.engine CRAWL URL [CORES] [CACHE] [PASSES]`.
 
 The session's start is told apart. Each pass crawls everything and writes its rows as Parquet, as a driver does.
-CACHE is `off`, `written` (each page is kept, none is there) or `read` (all are there).
+The last pass counts. CACHE is `off`, `written` (each page is kept, none is there) or `read` (all are there).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
 from bench.crawlers.pipeline import pipeline
@@ -36,9 +36,10 @@ Result = dict[str, object]
 def main() -> None:
     crawl, site, cores = CRAWLS[sys.argv[1]], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1
     cache = sys.argv[4] if len(sys.argv) > 4 else "off"
+    count = int(sys.argv[5]) if len(sys.argv) > 5 else PASSES
     with crawled(crawl, site, cores, cache) as passes:
-        results = [next(passes) for _ in range(PASSES)]
-    print(json.dumps({"cold": results[0], "fourth": results[3], **results[-1]}))
+        results = [next(passes) for _ in range(count)]
+    print(json.dumps({"passes": [each["seconds"] for each in results], **results[-1]}))
 
 
 @contextmanager
@@ -65,10 +66,18 @@ def one_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
         engine.output(engine.rows()).write.parquet(f"{folder}/rows")
         check_failures(plan, coordinator)
         seconds = time.perf_counter() - began
-        rows = spark.read.parquet(f"{folder}/rows")
-        times = F.max("_fetchedAt").cast("double") - F.min("_fetchedAt").cast("double")
-        depths = rows.groupBy("_depth").agg(F.count("*"), times).orderBy("_depth").collect()
-        return {"rows": sum(row[1] for row in depths), "seconds": seconds, "depths": [list(row) for row in depths]}
+        depths = depths_of(f"{folder}/rows")
+    return {"rows": sum(rows for _, rows, _ in depths), "seconds": seconds, "depths": depths}
+
+
+def depths_of(folder: str) -> list[tuple[int, int, float]]:
+    """Of each depth its pages, and the seconds from first to last; without Spark, which that would warm up."""
+    table = pq.read_table(folder, columns=["_depth", "_fetchedAt"])
+    whole = table.group_by("_depth").aggregate([([], "count_all"), ("_fetchedAt", "min"), ("_fetchedAt", "max")])
+    found = whole.select(["_depth", "count_all", "_fetchedAt_min", "_fetchedAt_max"]).sort_by("_depth").to_pydict()
+    return [
+        (depth, rows, (last - first).total_seconds()) for depth, rows, first, last in zip(*found.values(), strict=True)
+    ]
 
 
 if __name__ == "__main__":
