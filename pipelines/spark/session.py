@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipelines import plugins
 from pipelines.expressions import REFLECTION
+from pipelines.spark.classes import java_option
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 # C2 took more time than all of Spark's tasks in a crawl, and most code runs too briefly to repay it: ten times later
@@ -46,7 +47,7 @@ def _forget_reflection(spark: SparkSession) -> None:
 
 def _defaults() -> dict[str, str]:
     paths = [_PACKAGES, *plugins.folders(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Djava.io.tmpdir='{gettempdir()}' {_JAVA}"
+    java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Djava.io.tmpdir='{gettempdir()}' {_JAVA} {java_option()}"
     return {
         "spark.driver.extraJavaOptions": java,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
