@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from pipelines.registry import Batched
@@ -32,6 +32,8 @@ class Batch:
         self._page_bytes = 0
         self._since = 0.0
         self._at_once = 1
+        self._lot: Iterator[tuple[Row, Iterable[Row]]] = iter(())  # rows that were given, of which `_given` are to come
+        self._given = 0
 
     def add(self, row: Row) -> None:
         now = self._clock()
@@ -48,10 +50,13 @@ class Batch:
             self._work_off()
 
     def _work_off(self) -> None:
-        """The first rows, as many as go at once; where they take too long, the others wait for the next call."""
-        rows = list(islice(self._rows, self._at_once))
+        """The first rows, as many as go at once; where they take too long, the next call goes on with the others."""
+        if not self._given:
+            rows = list(islice(self._rows, self._at_once))
+            self._lot, self._given = zip(rows, self._work.rows(rows), strict=True), len(rows)
         began, took, done = self._clock(), 0.0, 0
-        for row, made in zip(rows, self._work.rows(rows), strict=True):
+        for row, made in self._lot:
+            self._given -= 1
             self._rows.popleft()
             self._page_bytes -= _page_bytes(row)
             self._take(row, made)
