@@ -2,20 +2,44 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
+import pyspark
+import pytest
+
 from pipelines.spark.classes import java_option
+
+MAIN = "org.apache.spark.launcher.Main"
+
+
+@pytest.fixture
+def jar(tmp_path: Path) -> Path:
+    (found,) = Path(pyspark.__file__).parent.glob("jars/spark-launcher_*.jar")
+    return Path(shutil.copy(found, tmp_path / "launcher.jar"))
+
+
+def java(jar: Path, *options: str) -> bytes:
+    """Starts a class of the jar, which wants arguments and fails; what the JVM printed."""
+    command = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else "java"
+    done = subprocess.run([command, *options, "-cp", jar, MAIN], capture_output=True, check=False)
+    assert b"Not enough arguments" in done.stderr
+    return done.stdout
 
 
 def test_without_the_file_a_jvm_is_told_nothing(tmp_path: Path) -> None:
     assert java_option(tmp_path / "classes.jsa") == ""
 
 
-def test_a_jvm_says_nothing_of_a_file_that_was_made_with_another(tmp_path: Path) -> None:
-    archive = tmp_path / "of a folder with spaces.jsa"
-    archive.write_bytes(os.urandom(4096))
-    java = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else "java"
-    done = subprocess.run([java, *shlex.split(java_option(archive)), "-version"], capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert b"warning" not in done.stderr
+def test_a_jvm_takes_classes_from_the_file_until_their_jar_changes_and_then_does_without(
+    tmp_path: Path, jar: Path
+) -> None:
+    archive, log = tmp_path / "in a folder" / "classes.jsa", tmp_path / "log"
+    archive.parent.mkdir()
+    java(jar, f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds*=off")
+    for source in ("shared objects file (top)", f"file:{jar}"):
+        printed = java(jar, *shlex.split(java_option(archive)), f"-Xlog:class+load:file={log}")
+        assert f"{MAIN} source: {source}" in log.read_text()
+        assert printed == b""
+        os.utime(jar, (0, 0))
