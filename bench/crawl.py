@@ -93,9 +93,15 @@ def two_cores(one: Json, site: str, passes: int) -> None:
     served = (cpu_seconds() - before) / passes / two["rows"]
     most = 2 / (1 + served * speed(one))
     print(
-        f"two cores / one: {speed(two) / speed(one):.2f}; nginx takes {served * 1e6:.0f} µs a page, "
+        f"two cores / one: {speed(two) / speed(one):.2f}, without the seed and what Spark does once a pass "
+        f"{linked_seconds(one) / linked_seconds(two):.2f}; nginx takes {served * 1e6:.0f} µs a page, "
         f"{served * speed(two) / 2:.0%} of the two cores, which leaves {most:.2f} at most"
     )
+
+
+def linked_seconds(result: Json) -> float:
+    """From the first to the last of the pages that the seed links to."""
+    return result["depths"][-1][2]
 
 
 def pinned(cores: str, command: Command) -> Json:
