@@ -59,30 +59,30 @@ class Output:
     def __init__(self, rows: Table, links: Mapping[str, Table]) -> None:
         self._rows = rows
         self._links = links
+        self._count = 0
         self._characters = 0
 
     def row(self, row: Row, *link: str | None) -> None:
+        self._count += 1
         self._characters += self._rows.add(row, *link)
 
     def link(self, key: str, row: Row, link: str, level: int) -> None:
+        self._count += 1
         self._characters += self._links[key].add(row, link, level)
 
     def full(self) -> bool:
-        return self._count() >= _MAX_ROWS or self._characters >= _MAX_CHARACTERS
+        return self._count >= _MAX_ROWS or self._characters >= _MAX_CHARACTERS
 
     def empty(self) -> bool:
-        return self._count() == 0
+        return self._count == 0
 
     def take(self) -> pa.RecordBatch:
-        self._characters = 0
+        self._count = self._characters = 0
         if not self._links:
             return pa.RecordBatch.from_arrays(self._rows.take(), schema=self._rows.schema)
         structs = {name: _struct(table) for name, table in (*self._links.items(), (ROW, self._rows))}
         columns = {name: _alone(name, structs) for name in structs}
         return pa.RecordBatch.from_pydict(columns)
-
-    def _count(self) -> int:
-        return len(self._rows.rows) + sum(len(table.rows) for table in self._links.values())
 
 
 def _struct(table: Table) -> pa.StructArray:
