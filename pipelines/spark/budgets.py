@@ -72,6 +72,12 @@ class Budgets:
                 messages.extend(self._grants(origin, host))
         return messages
 
+    def late(self, task: str, origin: str) -> list[Message]:
+        """A request of the task has begun only now, after its start: those that others hold are put off in turn."""
+        host, others = self._hosts[origin], [each for each in self._hosts[origin].held if each != task]
+        host.next_start = max(host.next_start, self._clock() + host.delay * (1 + len(others)))
+        return [(each, {"putOff": origin, "seconds": host.delay * turn}) for turn, each in enumerate(others, start=1)]
+
     def back_off(self, origin: str, seconds: float) -> list[Message]:
         """The host is overloaded: nobody asks it for so long, for twice as long as before when it goes on."""
         host, now = self._hosts[origin], self._clock()

@@ -13,6 +13,7 @@ from pipelines.fetch.robots import Robots
 from pipelines.spark.channel import Channel
 
 _LOOK_SECONDS = 0.01  # how often a busy task looks for messages
+_LATE_SECONDS = 0.1  # after its start, before other tasks are told of a request
 
 
 @dataclass(slots=True)
@@ -31,9 +32,10 @@ class _Site:
     shared: bool = False
     starts: deque[float] = field(default_factory=deque[float])
     not_before: float = 0.0
+    next_start: float = 0.0
 
     def free(self, now: float) -> bool:
-        if self.not_before > now:
+        if max(self.not_before, self.next_start) > now:
             return False
         if self.delay:
             return bool(self.starts) and self.starts[0] <= now
@@ -121,13 +123,15 @@ class Leases:
     def _start(self, origin: str, site: _Site, now: float) -> None:
         site.running += 1
         if site.delay:
-            site.starts.popleft()
-            site.not_before = now + site.delay
-            self._at(site.not_before, origin)
+            late = now - site.starts.popleft()
+            site.next_start = now + site.delay
+            self._at(site.next_start, origin)
+            if late > max(_LATE_SECONDS, site.delay / 10):
+                self._send("late", origin)
 
     def _took(self, message: dict[str, Any]) -> str:
         """Takes in what the coordinator says; returns the origin that it speaks of."""
-        kind = next(kind for kind in ("site", "grant", "recall", "pause") if kind in message)
+        kind = next(kind for kind in ("site", "grant", "recall", "putOff", "pause") if kind in message)
         origin: str = message[kind]
         site = self._sites[origin]
         if kind == "site":
@@ -140,6 +144,10 @@ class Leases:
             site.shared = True
             site.recalled = min(site.recalled + message["places"], site.places)
             self._return_spare(origin, site)
+        elif kind == "putOff":
+            earliest = time.monotonic() + message["seconds"]
+            site.starts = deque(max(start, earliest) for start in site.starts)
+            self._at(earliest, origin)
         else:
             self._pause(origin, message["seconds"])
         return origin

@@ -55,6 +55,8 @@ class Sites:
                 return self._budgets.want(task, origin, message["places"])
             case "giveBack":
                 return self._budgets.give_back(task, origin, message["places"], message["wanted"])
+            case "late":
+                return self._budgets.late(task, origin)
             case _:
                 return self._budgets.back_off(origin, message["seconds"])
 

@@ -155,3 +155,14 @@ def test_no_start_falls_into_a_pause(clock: Clock) -> None:
     shared.back_off(SHOP, 30)
     ((_, message),) = shared.want("b", SHOP, 1)
     assert message["starts"] == [30.0]
+
+
+def test_starts_that_others_hold_are_put_off_when_a_request_begins_after_its_own(clock: Clock) -> None:
+    """One begins 0.9 s after its start: the next ones keep their distance of a second from it, and from each other."""
+    shared = budgets(clock, delay=1.0)
+    starts = {task: shared.want(task, SHOP, 1)[0][1]["starts"] for task in ("a", "b", "c")}
+    assert starts == {"a": [0.0], "b": [1.0], "c": [2.0]}
+    clock.now += 0.9
+    put_off = shared.late("a", SHOP)
+    assert put_off == [("b", {"putOff": SHOP, "seconds": 1.0}), ("c", {"putOff": SHOP, "seconds": 2.0})]
+    assert shared.want("d", SHOP, 1)[0][1]["starts"] == [pytest.approx(3.0)]

@@ -154,6 +154,41 @@ def test_a_place_that_comes_when_nobody_waits_any_more_goes_to_those_who_do() ->
     assert channel.sent[-1] == {"kind": "giveBack", "origin": host, "places": 1, "wanted": 0}
 
 
+@pytest.mark.parametrize(("start", "told"), [(-300.0, ["open", "late"]), (0.0, ["open"])])
+def test_others_are_told_of_a_request_that_begins_long_after_its_start(start: float, told: list[str]) -> None:
+    """Its start had come, but whoever fetches had no room for it."""
+    host = "http://shop.test"
+    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "delay": 600.0}
+    channel = Said(site, {"grant": host, "places": 1, "starts": [start]})
+    leases = Leases(channel, FetchOptions(per_host=1))
+    assert leases.enter(host, f"{host}/a") is False
+    assert leases.news() == {host}
+    channel.messages = []
+    assert leases.enter(host, f"{host}/a") is True
+    assert [message["kind"] for message in channel.sent] == told
+
+
+def test_a_start_that_is_put_off_is_waited_for() -> None:
+    """Another task's request has begun late: this one's start, which had come, keeps its distance."""
+    host = "http://shop.test"
+    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "delay": 600.0}
+    channel = Said(site, {"grant": host, "places": 1, "starts": [0.0]}, {"putOff": host, "seconds": 600.0})
+    leases = Leases(channel, FetchOptions(per_host=1))
+    assert leases.enter(host, f"{host}/a") is False
+    assert leases.news() == {host}
+    assert leases.enter(host, f"{host}/a") is False
+
+
+def test_a_delay_that_is_longer_than_any_pause_is_waited_for_and_refuses_nothing() -> None:
+    host = "http://shop.test"
+    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "delay": 600.0}
+    leases = Leases(Said(site, {"grant": host, "places": 1, "starts": [0.0]}), FetchOptions(max_retry_after=60))
+    assert leases.enter(host, f"{host}/a") is False
+    assert leases.news() == {host}
+    assert leases.enter(host, f"{host}/a") is True
+    assert leases.enter(host, f"{host}/b") is False
+
+
 class TestDriverGone:
     """The run is over: a task that fetches ends, instead of asking sites that nobody wants the pages of."""
 
