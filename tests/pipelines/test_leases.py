@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -94,6 +95,7 @@ def test_two_tasks_that_hold_what_the_other_waits_for_go_on(sites: list[Site], t
     first, second = (site.serve({f"/{number}": "<p>page" for number in range(4)}) for site in sites[:2])
     options = FetchOptions(concurrency=1, per_host=1, allow_networks=LOOPBACK)
     meet = threading.Barrier(2, timeout=SECONDS)
+    fetched, end = list[str](), time.monotonic() + SECONDS
 
     def run(name: str, mine: str, other: str) -> list[int | None]:
         def addresses() -> Iterator[tuple[str, None]]:
@@ -102,9 +104,12 @@ def test_two_tasks_that_hold_what_the_other_waits_for_go_on(sites: list[Site], t
             yield f"{other}/1", None
 
         channel = Channel(coordinator.endpoint, name)
-        with HttpFetcher(options, Leases(channel, options)) as fetcher:
+        leases = Leases(channel, options)
+        with HttpFetcher(options, leases) as fetcher:
             found = [page.status for page, _ in fetcher.fetch(addresses())]
-            meet.wait()  # neither gives back its places by ending
+            fetched.append(name)
+            while len(fetched) < 2 and time.monotonic() < end:  # neither gives back its places by ending
+                leases.wait(0.05, sleep=True)
         channel.close()
         return found
 
