@@ -53,6 +53,7 @@ def _defaults() -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         # workers start in the data folder, where a user's own `core/` must not shadow ours
         "spark.executorEnv.PYTHONSAFEPATH": "1",
+        "spark.python.daemon.module": "pipelines.spark.daemon",
         "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

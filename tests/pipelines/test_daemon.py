@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import SparkSession
+
+LEAVE = "import sys; from pipelines.spark.daemon import leave_archives; {}; leave_archives(); import pyspark"
+
+
+def archives(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a worker finds of archives on its path, and whether it had to import what passes need."""
+    import sys
+    from zipimport import zipimporter
+
+    found = [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"found": [str(found)], "ready": ["pipelines.spark.worker" in sys.modules]})
+
+
+def test_workers_have_no_archives_on_their_path_and_are_ready_for_passes(spark: SparkSession) -> None:
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(archives, "found string, ready boolean").collect()
+    assert (row.found, row.ready) == ("[]", True)
+
+
+def test_where_pyspark_lies_in_an_archive_it_is_left_on_the_path(tmp_path: Path) -> None:
+    archive = tmp_path / "spark.zip"
+    with ZipFile(archive, "w") as file:
+        file.writestr("pyspark/__init__.py", "")
+        file.writestr("py4j/__init__.py", "")
+    alone = f"sys.path = [{str(archive)!r}, *(each for each in sys.path if not each.endswith('site-packages'))]"
+    assert imported_after(alone) == str(archive / "pyspark/__init__.py")
+
+
+def test_an_archive_before_the_installed_pyspark_is_passed_by(tmp_path: Path) -> None:
+    archive = tmp_path / "other.jar"
+    with ZipFile(archive, "w") as file:
+        file.writestr("pyspark/__init__.py", "")
+    assert imported_after(f"sys.path.insert(0, {str(archive)!r})") == pyspark.__file__
+
+
+def imported_after(change: str) -> str:
+    """Where a Python of its own, whose path is changed first, has PySpark from."""
+    command = [sys.executable, "-c", f"{LEAVE.format(change)}; print(pyspark.__file__)"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
