@@ -74,11 +74,11 @@ def _locked(file: int) -> bool:
 
 
 def _finished(folder: Path) -> Iterator[_File]:
-    """The files that nobody writes to, oldest first."""
+    """The files that nobody writes to, oldest first. One without a byte has a writer that is about to lock it."""
     for name in names(folder):
         with (folder / name).open("rb") as file:
-            if _locked(file.fileno()):
-                stat = os.fstat(file.fileno())
+            stat = os.fstat(file.fileno())
+            if stat.st_size and _locked(file.fileno()):
                 yield _File(folder / name, stat.st_size, stat.st_mtime)
 
 

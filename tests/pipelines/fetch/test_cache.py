@@ -212,6 +212,13 @@ class TestTidying:
         writer.close()
         assert cache(tmp_path).get(page(1).requested_url) is not None
 
+    def test_leaves_alone_what_is_about_to_be_written(self, tmp_path: Path) -> None:
+        self.filled(tmp_path, 1)
+        begun = tmp_path / files(tmp_path)[0].name.replace("-", "-0")
+        begun.touch()
+        tidy(tmp_path, 0, 0)
+        assert files(tmp_path) == [begun]
+
     def test_the_oldest_go_first(self, tmp_path: Path) -> None:
         for number in range(4):
             self.filled(tmp_path, number)
