@@ -7,21 +7,25 @@ installed. What passes need is imported before workers are forked, once for all.
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.machinery import PathFinder
-from zipfile import is_zipfile
+from pathlib import Path
 from zipimport import zipimporter
+
+_ARCHIVE = re.compile(r"(pyspark|py4j|spark-core).*\.(zip|jar)")
 
 
 def leave_archives() -> None:
-    """Takes archives off the path, unless PySpark lies in one."""
-    folders = [each for each in sys.path if not is_zipfile(each)]
+    """Takes Spark's archives off the path, unless PySpark lies in one."""
+    folders = [each for each in sys.path if not _ARCHIVE.fullmatch(Path(each).name)]
     if not all(PathFinder.find_spec(name, folders) for name in ("pyspark", "py4j")):
         return
+    left = {*sys.path} - {*folders}
     sys.path[:] = folders
     sys.modules.pop("org", None)  # the standard library looks for Jython's, and finds the jar's folder
     for path, finder in list(sys.path_importer_cache.items()):
-        if isinstance(finder, zipimporter):
+        if isinstance(finder, zipimporter) and finder.archive in left:
             del sys.path_importer_cache[path]
 
 

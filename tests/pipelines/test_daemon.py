@@ -29,7 +29,7 @@ def test_workers_have_no_archives_on_their_path_and_are_ready_for_passes(spark: 
 
 
 def test_where_pyspark_lies_in_an_archive_it_is_left_on_the_path(tmp_path: Path) -> None:
-    archive = tmp_path / "spark.zip"
+    archive = tmp_path / "pyspark.zip"
     with ZipFile(archive, "w") as file:
         file.writestr("pyspark/__init__.py", "")
         file.writestr("py4j/__init__.py", "")
@@ -37,11 +37,13 @@ def test_where_pyspark_lies_in_an_archive_it_is_left_on_the_path(tmp_path: Path)
     assert imported_after(alone) == str(archive / "pyspark/__init__.py")
 
 
-def test_an_archive_before_the_installed_pyspark_is_passed_by(tmp_path: Path) -> None:
-    archive = tmp_path / "other.jar"
-    with ZipFile(archive, "w") as file:
-        file.writestr("pyspark/__init__.py", "")
-    assert imported_after(f"sys.path.insert(0, {str(archive)!r})") == pyspark.__file__
+def test_an_archive_of_spark_s_before_the_installed_one_is_passed_by_and_a_user_s_is_not(tmp_path: Path) -> None:
+    spark, users = tmp_path / "pyspark.zip", tmp_path / "users.zip"
+    for archive in (spark, users):
+        with ZipFile(archive, "w") as file:
+            file.writestr("pyspark/__init__.py", "")
+    assert imported_after(f"sys.path.insert(0, {str(spark)!r})") == pyspark.__file__
+    assert imported_after(f"sys.path.insert(0, {str(users)!r})") == str(users / "pyspark/__init__.py")
 
 
 def imported_after(change: str) -> str:
