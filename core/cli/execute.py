@@ -49,8 +49,6 @@ def _follow(console: Console, client: Client, title: str, path: str) -> int:
     except KeyboardInterrupt:
         console.print("The execution goes on; only following it has ended.")
         return 130
-    for line in log.news():
-        console.print(shown(line))
     console.print(shown(_sentence(status)))
     return 0 if status["status"] == "COMPLETED" else NEGATIVE
 

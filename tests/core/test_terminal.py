@@ -30,7 +30,7 @@ def test_an_execution_is_followed_whatever_its_texts_are() -> None:
     stage = {"state": "COMPLETED", "title": BRACKETS, "pages": 1, "rows": 1, "errors": 0, "seconds": 1.0}
     status: dict[str, Any] = {"status": "COMPLETED", "progress": {"fraction": 1.0, "stages": [stage]}}
     terminal = io.StringIO()
-    lines = iter([["line [/b] \x1b[2J"]])
+    lines = iter([["line [/b] \x1b[2J"], []])
     console = Console(file=terminal, force_terminal=True, width=120)
     assert follow(console, "Project[/x]", lambda: status, lambda: None, lambda: next(lines)) == status
     told = terminal.getvalue()
@@ -38,9 +38,20 @@ def test_an_execution_is_followed_whatever_its_texts_are() -> None:
     assert "\x1b[2J" not in told
 
 
-def test_without_a_terminal_there_is_the_log_alone() -> None:
-    stage = {"state": "COMPLETED", "title": "fetch", "pages": 1, "rows": 1, "errors": 0, "seconds": 1.0}
-    status: dict[str, Any] = {"status": "COMPLETED", "progress": {"fraction": 1.0, "stages": [stage]}}
-    pipe = io.StringIO()
-    follow(Console(file=pipe, width=120), "Shop", lambda: status, lambda: None, lambda: ["one", "two"])
-    assert pipe.getvalue() == "one\ntwo\n"
+def test_without_a_terminal_the_stages_are_told_once_behind_the_log() -> None:
+    stage = {"state": "RUNNING", "title": "fetch", "pages": 12, "rows": 34, "errors": 5, "seconds": 1.0}
+    running: dict[str, Any] = {"status": "RUNNING", "progress": {"fraction": 0.5, "stages": [stage]}}
+    ended = {"status": "COMPLETED", "progress": {"fraction": 1.0, "stages": [stage | {"state": "COMPLETED"}]}}
+    states, lines = iter([running, ended]), iter([["one"], ["two"], ["three"]])
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    follow(Console(file=pipe, width=120), "Shop \u2192 rows", lambda: next(states), lambda: None, lambda: next(lines))
+    pipe.seek(0)
+    told = [line.split() for line in pipe.read().splitlines()]
+    headings = ["Stage", "Pages", "Rows", "Errors", "Seconds"]
+    assert told == [["one"], ["two"], ["three"], headings, ["completed", "fetch", "12", "34", "5", "1.0"]]
+
+
+def test_without_a_terminal_and_stages_there_is_the_log_alone() -> None:
+    pipe, lines = io.StringIO(), iter([["one"], []])
+    follow(Console(file=pipe, width=120), "Shop", lambda: {"status": "FAILED"}, lambda: None, lambda: next(lines))
+    assert pipe.getvalue() == "one\n"
