@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from core.values import check_not_reserved, storable
 RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
 
 LONGEST_CRON = 255
+LAST_DAY = re.compile(r"^l(-([12]?[0-9]|30))?w?$")
+LAST_WEEKDAY = re.compile(r"^([0-7]|sun|mon|tue|wed|thu|fri|sat)l$")
 
 ID = (Project.organization_id == bindparam("organization_id"), Project.id == bindparam("id"))
 BY_ID = select(Project).where(*ID)
@@ -104,6 +107,14 @@ def _is_cron(fields: Sequence[str]) -> bool:
     """Five fields, which may have seconds in front and a year behind, or a word such as @daily."""
     if any(field.startswith("r") for field in fields):  # a random time, which no other cron knows
         return False
-    text, with_year = " ".join(fields), " ".join([*fields[:5], "0", *fields[5:]])
-    known = croniter.is_valid(text) or croniter.is_valid(text, second_at_beginning=True)
-    return known or (len(fields) == 6 and croniter.is_valid(with_year))
+    readings = [fields]  # croniter has the seconds behind the five, and the year behind them
+    if len(fields) > 5:
+        readings += [*fields[1:6], fields[0], *fields[6:]], [*fields[:5], "0", *fields[5:]]
+    return any(croniter.is_valid(_plain(reading)) for reading in readings)
+
+
+def _plain(fields: Sequence[str]) -> str:
+    """With plain days where croniter does not read Quartz's: `LW`, `L-3`, `5L`, `FRIL`, and `L` for SAT."""
+    days = [LAST_DAY.sub("l", field) for field in fields[2:3]]
+    weekdays = ["sat" if field == "l" else LAST_WEEKDAY.sub(r"\1", field) for field in fields[4:5]]
+    return " ".join([*fields[:2], *days, *fields[3:4], *weekdays, *fields[5:]])

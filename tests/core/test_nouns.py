@@ -70,6 +70,7 @@ class TestProjects:
             " @Daily ",
             "0 0 L * L5",
             "0 0 12 1 1 ? 2030",
+            *("0 0 * * 5L", "0 0 LW * *", "0 0 * * L", "0 0 0 ? * FRIL", "0 0 0 LW * ? 2030", "0 0 L-3 * ? 2030"),
             "",
         ],
     )
@@ -94,6 +95,7 @@ class TestProjects:
                 "R R * * *",
             ),
             *("60 * * * * *", "0 0 1-40 * *", "0 0 1,2,77 * *", "@reboot", " ", "1,R * * * *"),
+            *("60 0 * * 5L", "0 0 * * 8L", "0 0 * * LW", "0 0 5L * *", "0 0 L-31 * *", "0 0 * L *"),
         ],
     )
     def test_what_no_cron_reads_is_refused(self, shop: Shop, schedule: str) -> None:
