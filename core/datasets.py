@@ -26,10 +26,6 @@ class Datasets(Repository[Dataset]):
     def get(self, dataset_id: str) -> Dataset:
         return self._by_id(dataset_id)
 
-    def by_table(self, schema: str, table: str) -> Dataset | None:
-        """The dataset that SQL knows as `schema.table`."""
-        return self.session.scalar(self._own().where(Dataset.schema_slug == schema, Dataset.slug == table))
-
     def current_version(self, dataset: Dataset) -> DatasetVersion | None:
         """What readers of the dataset see; None before anything was published."""
         return self.session.get(DatasetVersion, dataset.current_version_id) if dataset.current_version_id else None

@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 from core.agents import Agents, check_pipeline
 from core.categories import Categories
 from core.credentials import named
-from core.datasets import Datasets
 from core.errors import BadInput
 from core.jobs import Jobs
 from core.packages.archive import bad
@@ -23,7 +22,7 @@ from core.projects import Projects
 from core.python_extensions import PythonExtensions
 from core.repository import checked, lock_organization
 from core.slugs import Slugs
-from core.tables import Agent, Category, CloudCredential, Job, Project, PythonExtension
+from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project, PythonExtension
 from core.values import storable
 from pipelines.names import fold
 
@@ -186,6 +185,8 @@ class _Import:
 
     def _jobs_here(self, projects: Sequence[Project]) -> Mapping[str, list[Job]]:
         """The jobs by project, oldest first: those of one project alone, or all, for ids beyond number fit nowhere."""
+        if not projects:
+            return {}
         query = select(Job).where(Job.organization_id == self._organization_id).order_by(Job.id)
         if len(projects) == 1:
             query = query.where(Job.project_id == projects[0].id)
@@ -214,12 +215,18 @@ class _Import:
         self._put("job", shown, row, values, create, partial(self._jobs.update, project.id))
 
     def _dataset(self, part: JobPart, job: str) -> Mapping[str, Any]:
-        schema, _, table = (part.input_dataset or "").partition(".")
-        dataset = Datasets(self._session, self._organization_id).by_table(schema, table) if table else None
-        if part.input_dataset and dataset is None:
+        if not part.input_dataset:
+            return {"input_dataset_id": None}
+        if part.input_dataset not in self._dataset_ids:
             self._report.warnings.append(f"job '{job}': its input, the table {part.input_dataset}, is not here.")
             return {}
-        return {"input_dataset_id": dataset.id if dataset else None}
+        return {"input_dataset_id": self._dataset_ids[part.input_dataset]}
+
+    @cached_property
+    def _dataset_ids(self) -> Mapping[str, str]:
+        own = select(Dataset.schema_slug, Dataset.slug, Dataset.id)
+        tables = self._session.execute(own.where(Dataset.organization_id == self._organization_id))
+        return {f"{schema}.{table}": dataset_id for schema, table, dataset_id in tables}
 
     def _credentials(self, part: JobPart, job: str) -> Mapping[str, Any]:
         ids: list[str] = []

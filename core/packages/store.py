@@ -39,16 +39,18 @@ class Packages:
         """The id of a package of all projects, or of one: as long as nothing changes, the same."""
         with self._database.read() as session:
             content = archive.write(collect(session, self._organization_id, project_id))
-        digest = hashlib.sha256(content).hexdigest()
-        with self._database.write() as session:
-            self._prune(session)
-            same = self._own(session, EXPORT, Package.digest == digest)
-            package = same[0] if same else self._add(session, EXPORT)
-            package.updated_at = now()
-            with incoming(self._settings, package) as file:
-                file.write_bytes(content)
-                _keep(self._settings, package, file)
-            return package.id
+        made = self._new(EXPORT)
+        with incoming(self._settings, made) as file:
+            file.write_bytes(content)
+            digest = _written(file)
+            with self._database.write() as session:
+                self._prune(session)
+                same = self._own(session, EXPORT, Package.digest == digest)
+                package = same[0] if same else made
+                package.updated_at = now()
+                session.add(package)
+                _keep(self._settings, package, file, digest)
+                return package.id
 
     def newest_export(self) -> str:
         """The id of the latest export; made now, of all projects, when there is none."""
@@ -65,7 +67,9 @@ class Packages:
         """The id of a package that is yet to come."""
         with self._database.write() as session:
             self._prune(session)
-            return self._add(session, UPLOAD).id
+            package = self._new(UPLOAD)
+            session.add(package)
+            return package.id
 
     def import_upload(
         self, upload_id: str | None, project_id: str | None = None, *, key_id: str | None = None
@@ -109,10 +113,8 @@ class Packages:
         latest = own.where(*conditions).order_by(Package.updated_at.desc(), Package.id.desc())  # pyright: ignore[reportArgumentType]
         return session.scalars(latest.limit(1)).all()
 
-    def _add(self, session: Session, kind: str) -> Package:
-        package = Package(id=new_id(), organization_id=self._organization_id, kind=kind)
-        session.add(package)
-        return package
+    def _new(self, kind: str) -> Package:
+        return Package(id=new_id(), organization_id=self._organization_id, kind=kind)
 
     def _prune(self, session: Session) -> None:
         """Forgets what is older than a week, also files whose transaction failed."""
@@ -160,23 +162,25 @@ def receive(settings: Settings, database: Database, package: Package, file: Path
     """
     with file.open("rb") as content:
         archive.read(content)
-    sync(file)  # which other writers need not wait for
+    digest = _written(file)
     with database.write() as session:
         stored = session.get_one(Package, package.id, with_for_update=True)
-        if stored.digest not in (None, _digest(file)):
+        if stored.digest not in (None, digest):
             raise Conflict("This link has brought its package already. Ask for a new one.")
         stored.updated_at = now()
-        _keep(settings, stored, file)
+        _keep(settings, stored, file, digest)
         return stored
 
 
-def _keep(settings: Settings, package: Package, file: Path) -> None:
+def _keep(settings: Settings, package: Package, file: Path, digest: str) -> None:
     """Takes the content to its place, whole, before the row that tells of it is committed."""
-    package.digest, package.size_bytes = _digest(file), file.stat().st_size
+    package.digest, package.size_bytes = digest, file.stat().st_size
     settle(settings, file, _path(settings, package))
 
 
-def _digest(file: Path) -> str:
+def _written(file: Path) -> str:
+    """The digest of the content once it is on disk: before the transaction, for other writers wait for its end."""
+    sync(file)
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 

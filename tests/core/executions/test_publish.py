@@ -44,7 +44,7 @@ def test_completion_publishes_the_jobs_table(shop: Shop) -> None:
     assert address(dataset) == "spindle://shop/books"
     with shop.database.read() as session:
         assert session.get_one(Job, shop.job_id).output_dataset_id == dataset.id
-        assert Datasets(session, shop.organization_id).by_table("shop", "books") is not None
+        assert [each.id for each in Datasets(session, shop.organization_id).list()] == [dataset.id]
 
 
 def test_without_output_block_the_newest_output_replaces(shop: Shop) -> None:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import zipfile
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from core.python_extensions import PythonExtensions
 from core.sealing import Keyring
 from core.secrets import service_key
 from core.storage import package_path
-from core.tables import Agent, Category, Job, Project, now
+from core.tables import Agent, Category, Job, Package, Project, now
 from pipelines import check_yaml
 from tests.core.shop import PIPELINE, Shop
 
@@ -152,10 +153,13 @@ def test_an_import_that_fails_leaves_nothing(shop: Shop, other_shop: Shop) -> No
 
 
 def test_thousands_of_projects_take_no_more_statements_than_a_few(shop: Shop, other_shop: Shop) -> None:
-    """Also where their names give one slug."""
+    """Also where their names give one slug, and where each job names a table that is here or is not."""
+    shop.complete(shop.submit())
+    other_shop.complete(other_shop.submit())
 
     def package(count: int) -> Contents:
-        jobs = [{"name": "Same", "parameters": {}, "enabled": True}] * 2
+        tables = ("shop.books", "shop.none")
+        jobs = [{"name": "Same", "parameters": {}, "enabled": True, "input_dataset": each} for each in tables]
         projects = [{"name": "!" * (n + 1), "parameters": {}, "enabled": True, "jobs": jobs} for n in range(count)]
         return Contents.model_validate({"categories": [], "agents": [], "projects": projects, "plugins": []})
 
@@ -169,7 +173,7 @@ def test_thousands_of_projects_take_no_more_statements_than_a_few(shop: Shop, ot
         with owner.database.write() as session:
             report = apply(session, owner.organization_id, package(count))
         event.remove(owner.database.engine, "before_cursor_execute", note)
-        assert len(report.created) == 3 * count
+        assert (len(report.created), len(report.warnings)) == (3 * count, count)
         return len(made)
 
     assert statements(shop, 200) <= statements(other_shop, 20) + 10
@@ -178,6 +182,19 @@ def test_thousands_of_projects_take_no_more_statements_than_a_few(shop: Shop, ot
     assert {"unnamed", "unnamed_2", "unnamed_200"} <= slugs
     again = imported(shop, write(package(200)))
     assert (again.created, again.changed, again.unchanged) == ([], [], 600)
+
+
+def test_a_package_without_projects_reads_no_jobs(shop: Shop) -> None:
+    made: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        made.append(statement)
+
+    event.listen(shop.database.engine, "before_cursor_execute", note)
+    imported(shop, write(Contents(categories=(), agents=(), projects=(), plugins=())))
+    event.remove(shop.database.engine, "before_cursor_execute", note)
+    assert made
+    assert not [statement for statement in made if "FROM jobs" in statement]
 
 
 def test_others_write_while_an_import_checks_its_pipelines(
@@ -203,10 +220,28 @@ def test_others_write_while_an_import_checks_its_pipelines(
     assert len(checked) == len(set(checked))
 
 
-def test_packages_older_than_a_week_are_forgotten(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_write_while_an_export_goes_to_disk(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shop.settings.database_url is not None:
+        pytest.skip("PostgreSQL has room for several writers")
+    written: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        if not written:
+            with closing(sqlite3.connect(shop.settings.data / "spindle.db", timeout=0)) as other:
+                other.execute("BEGIN IMMEDIATE")
+        written.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    package = Packages(shop.settings, shop.database, shop.organization_id).export()
+    assert written[0] == package_path(shop.settings, shop.organization_id, package).stat().st_size
+
+
+def test_packages_older_than_a_week_are_forgotten(shop: Shop) -> None:
     packages = Packages(shop.settings, shop.database, shop.organization_id)
     first = packages.export()
-    monkeypatch.setattr("core.packages.store.RETENTION", now() - now())
+    with shop.database.write() as session:
+        session.get_one(Package, first).updated_at = now() - timedelta(days=8)
+    os.utime(package_path(shop.settings, shop.organization_id, first), (0, 0))
     assert packages.export() != first
     folder = shop.settings.data / "storage" / shop.organization_id / "packages"
     assert len(list(folder.iterdir())) == 1
