@@ -38,6 +38,8 @@ from core.settings import Settings
 BUSY_TIMEOUT_SECONDS = 8
 CONNECT_TIMEOUT_SECONDS = 5
 STATEMENT_TIMEOUT_MS = 30_000
+# the server's timeout says nothing where it, or what lies between, has gone silent: the kernel gives such a peer up
+SILENCE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 POOL_SIZE = 20
 WRITERS = 10  # of PostgreSQL, beside as many readers as the pool holds; one more would be opened and closed each time
 TRUSTED_SECONDS = 1.0
@@ -81,7 +83,7 @@ def make_engine(url: str) -> Engine:
 
 def _postgresql(location: URL, **options: Any) -> Engine:
     session = f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}"
-    connect_args = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "options": session}
+    connect_args = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "options": session, **SILENCE}
     engine = create_engine(location, connect_args=connect_args, hide_parameters=True, max_overflow=0, **options)
     event.listen(engine, "checkin", _note_use)
     event.listen(engine, "checkout", _check_idle)

@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import RowMapping, event, update
 
-from api.kit.reads import MOST, Reads
+from api.kit.reads import MOST, MOST_LATE, Reads
 from core.database import Database, open_database
 from core.errors import NotFound, Unavailable
 from core.jobs import Jobs
@@ -42,9 +42,16 @@ class Gate:
         self.pass_through(())
 
     def pass_through(self, ids: Sequence[str]) -> None:
+        opening = self.open
         self.statements.append(ids)
         self.reached.set()
-        assert self.open.wait(PATIENCE_SECONDS)
+        assert opening.wait(PATIENCE_SECONDS)
+
+    def open_to_others(self) -> threading.Event:
+        """Those that are held stay so until the event that is returned."""
+        held, self.open = self.open, threading.Event()
+        self.open.set()
+        return held
 
     async def closed_at_the_first(self, first: Coroutine[Any, Any, RowMapping]) -> asyncio.Task[RowMapping]:
         """Begins the read; its statement has begun when this returns, and has not answered."""
@@ -71,6 +78,17 @@ def shop(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Shop:
 @pytest.fixture(scope="module")
 def rival(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Shop:
     return make_shop(Settings(data=tmp_path_factory.mktemp("rival")), database, "rival")
+
+
+@pytest.fixture(autouse=True)
+def nothing_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is."""
+    monkeypatch.setattr("api.kit.reads.LATE_SECONDS", 3600)
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch, nothing_late: None) -> None:
+    monkeypatch.setattr("api.kit.reads.LATE_SECONDS", 0)
 
 
 @pytest.fixture
@@ -224,3 +242,75 @@ def test_any_other_error_is_told_to_those_of_its_statement(shop: Shop):
     event.remove(shop.database.engine, "before_cursor_execute", fail)
     assert [type(error) for error in found] == [ZeroDivisionError] * 3
     assert asked(reads.read(Projects, *ids))[0]["id"] == shop.project_id
+
+
+@pytest.mark.usefixtures("late")
+def test_nobody_waits_for_a_statement_that_is_late(shop: Shop, rival: Shop, gate: Gate):
+    reads = Reads(shop.database)
+
+    async def past_the_first() -> tuple[bool, Sequence[RowMapping]]:
+        first = await gate.closed_at_the_first(reads.read(Projects, shop.organization_id, shop.project_id))
+        held = gate.open_to_others()
+        second = await reads.read(Projects, rival.organization_id, rival.project_id)
+        overtaken = not first.done()
+        held.set()
+        return overtaken, (await first, second)
+
+    overtaken, found = asyncio.run(past_the_first())
+    assert overtaken
+    assert [project["id"] for project in found] == [shop.project_id, rival.project_id]
+
+
+@pytest.mark.usefixtures("late")
+def test_late_statements_are_few_and_who_waits_for_them_is_answered(shop: Shop, gate: Gate):
+    reads, ids = Reads(shop.database), (shop.organization_id, shop.project_id)
+
+    async def all_late() -> list[RowMapping]:
+        asking: list[asyncio.Task[RowMapping]] = []
+        for _ in range(MOST_LATE):
+            asking.append(await gate.closed_at_the_first(reads.read(Projects, *ids)))
+            gate.reached.clear()
+        asking += [asyncio.create_task(reads.read(Projects, *ids)) for _ in range(2)]
+        assert not await asyncio.to_thread(gate.reached.wait, 0.1)
+        gate.open.set()
+        return await asyncio.gather(*asking)
+
+    assert {project["id"] for project in asyncio.run(all_late())} == {shop.project_id}
+
+
+@pytest.mark.usefixtures("late")
+def test_a_statement_that_never_answers_is_told_to_all_who_wait(
+    shop: Shop, gate: Gate, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("api.kit.reads.STATEMENT_TIMEOUT_MS", 0)
+    monkeypatch.setattr("api.kit.reads.MOST_LATE", 1)
+    reads, ids = Reads(shop.database), (shop.organization_id, shop.project_id)
+
+    async def in_vain() -> tuple[list[Any], RowMapping]:
+        gate.open.clear()
+        found = await asyncio.gather(*(reads.read(Projects, *ids) for _ in range(MOST + 1)), return_exceptions=True)
+        monkeypatch.setattr("api.kit.reads.LATE_SECONDS", 3600)
+        gate.open.set()
+        return found, await reads.read(Projects, *ids)
+
+    found, after = asyncio.run(in_vain())
+    assert {type(error) for error in found} == {Unavailable}
+    assert after["id"] == shop.project_id
+
+
+def test_nobody_waits_for_a_statement_that_is_cancelled(shop: Shop, gate: Gate):
+    reads, ids = Reads(shop.database), (shop.organization_id, shop.project_id)
+
+    async def cancelled() -> tuple[list[Any], RowMapping]:
+        first = await gate.closed_at_the_first(reads.read(Projects, *ids))
+        second = asyncio.create_task(reads.read(Projects, *ids))
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {first, second, asyncio.current_task()}:
+            task.cancel()
+        found = await asyncio.gather(first, second, return_exceptions=True)
+        gate.open.set()
+        return list(found), await reads.read(Projects, *ids)
+
+    found, after = asyncio.run(cancelled())
+    assert [type(error) for error in found] == [Unavailable] * 2
+    assert after["id"] == shop.project_id

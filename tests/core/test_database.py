@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -84,6 +87,16 @@ def test_a_connection_that_was_cut_costs_the_reader_nothing(shop: Shop, monkeypa
     with shop.database.write() as session:
         assert session.scalar(text(f"SELECT every(pg_terminate_backend(pid, 60000)) {others}"))
     assert Projects.read(shop.database, [ids]) == before
+
+
+@pytest.mark.parametrize("kind", ["postgresql"])
+def test_the_kernel_gives_up_a_server_that_has_gone_silent(shop: Shop) -> None:
+    with shop.database.engine.connect() as connection:
+        driver: Any = connection.connection.dbapi_connection
+        with socket.socket(fileno=os.dup(driver.fileno())) as peer:
+            assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+            assert [peer.getsockopt(socket.IPPROTO_TCP, each) for each in options] == [10, 5, 3, 15_000]
 
 
 @pytest.mark.parametrize(
