@@ -15,7 +15,7 @@ from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
 from api.kit.service import service_of
-from core.api_keys import Identity
+from core.api_keys import Identity, KnownKeys
 from core.errors import CutOff, Forbidden, TooMany, Unauthorized
 from core.rate_limits import Allowance
 from core.tables import now
@@ -42,10 +42,17 @@ def identify(request: Request) -> Identity:
     """Raises Unauthorized without a valid key, TooMany when it has made its requests of this minute."""
     key = _key(request)
     service = service_of(request)
-    request.state.identity = identity = service.keys.find(key)
+    request.state.identity = identity = _found(service.keys, key)
     with _refusal_told(request):
         request.state.allowance = service.limiter.admit(identity.key_id, now())
     return identity
+
+
+def _found(keys: KnownKeys, key: str) -> Identity:
+    try:
+        return keys.find(key)
+    except CutOff:
+        return keys.find(key)  # over a new connection
 
 
 def _identified_at_once(request: Request) -> bool:
@@ -100,17 +107,14 @@ class KeyRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             if not _identified_at_once(request):
                 await run_in_threadpool(identify, request)
-            return await handle(request)
-
-        async def answered(request: Request) -> Response:
             try:
-                return await guarded(request)
+                return await handle(request)
             except CutOff:
                 if request.method != "GET":
                     raise
-                return await guarded(request)  # over new connections; a GET may be made twice, and writes last
+                return await handle(request)  # over new connections; a GET may be made twice, and writes last
 
-        return answered
+        return guarded
 
 
 class _Caller(SecurityBase):
