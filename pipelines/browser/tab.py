@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
+from urllib.parse import unquote
 
 from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Request
 from playwright.async_api import Error as PlaywrightError
@@ -26,8 +27,8 @@ _MEGABYTES_BESIDE = 3  # scripts and styles may weigh so many times what a page 
 @dataclass
 class Tab:
     """Made by `open`, on the browser's loop; `way` is what its requests pass, `lost` the last page that this visit
-    could not have: its address, and what Chromium calls the reason. While it is `opening`, a redirect is not followed
-    but stops the page; `led` is where to.
+    could not have: its address, and what Chromium calls the reason. While it is `opening` an address, a redirect of
+    that is not followed but stops the page; `led` is where to.
     """
 
     page: Page
@@ -39,8 +40,9 @@ class Tab:
     crashed: bool = False
     soiled: bool = False
     lost: tuple[str, str] | None = None
-    opening: bool = False
+    opening: str | None = None
     led: str | None = None
+    _asked: str | None = None  # CDP's id of the request for what it is opening
     _working: asyncio.Future[Any] | None = None
 
     @classmethod
@@ -87,7 +89,7 @@ class Tab:
     def begin(self) -> None:
         """Another visit."""
         self.visits += 1
-        self.lost = self.led = None
+        self.lost = self.led = self._asked = None
         self.way.next_page()
 
     async def unless_crashed(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -129,11 +131,20 @@ class Tab:
         way = "Fetch.continueRequest"
         if event["resourceType"] == "Media":
             way, request["errorReason"] = "Fetch.failRequest", "BlockedByClient"
-        elif self.opening and address and event["frameId"] == self.frame and "redirectedRequestId" in event:
+        elif self.opening and address and event["frameId"] == self.frame and self._is_redirect(event):
             way, request["errorReason"] = "Fetch.failRequest", "Aborted"
             self.led = address
         with suppress(PlaywrightError):  # the page may have gone on meanwhile
             await self.devtools.send(way, request)
+
+    def _is_redirect(self, event: dict[str, Any]) -> bool:
+        """Whether what is being opened redirects; its request is remembered, for scripts may go elsewhere meanwhile."""
+        if "redirectedRequestId" in event:
+            return event["redirectedRequestId"] == self._asked
+        # compared decoded: Chromium encodes more characters than others do
+        if self._asked is None and unquote(event["request"]["url"]) == unquote(self.opening or ""):
+            self._asked = event["requestId"]
+        return False
 
 
 def _user_agent(options: FetchOptions, browser: Browser) -> str:

@@ -21,6 +21,7 @@ from pipelines.browser.filter import Filter
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.fetch import FetchOptions, canonical_url
+from pipelines.fetch.urls import shortened
 
 _WORLD = "spindle"
 _READING_SECONDS = 30.0
@@ -62,9 +63,10 @@ class Visit:
     async def go(self, url: str) -> None:
         target = canonical_url(url, self.page.url if canonical_url(self.page.url) else None)
         if target is None:
-            raise VisitFailed(f"'{url[:200]}' is not an http or https address")
+            raise VisitFailed(f"'{shortened(url)}' is not an http or https address")
         timeout = self._options.total_timeout * 1000
-        self._tab.opening, self._opened = not self._opened and target == canonical_url(self.address), True
+        first, self._opened = not self._opened, True
+        self._tab.opening = target if first and target == canonical_url(self.address) else None
         try:
             self._response = await self.page.goto(target, wait_until="load", timeout=timeout)
         except NotInTime:
@@ -75,7 +77,7 @@ class Visit:
                 raise await self._redirected(self._tab.led) from None
             raise self._failure(error, target) from error
         finally:
-            self._tab.opening = False
+            self._tab.opening = None
 
     async def snapshot(self) -> None:
         way = self._tab.way
@@ -214,7 +216,7 @@ class Visit:
             return self._lost(code, self.address)
         if self._tab.way.failures:
             return VisitFailed(list(self._tab.way.failures.values())[-1])
-        return VisitFailed(f"the page led to '{self.page.url[:200]}', which is not an http or https address")
+        return VisitFailed(f"the page led to '{shortened(self.page.url)}', which is not an http or https address")
 
 
 def _told(number: int, action: Action) -> str:

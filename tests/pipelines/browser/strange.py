@@ -49,6 +49,9 @@ PAGES = {
     "/left": "<script>const had = localStorage.seen || document.cookie; localStorage.seen = 1;"
     "document.cookie = 'seen=1'; document.write('<h1>' + (had || 'nothing') + '</h1>')</script>",
     "/script-redirect": "<script>location = '/two'</script>",
+    "/goes": "<script>location = '/elsewhere?/landing'</script><script src=/held></script>",
+    "/posts": "<form method=post action=/elsewhere?/landing></form><script>document.forms[0].submit()</script>"
+    "<script src=/held></script>",
     "/popup": "<h1>Popup</h1><script>open('/three'); alert('hello'); confirm('sure?')</script>",
     "/hang": "<h1>Hang</h1><script>setTimeout(() => { while (true); }, 0)</script>",
     "/grow": "<h1>Grow</h1><script>document.write('x'.repeat(3_000_000))</script>",
@@ -72,6 +75,7 @@ class Strange:
         self.at_once = self.most_at_once = 0
         self.five_at_once = threading.Event()
         self.impatient = 0
+        self.landed = threading.Event()
         self.headers: dict[str, str] = {}
         self.pages = dict(PAGES)
 
@@ -93,6 +97,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(self.site.pages[path])
         else:
             self.answer("<h1>no</h1>", 404)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
 
     def answer(self, text: str, status: int = 200, kind: str = "text/html; charset=utf-8", **headers: str) -> None:
         body = text.encode()
@@ -131,6 +139,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _elsewhere(self) -> None:
         self.answer("", 302, Location=self.path.partition("?")[2])
+
+    def _held(self) -> None:
+        """Keeps a page from being loaded until its script's way has ended at `/landing`."""
+        self.site.landed.wait(90)
+        self.answer("", kind="text/javascript")
+
+    def _landing(self) -> None:
+        self.site.landed.set()
+        self.answer("<h1>Landed</h1>")
 
     def _download(self) -> None:
         self.answer("x", kind="application/octet-stream", Content_Disposition="attachment; filename=x.bin")

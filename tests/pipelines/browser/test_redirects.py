@@ -74,6 +74,21 @@ def test_cookies_that_are_set_on_the_way_stay_for_the_visit_alone(strange_site: 
     assert strange_site.requests["/enter"] == 4
 
 
+@pytest.mark.parametrize("path", ["/goes", "/posts"])
+def test_those_of_where_a_script_goes_while_its_page_still_loads_are_followed(strange_site: Strange, path: str) -> None:
+    strange_site.landed.clear()
+    [page] = visited(strange_site.url + path)
+    assert (page.error, page.url) == (None, f"{strange_site.url}/landing")
+    assert b"Landed" in page.body
+
+
+def test_they_are_found_where_chromium_writes_the_address_in_another_way(site: Site, other: Site) -> None:
+    target = other.serve({"/secret": "<h1>secret</h1>", "/robots.txt": "User-agent: *\nDisallow: /secret"})
+    url = site.serve({"/a%7Cb": ""}) + "/a|b"
+    site.moved["/a%7Cb"] = f"{target}/secret"
+    assert (by_leave([url])[url].forbidden, other.requests["/secret"]) == (True, 0)
+
+
 def test_they_do_not_go_on_for_ever(strange_site: Strange) -> None:
     [page] = visited(f"{strange_site.url}/round", options=replace(OPTIONS, max_redirects=3))
     assert page.error == "redirects more than 3 times"
