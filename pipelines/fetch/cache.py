@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote, quote_plus
 
 import xxhash
 
@@ -16,6 +14,7 @@ from pipelines.fetch.failures import passing_status
 from pipelines.fetch.freshness import lifetime, may_be_kept
 from pipelines.fetch.page import Page
 from pipelines.fetch.store import PageStore
+from pipelines.fetch.urls import spellings
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class PageCache:
         self._shared = PageStore(Path(options.shared)) if options.shared else None
         self._lifetime = timedelta(seconds=options.lifetime_seconds)
         self._since = options.since or datetime.now(UTC)
-        self._secrets = _spellings(options.secrets)
+        self._secrets = {each for secret in options.secrets for each in spellings(secret)}
         self._variant = variant
 
     def __enter__(self) -> Self:
@@ -91,10 +90,6 @@ class PageCache:
         """Whether an address of the page holds a secret."""
         addresses = (page.requested_url, page.url, *page.redirects) if self._secrets else ()
         return any(secret in address for secret in self._secrets for address in addresses)
-
-
-def _spellings(secrets: Iterable[str]) -> frozenset[str]:
-    return frozenset(text for secret in secrets for text in (secret, quote(secret, safe=""), quote_plus(secret)))
 
 
 def _key(url: str, variant: str) -> int:

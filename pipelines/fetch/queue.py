@@ -16,7 +16,7 @@ from pipelines.fetch.hosts import Hosts
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
 from pipelines.fetch.robots import UNREACHED
-from pipelines.fetch.urls import canonical_url, origin
+from pipelines.fetch.urls import canonical_url, origin, shortened
 
 if TYPE_CHECKING:
     from pipelines.fetch.cache import PageCache
@@ -170,7 +170,8 @@ class RequestQueue(Generic[T]):
         asked_url, tag = pulled
         url = canonical_url(asked_url)
         if url is None:
-            self._finished.append((_failed(asked_url, f"'{asked_url[:200]}' is not an http or https address"), tag))
+            error = f"'{shortened(asked_url)}' is not an http or https address"
+            self._finished.append((_failed(asked_url, error), tag))
             return
         request = Request(asked_url, url, tag)
         if not (self._cache and self._at_hand(request, self._cache)):
@@ -254,7 +255,7 @@ def led_to(page: PageT, request: Request[T]) -> PageT:
 
 
 def _forbidden(request: Request[T], reason: str) -> Page:
-    sentence = f"redirects to {request.address[:200]}: {reason}" if request.passed else reason
+    sentence = f"redirects to {shortened(request.address)}: {reason}" if request.passed else reason
     page = _failed(request.asked_url, sentence)
     forbidden = not reason.startswith(UNREACHED)  # a site that is not there forbids nothing
     return replace(page, url=request.address if request.passed else page.url, forbidden=forbidden)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from ada_url import ada_adapter
 
 _ada: Any = ada_adapter.lib  # pyright: ignore[reportPrivateImportUsage]
 _ffi: Any = ada_adapter.ffi  # pyright: ignore[reportPrivateImportUsage]
 _WEB = ("http://", "https://")
+ELLIPSIS = "…"  # ends what was cut
+SHORTEST_SECRET = 6  # what is shorter is no secret, and hiding it would garble what is told
+_PLACES = (("http://h/", ""), ("http://h/?", ""), ("http://:", "@h/"))  # each escapes other characters
 
 
 def absolute_url(url: str, base: str | None = None) -> str | None:
@@ -41,6 +45,22 @@ def canonical_url(url: str, base: str | None = None) -> str | None:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a canonical address."""
-    end = url.find("/", 8)
-    return url if end < 0 else url[:end]
+    """Scheme, host and port of a canonical address, without user info: that makes no other host of it."""
+    scheme, _, rest = url.partition("//")
+    return f"{scheme}//{rest.partition('/')[0].rpartition('@')[2]}"
+
+
+def shortened(text: str, longest: int = 200) -> str:
+    """`text`, as people are shown it; what was cut ends with an ellipsis, so that a beginning of a secret is found."""
+    return text if len(text) <= longest else text[: longest - 1] + ELLIPSIS
+
+
+def spellings(secret: str) -> frozenset[str]:
+    """How `secret` may stand in an address: as it is, escaped as a whole, or as `canonical_url` escapes it in a path,
+    in a query and as a password.
+    """
+    found = {secret, quote(secret, safe=""), quote_plus(secret)}
+    for before, after in _PLACES:
+        address = canonical_url(before + secret + after) or ""
+        found.add(address.removeprefix(before).removesuffix(after))
+    return frozenset(text for text in found if len(text) >= SHORTEST_SECRET)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any, cast
-from urllib.parse import quote, quote_plus
 
+from pipelines.fetch.urls import ELLIPSIS, SHORTEST_SECRET, spellings
 from pipelines.parameters import Value
 from pipelines.runner.spec import ExecutionSpec
-from pipelines.spark.preview import ELLIPSIS
 
 MASK = "********"
-_LEAST_LENGTH = 6  # what is shorter is no secret, and hiding it would garble the log
 _LEAST_BEGINNING = 4  # of one that was cut
 
 
@@ -21,14 +19,12 @@ class Secrets:
 
     def __init__(self, spec: ExecutionSpec) -> None:
         self._values = {name: os.environ[name] for name in spec.credentials if name in os.environ}
-        found = (value for value in self._values.values() if len(value) >= _LEAST_LENGTH)
-        spellings = {spelled for value in found for spelled in (value, quote(value, safe=""), quote_plus(value))}
-        self._spellings = sorted(spellings, key=len, reverse=True)
+        self._spellings = sorted({each for value in self.values for each in spellings(value)}, key=len, reverse=True)
 
     @property
     def values(self) -> tuple[str, ...]:
         """The values that are long enough to be secrets."""
-        return tuple(value for value in self._values.values() if len(value) >= _LEAST_LENGTH)
+        return tuple(value for value in self._values.values() if len(value) >= SHORTEST_SECRET)
 
     def revealed(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
         """The parameters with the values of those that stand for a credential variable, as `${NAME}` of itself."""

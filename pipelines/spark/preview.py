@@ -13,10 +13,10 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
+from pipelines.fetch.urls import shortened
 from pipelines.rows import Ordinal, Row
 
 CUT = 200  # characters of a value
-ELLIPSIS = "…"  # ends what was cut
 _LONGEST_LIST = 20
 _AFTER_ALL: Ordinal = (sys.maxsize,)
 
@@ -62,7 +62,7 @@ def as_json(value: Any, cut: int | None) -> Any:
     their number is shown: part of a picture is none, and nobody would find what is secret in it.
     """
     if isinstance(value, str):
-        return value if cut is None or len(value) <= cut else value[: cut - 1] + ELLIPSIS
+        return value if cut is None else shortened(value, cut)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, datetime | date | time):

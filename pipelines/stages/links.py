@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, NonNegativeInt
 
 from pipelines.fetch import canonical_url
+from pipelines.fetch.urls import shortened
 from pipelines.html import SlowPattern, compile_selector
 from pipelines.names import choice
 from pipelines.parameters import column_reference
@@ -30,7 +31,7 @@ def _url(value: str) -> str:
 
 def _link(value: object, base: str | None) -> Link:
     url = canonical_url(str(value), base)
-    return Link(url, None) if url else Link(None, None, f"'{str(value)[:200]}' is not an http or https address")
+    return Link(url, None) if url else Link(None, None, f"'{shortened(str(value))}' is not an http or https address")
 
 
 def _links_of_column(column: str) -> Callable[[Row], list[Link]]:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pipelines.fetch import canonical_url
+from pipelines.fetch.robots import robots_url
+from pipelines.fetch.urls import origin
 
 BASE = "http://shop.test/a/b.html?x=1"
 
@@ -64,3 +66,13 @@ def test_a_canonical_address_stays_as_it_is() -> None:
 
 def test_a_link_of_a_megabyte_is_taken_as_it_is() -> None:
     assert canonical_url("/" + "a" * 1_000_000, BASE) == "http://shop.test/" + "a" * 1_000_000
+
+
+@pytest.mark.parametrize("host", ["shop.test", "shop.test:8080", "[::1]:8080"])
+@pytest.mark.parametrize("user", ["", "a@", "a:b@", ":b@", "a@b:c/d@"])
+@pytest.mark.parametrize("path", ["/", "/@x/y@z", "?at=x@y"])
+def test_whom_a_host_is_asked_as_makes_no_other_host_of_it(user: str, host: str, path: str) -> None:
+    url = canonical_url(f"http://{user.replace('/', '%2F')}{host}{path}")
+    assert url is not None
+    assert origin(url) == f"http://{host}"
+    assert robots_url(url) == f"http://{host}/robots.txt"
