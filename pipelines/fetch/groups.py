@@ -126,7 +126,7 @@ def keys(path: str) -> Iterator[tuple[int, list[int]]]:
             while True:
                 offset = source.tell()
                 yield offset, stream.read_next_batch().column(0).to_pylist()
-    except (StopIteration, pa.ArrowInvalid, OSError):
+    except (StopIteration, pa.ArrowException, OSError):
         return  # the end, whole or not; or the file was tidied away
 
 
@@ -139,12 +139,14 @@ class GroupReader:
 
     @classmethod
     def open(cls, path: str, offset: int) -> GroupReader | None:
-        """The group that begins at `offset`; None when the file was tidied away."""
+        """The group that begins at `offset`; None when the file was tidied away, or is not what was written."""
         try:
             with pa.memory_map(path) as source:
                 source.seek(offset)
-                return cls(pa.ipc.read_record_batch(pa.ipc.read_message(source), SCHEMA))
-        except (pa.ArrowInvalid, OSError):
+                batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), SCHEMA)
+                batch.validate(full=True)
+                return cls(batch)
+        except (pa.ArrowException, EOFError, OSError):
             return None
 
     def entry(self, row: int) -> Entry | None:
