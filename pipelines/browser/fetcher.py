@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -12,7 +12,6 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self, TypeVar
 
-from playwright.async_api import Cookie
 from playwright.async_api import Error as PlaywrightError
 
 from pipelines.actions import Browsing
@@ -68,11 +67,10 @@ class BrowserFetcher:
         queue = RequestQueue(requests, self._options, self._hosts, self._cache)
         running: dict[Future[Outcome], Request[T]] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
-        cookies: dict[Request[T], Sequence[Cookie]] = {}
         try:
             while True:
                 for request in queue.starting(self._chromium.options.pages - len(running)):
-                    future = self._chromium.submit(self._pages(request, cookies.pop(request, ())))
+                    future = self._chromium.submit(self._pages(request))
                     running[future] = request
                     future.add_done_callback(done.put)
                 at_hand = queue.take_finished()
@@ -86,9 +84,7 @@ class BrowserFetcher:
                     future = done.get(timeout=seconds if running else 0)
                     request, outcome = running.pop(future), future.result()
                     if isinstance(outcome, Redirected):
-                        if outcome.cookies:
-                            cookies[request] = outcome.cookies
-                        queue.redirected(request, outcome.address, outcome.seconds)
+                        queue.redirected(request, outcome.address, outcome.seconds, outcome.cookies)
                     else:
                         yield from self._finished(queue, request, outcome)
         finally:
@@ -112,12 +108,12 @@ class BrowserFetcher:
         self._idle.clear()
         await self._chromium.leave()
 
-    async def _pages(self, request: Request[T], cookies: Sequence[Cookie]) -> Outcome:
+    async def _pages(self, request: Request[T]) -> Outcome:
         """The pages of one address after as many tries as may help, or where it leads; raises NoBrowser."""
         attempt = 0
         while True:
             try:
-                pages, again = await self._tried(request, cookies)
+                pages, again = await self._tried(request)
             except Redirected as redirected:
                 if len(request.passed) < self._options.max_redirects:
                     return redirected
@@ -128,12 +124,12 @@ class BrowserFetcher:
             attempt += 1
             await asyncio.sleep(delay)
 
-    async def _tried(self, request: Request[T], cookies: Sequence[Cookie]) -> tuple[list[BrowserPage], bool]:
+    async def _tried(self, request: Request[T]) -> tuple[list[BrowserPage], bool]:
         """One try, and whether another one may fare better; raises Redirected."""
         url, patience = request.address, self._patience()
         try:
             async with self._tab() as tab, asyncio.timeout(patience - request.spent):
-                visit = Visit(tab, url, self._options, cookies)
+                visit = Visit(tab, url, self._options, request.cookies)
                 pages = await tab.unless_crashed(visit.pages(self._browsing.traces))
             return pages, passing_status(pages[-1].status or 0)
         except VisitFailed as failure:

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.async_api import Cookie, Response
 from playwright.async_api import Error as PlaywrightError
+from playwright.async_api import Response
 from playwright.async_api import TimeoutError as NotInTime
 
 from pipelines.actions import ACTIONS, Action
@@ -21,6 +21,7 @@ from pipelines.browser.filter import Filter
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.fetch import FetchOptions, canonical_url
+from pipelines.fetch.queue import Cookies
 from pipelines.fetch.urls import shortened
 
 _WORLD = "spindle"
@@ -48,7 +49,7 @@ class Visit:
     led, with the `cookies` that were set on the way.
     """
 
-    def __init__(self, tab: Tab, address: str, options: FetchOptions, cookies: Sequence[Cookie] = ()) -> None:
+    def __init__(self, tab: Tab, address: str, options: FetchOptions, cookies: Cookies = ()) -> None:
         self.page = tab.page
         self.address = address
         self._tab = tab

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -23,15 +23,29 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PageT = TypeVar("PageT", bound=Page)
+Cookies = Sequence[Mapping[str, object]]
 
 
 class Request(Generic[T]):
     """One page to fetch; `asked_url` is as the caller wrote it, `url` the same as pages are told apart, `address` where
-    it is now looked for: where redirects led, which are `passed`, in all `spent` seconds. `tag` is the caller's, `kept`
-    an old copy of the page that may still be right. `zstd`: the server compresses so, whatever it was asked for.
+    it is now looked for: where redirects led, which are `passed`, in all `spent` seconds, and have set the `cookies`.
+    `tag` is the caller's, `kept` an old copy of the page that may still be right. `zstd`: the server compresses so,
+    whatever it was asked for.
     """
 
-    __slots__ = ("address", "asked_url", "attempt", "kept", "origin", "passed", "spent", "tag", "url", "zstd")
+    __slots__ = (
+        "address",
+        "asked_url",
+        "attempt",
+        "cookies",
+        "kept",
+        "origin",
+        "passed",
+        "spent",
+        "tag",
+        "url",
+        "zstd",
+    )
 
     def __init__(self, asked_url: str, url: str, tag: T) -> None:
         self.asked_url = asked_url
@@ -39,17 +53,19 @@ class Request(Generic[T]):
         self.address = url
         self.passed: tuple[str, ...] = ()
         self.spent = 0.0
+        self.cookies: Cookies = ()
         self.tag = tag
         self.origin = origin(url)
         self.kept: Page | None = None
         self.zstd = False
         self.attempt = 0
 
-    def go_on(self, address: str, seconds: float) -> None:
+    def go_on(self, address: str, seconds: float, cookies: Cookies) -> None:
         """A redirect, after so many seconds; `address` is canonical."""
         self.address, self.origin = address, origin(address)
         self.passed = (*self.passed, address)
         self.spent += seconds
+        self.cookies = cookies
         self.kept, self.zstd = None, False
 
 
@@ -113,22 +129,23 @@ class RequestQueue(Generic[T]):
         self._over(request)
         return as_asked(page, request)
 
-    def redirected(self, request: Request[T], address: str, seconds: float) -> None:
+    def redirected(self, request: Request[T], address: str, seconds: float, cookies: Cookies = ()) -> None:
         """After so many seconds `request` is told to go on at `address`: at hand, or to be asked like any other.
 
-        Where others were led to as well, it waits for the page that the first of them is asking for.
+        Where others were led to as well, it waits for the page that the first of them is asking for. With `cookies`
+        that were set on the way it may be shown what no other is, and asks by itself.
         """
         self._left(request)
         self._over(request)
-        request.go_on(address, seconds)
-        if self._cache and self._at_hand(request, self._cache):
-            return
-        if address in self._awaited:
-            self._awaited[address].append(request)
-        else:
-            if self._cache:
-                self._awaited[address] = []
-            self._offer(request)
+        request.go_on(address, seconds, cookies)
+        if self._cache and not cookies:
+            if self._at_hand(request, self._cache):
+                return
+            if address in self._awaited:
+                self._awaited[address].append(request)
+                return
+            self._awaited[address] = []
+        self._offer(request)
 
     def again(self, request: Request[T], delay: float) -> None:
         """Puts `request` back, to start in `delay` seconds."""
@@ -192,9 +209,9 @@ class RequestQueue(Generic[T]):
         return False
 
     def _keep(self, page: Page, request: Request[T], cache: PageCache) -> None:
-        """Keeps what `request` brought; where redirects led to it, as the page of its own address too."""
+        """Keeps what `request` brought; where redirects without cookies led to it, as its own address's page too."""
         cache.put(page)
-        if request.passed and page.url == request.address:
+        if request.passed and not request.cookies and page.url == request.address:
             cache.put(replace(page, requested_url=page.url, redirects=()))
 
     def _offer(self, request: Request[T]) -> None:
@@ -228,7 +245,7 @@ class RequestQueue(Generic[T]):
 
     def _over(self, request: Request[T]) -> None:
         """`request` is over at its address: who has waited for that has the page at hand now, or asks for it too."""
-        if not request.passed:
+        if not request.passed or request.cookies:
             return
         for each in self._awaited.pop(request.address, ()):
             if not (self._cache and self._at_hand(each, self._cache)):

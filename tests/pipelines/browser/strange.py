@@ -134,6 +134,12 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.answer("", 302, Location="/enter", Set_Cookie="entered=yes; Path=/; HttpOnly")
 
+    def _set(self) -> None:
+        self.answer("", 302, Location="/show", Set_Cookie=f"item={self.path.partition('?')[2]}; Path=/")
+
+    def _show(self) -> None:
+        self.answer(f"<h1>{self.headers.get('Cookie', 'nothing')}</h1>")
+
     def _round(self) -> None:
         self.answer("", 302, Location="/round")
 

@@ -74,6 +74,15 @@ def test_cookies_that_are_set_on_the_way_stay_for_the_visit_alone(strange_site: 
     assert strange_site.requests["/enter"] == 4
 
 
+def test_a_page_that_hangs_on_cookies_of_the_way_is_nobody_elses(strange_site: Strange, tmp_path: Path) -> None:
+    shown = {"/set?a": b"item=a", "/set?b": b"item=b", "/show": b"nothing"}
+    with PageCache(CacheOptions(str(tmp_path))) as cache:
+        pages = by_leave([strange_site.url + path for path in ("/set?a", "/set?b")], cache=cache)
+        pages |= by_leave([f"{strange_site.url}/show"], cache=cache)
+    for path, text in shown.items():
+        assert text in pages[strange_site.url + path].body
+
+
 @pytest.mark.parametrize("path", ["/goes", "/posts"])
 def test_those_of_where_a_script_goes_while_its_page_still_loads_are_followed(strange_site: Strange, path: str) -> None:
     strange_site.landed.clear()

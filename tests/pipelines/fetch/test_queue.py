@@ -98,6 +98,25 @@ def test_what_several_redirects_lead_to_is_asked_for_once_where_the_first_brings
     assert {(each.url, each.status, each.redirects) for each in pages} == {(f"{ONE}/home", status, ())}
 
 
+def test_who_carries_cookies_asks_alone_and_what_it_is_shown_is_nobody_elses(tmp_path: Path) -> None:
+    """The first and the third are led there without cookies, the second with some, the last too, but later."""
+    options, urls = FetchOptions(per_host=4), [f"{ONE}/old/{number}" for number in range(4)]
+    with PageCache(CacheOptions(str(tmp_path))) as cache:
+        queue = RequestQueue(((url, url) for url in urls), options, OwnHosts(options), cache)
+        *early, late = queue.starting(16)
+        for request, cookies in zip(early, ((), [{"name": "a"}], ()), strict=True):
+            queue.redirected(request, f"{ONE}/home", 0.1, cookies)
+        first, second = queue.starting(16)
+        assert [first.url, second.url] == urls[:2]
+        shown = Page(f"{ONE}/home", f"{ONE}/home", 200, None, "text/html", "utf-8", b"yours", datetime.now(UTC))
+        queue.done(second, led_to(shown, second))
+        assert (list(queue.starting(16)), queue.take_finished()) == ([], [])
+        queue.done(first, led_to(page(f"{ONE}/home", 200), first))
+        assert [(found.body, url) for found, url in queue.take_finished()] == [(b"<h1>home</h1>", urls[2])]
+        queue.redirected(late, f"{ONE}/home", 0.1, [{"name": "a"}])
+        assert list(queue.starting(16)) == [late]
+
+
 def test_who_waits_for_what_turns_out_to_be_forbidden_is_told_so_too(tmp_path: Path) -> None:
     class Strict(Told):
         rules = False
