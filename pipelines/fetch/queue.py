@@ -143,6 +143,7 @@ class RequestQueue(Generic[T]):
                 return
             if address in self._awaited:
                 self._awaited[address].append(request)
+                self._held_count += 1
                 return
             self._awaited[address] = []
         self._offer(request)
@@ -248,6 +249,7 @@ class RequestQueue(Generic[T]):
         if not request.passed or request.cookies:
             return
         for each in self._awaited.pop(request.address, ()):
+            self._held_count -= 1
             if not (self._cache and self._at_hand(each, self._cache)):
                 self._offer(each)
 

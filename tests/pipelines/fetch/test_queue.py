@@ -88,7 +88,7 @@ def test_what_several_redirects_lead_to_is_asked_for_once_where_the_first_brings
         for request in list(queue.starting(16)):
             queue.redirected(request, f"{ONE}/home", 0.1)
         [first] = queue.starting(16)
-        assert (first.address, queue.empty) == (f"{ONE}/home", True)
+        assert (first.address, list(queue.starting(16)), queue.empty) == (f"{ONE}/home", [], False)
         pages = [queue.done(first, led_to(page(f"{ONE}/home", status), first))]
         others = list(queue.starting(16))
         pages += [queue.done(each, led_to(page(f"{ONE}/home", status), each)) for each in others]
@@ -96,6 +96,18 @@ def test_what_several_redirects_lead_to_is_asked_for_once_where_the_first_brings
     assert 1 + len(others) == asked
     assert sorted(each.requested_url for each in pages) == urls
     assert {(each.url, each.status, each.redirects) for each in pages} == {(f"{ONE}/home", status, ())}
+
+
+def test_who_waits_for_what_others_were_led_to_is_held_like_any_other(tmp_path: Path) -> None:
+    options, urls = FetchOptions(concurrency=1, per_host=1000), iter([f"{ONE}/old/{number}" for number in range(1000)])
+    with PageCache(CacheOptions(str(tmp_path))) as cache:
+        queue = RequestQueue(((url, url) for url in urls), options, OwnHosts(options), cache)
+        [first] = queue.starting(1)
+        queue.redirected(first, f"{ONE}/home", 0.1)
+        assert list(queue.starting(1)) == [first]
+        while others := list(queue.starting(1)):
+            queue.redirected(others[0], f"{ONE}/home", 0.1)
+        assert next(urls) == f"{ONE}/old/65"
 
 
 def test_who_carries_cookies_asks_alone_and_what_it_is_shown_is_nobody_elses(tmp_path: Path) -> None:
