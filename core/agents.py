@@ -14,7 +14,7 @@ from core.errors import BadInput, Conflict, Detail, NotFound
 from core.repository import Repository, checked, lock_organization
 from core.tables import Agent
 from core.values import check_storable, storable
-from pipelines import PipelineError, check_yaml, script
+from pipelines import MAX_PROBLEMS, PipelineError, check_yaml, script
 
 # a top-level key `pipeline` of block or flow YAML, and not the annotated name of a line of Python
 _PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?pipeline["']?\s*:""", re.MULTILINE)
@@ -147,7 +147,9 @@ def bad_pipeline(error: PipelineError) -> BadInput:
 
 
 def _counted(problems: int) -> str:
-    return "a problem" if problems == 1 else f"{problems} problems, the first of them"
+    if problems == 1:
+        return "a problem"
+    return f"{f'more than {MAX_PROBLEMS}' if problems > MAX_PROBLEMS else problems} problems, the first of them"
 
 
 def pyspark_code(agent: Agent) -> str | None:

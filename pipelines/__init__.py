@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.errors import PipelineError, Problem, RunError
+from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem, RunError
 from pipelines.listing import StageListing, listing
 from pipelines.pipeline import Pipeline, check_yaml, stage
 from pipelines.plan import Kind, Plan, Step
@@ -11,6 +11,7 @@ from pipelines.script import script
 from pipelines.transforms.transform import Transforms
 
 __all__ = [
+    "MAX_PROBLEMS",
     "Kind",
     "Pipeline",
     "PipelineError",

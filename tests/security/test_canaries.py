@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from core.tables import Execution
-from tests.service import Json, Service, command_line, descendants
+from tests.service import Json, Service, command_line, descendants, wait_until
 from tests.site import gated_site
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -96,6 +96,7 @@ def test_no_secret_is_found_after_a_real_execution(spindle: Service) -> None:
         assert status["status"] == "COMPLETED", status
         answers += read_everything(client, job.project_id, job.job_id, execution)
         answers.append(json.dumps(spindle.runs(execution)))
+        wait_until(lambda: not any((spindle.data / "scratch").iterdir()), 60)  # the driver tells its end, and then ends
     assert len(canaries) >= 12
     assert found(canaries, {"an answer": "\n".join(answers).encode()}) == []
     assert found(canaries, {"a command line": "\n".join(watch.seen).encode()}) == []
