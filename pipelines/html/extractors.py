@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from selectolax.lexbor import LexborNode
+
 from pipelines.html.document import Element
 from pipelines.html.price import parse_price
+from pipelines.html.text import text_of
 
 Value = str | float | dict[str, str] | None
 
@@ -18,4 +21,9 @@ READERS: Mapping[str, Callable[[Element, str | None], Value]] = {
     "href": lambda element, _: element.absolute("href"),
     "src": lambda element, _: element.absolute("src"),
     "price": lambda element, _: parse_price(element.text()),
+}
+# The same of what selectors find in HTML, for methods that need no more than the node.
+NODE_READERS: Mapping[str, Callable[[LexborNode], Value]] = {
+    "text": text_of,
+    "price": lambda node: parse_price(text_of(node)),
 }

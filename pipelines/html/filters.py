@@ -54,11 +54,10 @@ def comparison(key: str, operator: str, value: str) -> Filter:
 
 
 def _value(node: LexborNode, key: str, scope: Scope) -> str | None:
-    attributes = node.attributes
     if not key.startswith("abs:"):
+        attributes = node.attributes
         return (attributes[key] or "") if key in attributes else None
-    name = key[4:]
-    return scope.absolute(attributes[name] or "") if name in attributes else None
+    return scope.at(node).absolute(key[4:])
 
 
 def contains(text: str) -> Filter:
@@ -125,7 +124,7 @@ def has(query: Query) -> Filter:
         owners = query.owners(scope)
         if owners is not None:
             return lambda node: node.mem_id in owners
-        return lambda node: query.found_around(Scope(node, False, scope.absolute))
+        return lambda node: query.found_around(scope.at(node))
 
     return bind
 

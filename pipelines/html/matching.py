@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import Protocol
 
 from selectolax.lexbor import LexborCSSSelector, LexborNode
 
@@ -14,16 +15,23 @@ _engine = LexborCSSSelector()
 _find_first: Callable[[str, LexborNode], list[LexborNode]] = _engine.find_first  # pyright: ignore  (not in its stubs)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where is searched: `root` and what is inside it. `absolute` resolves an address on the page."""
+class Scope(Protocol):
+    """Where is searched: inside `node`, an element; of a page that is the root element, which is then searched too."""
 
-    root: LexborNode
+    node: LexborNode
     is_page: bool
-    absolute: Callable[[str], str | None]
 
     def page(self) -> Scope:
-        return Scope(self.root.parser.root or self.root, True, self.absolute)
+        """The whole page."""
+        ...
+
+    def at(self, node: LexborNode) -> Scope:
+        """Another element of the page."""
+        ...
+
+    def absolute(self, name: str) -> str | None:
+        """The attribute of the element as an absolute address; None without it."""
+        ...
 
 
 Predicate = Callable[[LexborNode], object]
@@ -91,7 +99,7 @@ class Complex:
         return self.steps[0].compound.css.startswith(":root")
 
     def find(self, scope: Scope) -> list[LexborNode]:
-        """In document order; the scope's root itself is among them when it matches."""
+        """In document order; the scope's node itself is among them when it matches."""
         if self.from_page and not scope.is_page:
             scope = scope.page()
         nodes, steps = self._start(scope)
@@ -102,25 +110,25 @@ class Complex:
         return nodes
 
     def found_around(self, scope: Scope) -> bool:
-        """Whether there is a match inside the scope's root, or after it when it begins with + or ~."""
-        root = scope.root
+        """Whether there is a match inside the scope's node, or after it when it begins with + or ~."""
+        root = scope.node
         if self.steps[0].combinator not in ("+", "~"):
             return any(node.mem_id != root.mem_id for node in self.find(scope))
         nodes, parent = [root], root.parent
         for step in self.steps:
             if parent is None or not nodes:
                 return False
-            nodes = _next(step, {node.mem_id for node in nodes}, Scope(parent, False, scope.absolute))
+            nodes = _next(step, {node.mem_id for node in nodes}, scope.at(parent))
         return bool(nodes)
 
     def _start(self, scope: Scope) -> tuple[list[LexborNode], tuple[Step, ...]]:
         if self._leading:
-            anchor = scope.root.parent if scope.is_page else scope.root
+            anchor = scope.node.parent if scope.is_page else scope.node
             return ([anchor] if anchor else []), self.steps
         # beyond the page's own root lexbor would look at ancestors that are out of scope
         taken = self._native_steps if scope.is_page else 1
         css = self._native_css if scope.is_page else self.steps[0].compound.css
-        return self.steps[taken - 1].compound.filtered(_engine.find(css, scope.root), scope), self.steps[taken:]
+        return self.steps[taken - 1].compound.filtered(_engine.find(css, scope.node), scope), self.steps[taken:]
 
 
 @dataclass(frozen=True)
@@ -137,12 +145,18 @@ class Query:
         return ", ".join(selector.css or "" for selector in self.selectors)
 
     @cached_property
-    def _first_css(self) -> str | None:
-        """CSS whose first match is the first of all, with the page as scope."""
+    def _page_css(self) -> str | None:
+        """CSS whose first match is the first of all, with a page as scope."""
         return self.selectors[0].css if len(self.selectors) == 1 else None
 
+    @cached_property
+    def _element_css(self) -> str | None:
+        """The same with an element as scope; what is around it would help lexbor to match a combinator's left side."""
+        alone = len(self.selectors) == 1 and not self.selectors[0].from_page
+        return self.compound_css if alone else None
+
     def find(self, scope: Scope) -> list[LexborNode]:
-        """All matches in document order, each once; the scope's root is among them when it matches."""
+        """All matches in document order, each once; the scope's node is among them when it matches."""
         if len(self.selectors) == 1:
             return self.selectors[0].find(scope)
         found = {node.mem_id: node for selector in self.selectors for node in selector.find(scope)}
@@ -151,7 +165,7 @@ class Query:
         if any(selector.from_page for selector in self.selectors):
             scope = scope.page()
         last = ", ".join({selector.steps[-1].compound.css: None for selector in self.selectors})
-        ordered = (found.pop(node.mem_id, None) for node in _engine.find(last, scope.root))
+        ordered = (found.pop(node.mem_id, None) for node in _engine.find(last, scope.node))
         return [node for node in ordered if node]
 
     def found_around(self, scope: Scope) -> bool:
@@ -165,28 +179,33 @@ class Query:
         for selector in self.selectors:
             step = selector.steps[0]
             owners = _OWNERS[step.combinator]
-            for node in step.compound.filtered(_engine.find(step.compound.css, scope.root), scope):
-                found.update(owners(node, found, scope.root.mem_id))
+            for node in step.compound.filtered(_engine.find(step.compound.css, scope.node), scope):
+                found.update(owners(node, found, scope.node.mem_id))
         return found
 
     def select(self, scope: Scope) -> list[LexborNode]:
-        """All matches inside the scope's root, which for a page includes its root element."""
+        """All matches inside the scope's node, which for a page includes its root element."""
         nodes = self.find(scope)
-        outside = not scope.is_page and nodes and nodes[0].mem_id == scope.root.mem_id
+        outside = not scope.is_page and nodes and nodes[0].mem_id == scope.node.mem_id
         return nodes[1:] if outside else nodes
 
     def first(self, scope: Scope) -> LexborNode | None:
-        if scope.is_page and self._first_css:
-            found = _find_first(self._first_css, scope.root)
-            return found[0] if found else None
+        """The first match inside the scope's node."""
+        css = self._page_css if scope.is_page else self._element_css
+        if css:
+            found = _find_first(css, scope.node)
+            if not found:
+                return None
+            if scope.is_page or found[0].mem_id != scope.node.mem_id:
+                return found[0]
         return next(iter(self.select(scope)), None)
 
 
 def _next(step: Step, left: set[int], scope: Scope) -> list[LexborNode]:
     """The elements of `step` that stand in its relation to one of `left`."""
     related = _RELATIONS[step.combinator]
-    root = scope.root.mem_id
-    nodes = [node for node in _engine.find(step.compound.css, scope.root) if related(node, left, root)]
+    root = scope.node.mem_id
+    nodes = [node for node in _engine.find(step.compound.css, scope.node) if related(node, left, root)]
     return step.compound.filtered(nodes, scope)
 
 

@@ -45,14 +45,15 @@ def text_of(root: LexborNode) -> str:
     first = root.first_child
     if first is None or root.tag_id in _DATA:
         return ""
-    if first.next is None and first.is_text_node:
-        raw: str | None = first.text_content
-    else:
+    raw = first.text_content if first.next is None else None
+    if raw is not None and raw.isprintable() and "  " not in raw:  # as most are: then they have no controls either
+        return raw.strip(" ")
+    if raw is None:
         raw = _raw_text(root)
-    text = normalised(raw) if raw is not None else None
-    if text is None or (text.strip(_CONTROLS) != raw and _is_preserved(first)):
+    text = normalised(raw).strip(_CONTROLS) if raw is not None else None
+    if text is None or (text != raw and _is_preserved(first)):
         return _exact_text(first)
-    return text.strip(_CONTROLS)
+    return text
 
 
 def _raw_text(root: LexborNode) -> str | None:

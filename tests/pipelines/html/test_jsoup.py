@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.fetch import canonical_url
 from pipelines.fetch.urls import absolute_url
-from pipelines.html import Document, Element
+from pipelines.html import Document, Element, HtmlElement
 from tests.pipelines.html.pages import document
 
 FOLDER = Path(__file__).parent / "jsoup"
@@ -39,7 +39,7 @@ def found(page: str, line: str) -> list[Element]:
 def digest(elements: list[Element]) -> str:
     hashed = hashlib.sha256()
     for element in elements:
-        assert element.node is not None
+        assert isinstance(element, HtmlElement)
         hashed.update(f"{(element.node.tag or '').lower()}\t{element.text()}\n".encode())
     return hashed.hexdigest()[:16]
 
@@ -73,6 +73,17 @@ def test_the_first_match_is_the_first_of_all(page: str) -> None:
             element = parsed(page).root.first(line)
             assert (element is not None) == (count != "0"), line
             assert element is None or re.sub(r"\s", " ", element.text())[:60] == first, line
+
+
+def test_the_first_match_inside_an_element_is_the_first_of_all_inside_it() -> None:
+    root = parsed("hard.html").root
+    scopes = [root, *root.select("body, ul, li, table, div, p, span")]
+    for selector in (FOLDER / "selectors.txt").read_text().splitlines():
+        if " >>> " in selector:
+            continue
+        for scope in scopes:
+            first, found = scope.first(selector), scope.select(selector)
+            assert [each.html() for each in found[:1]] == ([first.html()] if first else []), selector
 
 
 def test_the_table_is_as_large_as_it_claims_to_be() -> None:
