@@ -166,7 +166,7 @@ class Value(Element):
     __slots__ = ("value",)
 
     def __init__(self, document: Document, value: object) -> None:
-        super().__init__(document)
+        self.document = document
         self.value = value
 
     def text(self) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from selectolax.lexbor import LexborNode
 
@@ -37,9 +38,14 @@ class JsonPath:
 
     def find(self, value: object) -> list[object]:
         """All values that are meant, in their order; null is none."""
-        found = [value]
+        found: list[Any] = [value]
         for step in self.steps:
-            found = [child for each in found for child in _children(each, step)]
+            if isinstance(step, str):
+                found = [each[step] for each in found if isinstance(each, dict) and step in each]
+            elif isinstance(step, int):
+                found = [each[step] for each in found if isinstance(each, list) and -len(each) <= step < len(each)]
+            else:
+                found = [child for each in found for child in _children(each)]
         return [each for each in found if each is not None]
 
     def select(self, scope: Scope) -> list[LexborNode]:
@@ -91,15 +97,7 @@ def _step(match: re.Match[str]) -> str | int | _Every:
     return next(name for name in (match["name"], match["single"], match["double"]) if name is not None)
 
 
-def _children(value: object, step: str | int | _Every) -> list[object]:
+def _children(value: object) -> Iterable[object]:
     if isinstance(value, dict):
-        members = cast("dict[str, object]", value)
-        if isinstance(step, _Every):
-            return list(members.values())
-        return [members[step]] if isinstance(step, str) and step in members else []
-    if isinstance(value, list):
-        items = cast("list[object]", value)
-        if isinstance(step, _Every):
-            return items
-        return [items[step]] if isinstance(step, int) and -len(items) <= step < len(items) else []
-    return []
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
