@@ -40,9 +40,9 @@ class Method:
     type: str
     of_element: Callable[[Element, str | None], object]
     of_value: Callable[[object, Row], object] | None = None
-    of_node: Callable[[LexborNode], object] | None = None
     takes: str | None = None
     about: str = ""
+    of_node: Callable[[LexborNode], object] | None = None
 
 
 def _text(value: object, row: Row) -> object:
@@ -58,21 +58,15 @@ def _link(value: object, row: Row) -> object:
 
 
 METHODS: Catalog[Method] = Catalog("method")
-METHODS.add(
-    "text",
-    thing=Method(
-        "string", READERS["text"], _text, NODE_READERS["text"], about="the text as people see it, spaces collapsed"
-    ),
-)
+_SEEN = "the text as people see it, spaces collapsed"
+_PRICE = "the first price: £1,09 is 1.09"
+METHODS.add("text", thing=Method("string", READERS["text"], _text, about=_SEEN, of_node=NODE_READERS["text"]))
 METHODS.add("code", "html", thing=Method("string", READERS["code"], _text, about="the element as HTML"))
 METHODS.add("attr", thing=Method("string", READERS["attr"], takes="NAME", about="an attribute"))
 METHODS.add("attrs", thing=Method("map<string,string>", READERS["attrs"], about="all attributes"))
 METHODS.add("href", thing=Method("string", READERS["href"], _link, about="the address of a link, absolute"))
 METHODS.add("src", thing=Method("string", READERS["src"], _link, about="the address of an image or script, absolute"))
-METHODS.add(
-    "price",
-    thing=Method("double", READERS["price"], _price, NODE_READERS["price"], about="the first price: £1,09 is 1.09"),
-)
+METHODS.add("price", thing=Method("double", READERS["price"], _price, about=_PRICE, of_node=NODE_READERS["price"]))
 METHODS.absent("it needs a language model, which this version does not have; use selectors", "llm")
 
 

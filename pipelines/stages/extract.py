@@ -23,16 +23,16 @@ def _names(extractors: tuple[Extractor, ...]) -> str:
     return ", ".join(extractor.output()[0] for extractor in extractors)
 
 
-def _reading(extractors: tuple[Extractor, ...]) -> Callable[[Row], Row]:
-    """Adds the extractors' columns to a row; one whose page a pattern takes too long on has failed."""
+def _reading(extractors: tuple[Extractor, ...]) -> Callable[[Row], Iterable[Row]]:
+    """Gives a row with the extractors' columns; where a pattern takes too long on its page it has failed."""
     reads = [(extractor.output()[0], extractor.worker()) for extractor in extractors]
     nothing = {name: None for name, _ in reads}
 
-    def read(row: Row) -> Row:
+    def read(row: Row) -> Iterable[Row]:
         try:
-            return row.with_values({name: read(row) for name, read in reads})
+            return (row.with_values({name: read(row) for name, read in reads}),)
         except SlowPattern as error:
-            return row.failed(str(error), row.values | nothing)
+            return (row.failed(str(error), row.values | nothing),)
 
     return read
 
@@ -79,8 +79,7 @@ pipeline:
         return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
 
     def worker(self) -> Callable[[Row], Iterable[Row]]:
-        read = _reading(self.extractors)
-        return lambda row: (read(row),)
+        return _reading(self.extractors)
 
 
 @stage("flatSelect", "widen")
@@ -129,7 +128,7 @@ pipeline:
                 yield row.child(0, None).failed(str(error), row.values | nothing)
                 return
             for position, element in enumerate(found, start=1):
-                yield read(row.child(position, element))
+                yield from read(row.child(position, element))
             if not found:
                 yield row.child(0, None).with_values(nothing)
 
