@@ -39,6 +39,7 @@ class PageCache:
     def __init__(self, options: CacheOptions, variant: str = "") -> None:
         self._own = PageStore(Path(options.own)) if options.own else None
         self._shared = PageStore(Path(options.shared)) if options.shared else None
+        self._stores = [store for store in (self._own, self._shared) if store]
         self._lifetime = timedelta(seconds=options.lifetime_seconds)
         self._since = options.since or datetime.now(UTC)
         self._secrets = {each for secret in options.secrets for each in spellings(secret)}
@@ -53,10 +54,10 @@ class PageCache:
     def get(self, url: str) -> Page | None:
         """The page of `url`, a canonical address, that is kept."""
         key = _key(url, self._variant)
-        for store in (self._own, self._shared):
-            _, variant, page = (store.get(key) if store else None) or (key, "", None)
-            if page and (variant, page.requested_url) == (self._variant, url):
-                return page
+        for store in self._stores:
+            entry = store.get(key)
+            if entry and entry[1] == self._variant and entry[2].requested_url == url:
+                return entry[2]
         return None
 
     def is_fresh(self, page: Page) -> bool:
@@ -69,7 +70,9 @@ class PageCache:
         """Keeps `page`, whose `requested_url` is canonical, in place of an older one: on disk after a second, or after
         `close`. What may be better at the next try is not kept, what only this run may have is not shared.
         """
-        if page.error is not None or page.status is None or passing_status(page.status) or self._tells(page):
+        if page.error is not None or page.status is None or passing_status(page.status):
+            return
+        if self._secrets and self._tells(page):
             return
         store = self._shared if self._shared and may_be_kept(page) else self._own
         if store:
@@ -77,19 +80,17 @@ class PageCache:
 
     def tick(self) -> None:
         """Writes what has waited for a second."""
-        for store in (self._own, self._shared):
-            if store:
-                store.tick()
+        for store in self._stores:
+            store.tick()
 
     def close(self) -> None:
-        for store in (self._own, self._shared):
-            if store:
-                store.close()
+        for store in self._stores:
+            store.close()
 
     def _tells(self, page: Page) -> bool:
         """Whether an address of the page holds a secret."""
-        addresses = (page.requested_url, page.url, *page.redirects) if self._secrets else ()
-        return any(secret in address for secret in self._secrets for address in addresses)
+        addresses = "\n".join((page.requested_url, page.url, *page.redirects))
+        return any(secret in addresses for secret in self._secrets)
 
 
 def _key(url: str, variant: str) -> int:

@@ -10,19 +10,19 @@ from pipelines.fetch.page import Page
 
 _LASTING = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414))
 _DIRECTIVE = re.compile(r'([a-z-]+)(?:\s*=\s*"?([^",\s]*)"?)?')
-_NAMES = (b"cache-control:", b"expires:", b"pragma:")
 _LONGEST = 10 * 365 * 86400
 
 
 def may_be_kept(page: Page) -> bool:
     """Whether a later run may have the answer: a lasting one, whole, whose server does not forbid it."""
-    return page.error is None and page.status in _LASTING and "no-store" not in _directives(page)
+    lasting = page.error is None and page.status in _LASTING
+    return lasting and (b"no-store" not in page.head.lower() or "no-store" not in _directives(page))
 
 
 def lifetime(page: Page, default: timedelta) -> timedelta:
     """How long the answer may be trusted after it came; `default` where its server does not say."""
     head = page.head.lower()
-    if not any(name in head for name in _NAMES):  # most say nothing
+    if b"cache-control:" not in head and b"expires:" not in head and b"pragma:" not in head:  # most say nothing
         return default
     directives = _directives(page)
     if "no-cache" in directives or "no-store" in directives:

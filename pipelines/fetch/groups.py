@@ -1,16 +1,20 @@
-"""Groups of pages in files: Arrow streams that one writer each appends to.
+"""Groups of pages in files, which one writer each appends to.
 
-Each page is compressed by itself, so that one that is wanted costs no reading of its neighbours' bodies.
+A group is compressed as one: pages of a site share most of their markup, and what is read next stands beside.
 A file's end may be missing, as after a kill; what stands before it counts.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import time
+from array import array
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from io import BufferedReader, FileIO
 from pathlib import Path
+from struct import Struct
 from typing import IO, NamedTuple
 from uuid import uuid4
 
@@ -20,44 +24,28 @@ from xxhash import xxh3_64_intdigest
 from pipelines.fetch.page import Page
 
 SUFFIX = ".pages"
-GROUP_PAGES = 64
-_GROUP_BYTES = 4 * 1024 * 1024
+_GROUP_PAGES = 64
+_GROUP_BYTES = 64 * 1024  # what LZ4 looks back on; all of a group is undone for one page of it
 _GROUP_SECONDS = 1.0  # a kill loses no more than what came in so many
 _FILE_BYTES = 64 * 1024 * 1024
 
-# `content`: head and body by LZ4, `bytes` long without it, and its `checksum`
-# `fetched_at` in microseconds: of its timestamps, Arrow makes Python objects slowly
-SCHEMA = pa.schema(
-    [
-        ("key", pa.uint64()),
-        ("variant", pa.string()),
-        ("requested_url", pa.string()),
-        ("url", pa.string()),
-        ("status", pa.int32()),
-        ("content_type", pa.string()),
-        ("charset", pa.string()),
-        ("fetched_at", pa.int64()),
-        ("redirects", pa.list_(pa.string())),
-        ("head_bytes", pa.int32()),
-        ("bytes", pa.int32()),
-        ("checksum", pa.uint64()),
-        ("content", pa.binary()),
-    ]
-)
+# a group: its header, the key of each page, where the record of each begins, and the records, by LZ4
+_HEADER = Struct("=8sIIIQ")
+_MAGIC = b"pages\r\n2"
+_KEY_BYTES, _START_BYTES = 8, 4
+# a record: when its page came, in seconds, status, bytes of its texts, head and body, and these three
+_RECORD = Struct("=dIIII")
+_SEPARATOR = "\0"  # stands in no address and in no header
 _LZ4 = pa.Codec("lz4_raw")
-_KEYS_ALONE = pa.ipc.IpcReadOptions(included_fields=[0])
 
 Entry = tuple[int, str, Page]
-_EPOCH = datetime.fromtimestamp(0, UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class Place(NamedTuple):
-    """Where a page stands: file, the byte at which its group begins, and its row in the group."""
+    """Where a page stands: file, and the byte at which its group begins."""
 
     file: str
     offset: int
-    row: int
 
 
 class GroupWriter:
@@ -67,15 +55,15 @@ class GroupWriter:
         self._folder = folder
         self._file: IO[bytes] | None = None
 
-    def write(self, entries: Sequence[Entry]) -> list[Place]:
+    def write(self, entries: Sequence[Entry]) -> Place:
         """Writes one group; it is found by who looks from now on."""
         self._file = file = self._file or self._begun()
-        offset = file.tell()
-        file.write(_batch(entries).serialize())
+        place = Place(str(file.name), file.tell())
+        file.write(_group(entries))
         file.flush()
         if file.tell() >= _FILE_BYTES:
             self.close()
-        return [Place(str(file.name), offset, row) for row in range(len(entries))]
+        return place
 
     def close(self) -> None:
         if self._file:
@@ -83,11 +71,9 @@ class GroupWriter:
             self._file = None
 
     def _begun(self) -> IO[bytes]:
-        """A new file, with the stream's schema in it."""
         self._folder.mkdir(parents=True, exist_ok=True)
         file = (self._folder / f"{time.time_ns():020}-{uuid4().hex}{SUFFIX}").open("xb")
         fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(SCHEMA.serialize())
         return file
 
 
@@ -108,7 +94,7 @@ class Pending:
     def due(self) -> bool:
         if not self.entries:
             return False
-        full = len(self.entries) >= GROUP_PAGES or self._bytes >= _GROUP_BYTES
+        full = len(self.entries) >= _GROUP_PAGES or self._bytes >= _GROUP_BYTES
         return full or time.monotonic() - self._since >= _GROUP_SECONDS
 
     def take(self) -> list[Entry]:
@@ -118,77 +104,96 @@ class Pending:
         return entries
 
 
-def keys(path: str) -> Iterator[tuple[int, list[int]]]:
-    """Of each whole group of a file: where it begins, and the keys of its pages; bodies are not read."""
-    try:
-        with pa.memory_map(path) as source:
-            stream = pa.ipc.open_stream(source, options=_KEYS_ALONE)
-            while True:
-                offset = source.tell()
-                yield offset, stream.read_next_batch().column(0).to_pylist()
-    except (StopIteration, pa.ArrowException, OSError):
-        return  # the end, whole or not; or the file was tidied away
+class Group:
+    """The pages of one group, each made when it is asked for. `size` is what they take, in bytes."""
 
-
-class GroupReader:
-    """Pages of one group: their bodies mapped into memory, all else read."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        *columns, self._contents = batch.columns
-        self._rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    def __init__(self, starts: dict[int, int], records: bytes) -> None:
+        self.size = len(records)
+        self._starts = starts
+        self._records = records
 
     @classmethod
-    def open(cls, path: str, offset: int) -> GroupReader | None:
-        """The group that begins at `offset`; None when the file was tidied away, or is not what was written."""
+    def open(cls, place: Place) -> Group | None:
+        """The group at `place`; None when the file was tidied away, or the disk no longer has what was written."""
         try:
-            with pa.memory_map(path) as source:
-                source.seek(offset)
-                batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), SCHEMA)
-                batch.validate(full=True)
-                return cls(batch)
-        except (pa.ArrowException, EOFError, OSError):
+            with FileIO(place.file) as file:
+                file.seek(place.offset)
+                header = _header(file)
+                rest = file.read(header.rest) if header else b""
+        except OSError:
             return None
-
-    def entry(self, row: int) -> Entry | None:
-        """The page of a row; None where the disk no longer has what was written."""
-        key, variant, requested_url, *cells, head_bytes, size, checksum = self._rows[row]
-        url, status, content_type, charset, fetched_at, redirects = cells
-        content = self._contents[row].as_buffer()
-        if _checksum(content, size) != checksum:
+        if not header or xxh3_64_intdigest(rest, header.size) != header.checksum:
             return None
-        whole = _LZ4.decompress(content, size, asbytes=True)
-        body, head = whole[head_bytes:], whole[:head_bytes]
-        at = _EPOCH + fetched_at * _MICROSECOND
-        page = Page(requested_url, url, status, None, content_type, charset, body, at, tuple(redirects), head)
-        return key, variant, page
+        starts_at = header.pages * _KEY_BYTES
+        records_at = starts_at + header.pages * _START_BYTES
+        starts = zip(array("Q", rest[:starts_at]), array("I", rest[starts_at:records_at]), strict=True)
+        return cls(dict(starts), _LZ4.decompress(memoryview(rest)[records_at:], header.size, asbytes=True))
+
+    def get(self, key: int) -> Entry | None:
+        start = self._starts.get(key)
+        if start is None:
+            return None
+        records = self._records
+        seconds, status, text_bytes, head_bytes, body_bytes = _RECORD.unpack_from(records, start)
+        head_at = start + _RECORD.size + text_bytes
+        body_at = head_at + head_bytes
+        texts = records[start + _RECORD.size : head_at].decode().split(_SEPARATOR)
+        variant, requested_url, url, content_type, charset, *redirects = texts
+        head, body = records[head_at:body_at], records[body_at : body_at + body_bytes]
+        fetched_at = datetime.fromtimestamp(seconds, UTC)
+        about = (status, None, content_type or None, charset or None)
+        return key, variant, Page(requested_url, url, *about, body, fetched_at, tuple(redirects), head)
 
 
-def _batch(entries: Sequence[Entry]) -> pa.RecordBatch:
-    columns = zip(*(_row(*entry) for entry in entries), strict=True)
-    arrays = [pa.array(column, each.type) for column, each in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+def keys(path: str) -> Iterator[tuple[int, array[int]]]:
+    """Of each whole group of a file: where it begins, and the keys of its pages; nothing else is read."""
+    try:
+        with Path(path).open("rb") as file:
+            while header := _header(file):
+                begin = file.tell()
+                yield begin - _HEADER.size, array("Q", file.read(header.pages * _KEY_BYTES))
+                file.seek(begin + header.rest)
+    except OSError:
+        return  # the file was tidied away
 
 
-def _row(key: int, variant: str, page: Page) -> tuple[object, ...]:
-    whole = page.head + page.body
-    content = _LZ4.compress(whole, asbytes=True)
-    return (
-        key,
-        variant,
-        page.requested_url,
-        page.url,
-        page.status,
-        page.content_type,
-        page.charset,
-        (page.fetched_at - _EPOCH) // _MICROSECOND,
-        page.redirects,
-        len(page.head),
-        len(whole),
-        _checksum(content, len(whole)),
-        content,
-    )
+class _Header(NamedTuple):
+    """`compressed` and `size` are the bytes of the records, `checksum` that of all after the header, and of `size`."""
+
+    magic: bytes
+    pages: int
+    compressed: int
+    size: int
+    checksum: int
+
+    @property
+    def rest(self) -> int:
+        """Bytes of the group after its header."""
+        return self.pages * (_KEY_BYTES + _START_BYTES) + self.compressed
 
 
-def _checksum(content: bytes | pa.Buffer, size: int) -> int:
-    """Of the content, and of the size that LZ4 has to be told."""
-    return xxh3_64_intdigest(content, size)
+def _header(file: BufferedReader | FileIO) -> _Header | None:
+    """The header of the group that begins here; None where no whole one does."""
+    data = file.read(_HEADER.size)
+    if len(data) < _HEADER.size:
+        return None
+    header = _Header._make(_HEADER.unpack(data))
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    return header if header.magic == _MAGIC and header.rest <= left else None
+
+
+def _group(entries: Sequence[Entry]) -> bytes:
+    keys, starts, records = array("Q"), array("I"), list[bytes]()
+    size = 0
+    for key, variant, page in entries:
+        addresses = (page.requested_url, page.url)
+        texts = (variant, *addresses, page.content_type or "", page.charset or "", *page.redirects)
+        text = _SEPARATOR.join(texts).encode()
+        lengths = len(text), len(page.head), len(page.body)
+        keys.append(key)
+        starts.append(size)
+        records += (_RECORD.pack(page.fetched_at.timestamp(), page.status, *lengths), text, page.head, page.body)
+        size += _RECORD.size + sum(lengths)
+    compressed = _LZ4.compress(b"".join(records), asbytes=True)
+    rest = b"".join((keys, starts, compressed))
+    return _HEADER.pack(_MAGIC, len(keys), len(compressed), size, xxh3_64_intdigest(rest, size)) + rest

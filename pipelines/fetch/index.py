@@ -17,8 +17,8 @@ from pipelines.fetch.groups import Place
 
 NAME = "index"
 _SCHEMA = pa.schema([("key", pa.uint64()), ("place", pa.uint64())])
-# a place in one number: 24 bits for the file, 30 for the offset in eighths, 10 for the row
-_FILE, _OFFSET, _ROW = 40, 10, (1 << 10) - 1
+_FILE = 40  # bits for the offset of a place, which is one number; the others are for its file
+_OFFSETS = (1 << _FILE) - 1
 
 
 class Index:
@@ -29,7 +29,9 @@ class Index:
         self.files = files
         self._keys = keys
         self._places = places
-        self._sorted_keys = memoryview(keys)
+        self._sorted_keys = memoryview(keys)  # plain numbers come out of it, which numpy makes slowly
+        self._sorted_places = memoryview(places)
+        self._paths = [f"{folder}/{name}" for name in files]
 
     @classmethod
     def empty(cls, folder: Path) -> Index:
@@ -53,9 +55,8 @@ class Index:
         found_keys, found_places = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
         for number, name in enumerate(files):
             for offset, keys in groups.keys(str(folder / name)):
-                first = number << _FILE | offset >> 3 << _OFFSET
                 found_keys.append(np.array(keys, np.uint64))
-                found_places.append(np.arange(first, first + len(keys), dtype=np.uint64))
+                found_places.append(np.full(len(keys), number << _FILE | offset, np.uint64))
         return cls(folder, files, *_sorted(np.concatenate(found_keys), np.concatenate(found_places)))
 
     def joined(self, later: Index, files: set[str]) -> Index:
@@ -66,7 +67,7 @@ class Index:
         keys = np.concatenate([self._keys, later._keys])
         places = np.concatenate([self._places, later._places + np.uint64(len(self.files) << _FILE)])
         number = numbers[(places >> np.uint64(_FILE)).astype(np.int64)]
-        places = number.astype(np.uint64) << np.uint64(_FILE) | places & np.uint64((1 << _FILE) - 1)
+        places = number.astype(np.uint64) << np.uint64(_FILE) | places & np.uint64(_OFFSETS)
         keys, places = _sorted(keys[number >= 0], places[number >= 0])
         newest = np.append(keys[1:] != keys[:-1], True)[: len(keys)]
         return Index(self._folder, kept, keys[newest], places[newest])
@@ -80,13 +81,12 @@ class Index:
         unfinished.replace(self._folder / NAME)
 
     def find(self, key: int) -> Place | None:
-        keys = self._sorted_keys  # plain numbers come out of it, which numpy makes slowly
+        keys = self._sorted_keys
         at = bisect_right(keys, key) - 1
         if at < 0 or keys[at] != key:
             return None
-        place = int(self._places[at])
-        offset = (place >> _OFFSET & (1 << _FILE - _OFFSET) - 1) << 3
-        return Place(f"{self._folder}/{self.files[place >> _FILE]}", offset, place & _ROW)
+        place = self._sorted_places[at]
+        return Place(self._paths[place >> _FILE], place & _OFFSETS)
 
     def holds(self, place: Place, key: int) -> bool:
         """Whether the newest page of `key` is the one at `place`."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.fetch import groups
-from pipelines.fetch.groups import Entry, GroupReader, GroupWriter, Pending, Place
+from pipelines.fetch.groups import Entry, Group, GroupWriter, Pending, Place
 from pipelines.fetch.index import Index
 from pipelines.fetch.store import names
 
@@ -102,9 +102,9 @@ def _merged(folder: Path, files: list[_File], index: Index) -> list[str]:
     for entry in _entries(files, index):
         pending.add(entry)
         if pending.due():
-            made[writer.write(pending.take())[0].file] = None
+            made[writer.write(pending.take()).file] = None
     if pending.entries:
-        made[writer.write(pending.take())[0].file] = None
+        made[writer.write(pending.take()).file] = None
     writer.close()
     changed = max(each.changed for each in files)
     for path in made:
@@ -114,8 +114,8 @@ def _merged(folder: Path, files: list[_File], index: Index) -> list[str]:
 
 def _entries(files: list[_File], index: Index) -> Iterator[Entry]:
     for each in files:
-        path = str(each.path)
-        for offset, keys in groups.keys(path):
-            rows = [row for row, key in enumerate(keys) if index.holds(Place(path, offset, row), key)]
-            group = GroupReader.open(path, offset) if rows else None
-            yield from (entry for row in rows if group and (entry := group.entry(row)))
+        for offset, keys in groups.keys(str(each.path)):
+            place = Place(str(each.path), offset)
+            newest = [key for key in keys if index.holds(place, key)]
+            group = Group.open(place) if newest else None
+            yield from (entry for key in newest if group and (entry := group.get(key)))

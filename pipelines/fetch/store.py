@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from pathlib import Path
 
-from pipelines.fetch.groups import SUFFIX, Entry, GroupReader, GroupWriter, Pending, Place
+from pipelines.fetch.groups import SUFFIX, Entry, Group, GroupWriter, Pending, Place
 from pipelines.fetch.index import Index
 
-_GROUPS_AT_HAND = 512  # bodies are mapped, all else takes some 30 KB each; passes ask in about the order of writing
+_BYTES_AT_HAND = 16 * 1024 * 1024  # some 2,700 pages of 6 KB: passes ask in about the order of writing
 
 
 class PageStore:
@@ -20,18 +20,19 @@ class PageStore:
         self._writer = GroupWriter(folder)
         self._pending = Pending()
         self._own: dict[int, Place] = {}
-        self._groups: OrderedDict[tuple[str, int], GroupReader] = OrderedDict()
-        self._saved = Index.load(folder)
-        known = set(self._saved.files)
-        self._recent = Index.of(folder, (name for name in names(folder) if name not in known))
+        self._groups: OrderedDict[Place, Group] = OrderedDict()
+        self._bytes = 0
+        saved = Index.load(folder)
+        known = set(saved.files)
+        recent = Index.of(folder, (name for name in names(folder) if name not in known))
+        self._found = [index for index in (recent, saved) if index.files]
 
     def get(self, key: int) -> Entry | None:
         """The newest page of `key`."""
         if key in self._pending.entries:
             return self._pending.entries[key]
-        place = self._own.get(key) or self._recent.find(key) or self._saved.find(key)
-        group = self._group(place) if place else None
-        return group.entry(place.row) if place and group else None
+        group = self._group(place) if (place := self._place(key)) else None
+        return group.get(key) if group else None
 
     def put(self, entry: Entry) -> None:
         self._pending.add(entry)
@@ -49,21 +50,28 @@ class PageStore:
 
     def _write(self) -> None:
         entries = self._pending.take()
-        places = self._writer.write(entries)
-        self._own.update({entry[0]: place for entry, place in zip(entries, places, strict=True)})
+        self._own.update(dict.fromkeys((entry[0] for entry in entries), self._writer.write(entries)))
 
-    def _group(self, place: Place) -> GroupReader | None:
-        """The group of a page; those that were wanted last are kept open."""
-        where = (place.file, place.offset)
-        found = self._groups.get(where)
+    def _place(self, key: int) -> Place | None:
+        if place := self._own.get(key):
+            return place
+        for index in self._found:
+            if place := index.find(key):
+                return place
+        return None
+
+    def _group(self, place: Place) -> Group | None:
+        """The group at `place`; those that were wanted last are kept at hand."""
+        found = self._groups.get(place)
         if found is None:
-            found = GroupReader.open(*where)
+            found = Group.open(place)
             if found is None:
                 return None
-            self._groups[where] = found
-        self._groups.move_to_end(where)
-        while len(self._groups) > _GROUPS_AT_HAND:
-            self._groups.popitem(last=False)
+            self._groups[place] = found
+            self._bytes += found.size
+            while self._bytes > _BYTES_AT_HAND and len(self._groups) > 1:
+                self._bytes -= self._groups.popitem(last=False)[1].size
+        self._groups.move_to_end(place)
         return found
 
 

@@ -16,7 +16,7 @@ import pytest
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.cache import CacheOptions, PageCache
 from pipelines.fetch.freshness import lifetime
-from pipelines.fetch.groups import SUFFIX, Entry, GroupReader, GroupWriter, keys
+from pipelines.fetch.groups import SUFFIX, Entry, Group, GroupWriter, keys
 from pipelines.fetch.retention import tidy
 from tests.pipelines.fetch.bad_server import BadServer
 
@@ -122,30 +122,34 @@ class TestPages:
         broken = cache(tmp_path)
         assert sum(broken.get(page(each).requested_url) is not None for each in range(128)) == found
 
-    def test_that_the_disk_has_changed_are_not_there(self, tmp_path: Path) -> None:
-        bodies = [os.urandom(1000) for _ in range(3)]
+    def test_that_the_disk_has_changed_are_not_there_nor_are_their_group(self, tmp_path: Path) -> None:
         with cache(tmp_path) as kept:
-            for each, body in enumerate(bodies):
-                kept.put(page(each, body))
+            for each in range(192):
+                kept.put(page(each, os.urandom(1000)))
         (file,) = files(tmp_path)
-        content = bytearray(file.read_bytes())
-        content[content.index(bodies[1]) + 500] ^= 1
-        file.write_bytes(content)
-        found = [cache(tmp_path).get(page(each).requested_url) for each in range(3)]
-        assert [each and each.body for each in found] == [bodies[0], None, bodies[2]]
+        whole = file.read_bytes()
+        _, (second, _), (third, _) = keys(str(file))
+        for at in range(second + 8, third, 997):
+            content = bytearray(whole)
+            content[at] ^= 1
+            file.write_bytes(content)
+            changed = cache(tmp_path)
+            found = [changed.get(page(each).requested_url) is not None for each in range(192)]
+            assert found[:64] == [True] * 64
+            assert not any(found[64:128])
 
     def test_that_a_loss_of_power_left_half_are_as_they_were_or_not_there(self, tmp_path: Path) -> None:
         """A file with zeros from some byte on, and one that ends at any."""
         entries = [(number, "", page(number, b"%d" % number)) for number in range(6)]
         writer = GroupWriter(tmp_path)
-        places = [writer.write(group)[0] for group in (entries[:3], entries[3:])]
+        places = [writer.write(group) for group in (entries[:3], entries[3:])]
         writer.close()
         (file,) = files(tmp_path)
 
         def found() -> list[Entry | None]:
             assert len(list(keys(str(file)))) <= 2
-            groups = [GroupReader.open(place.file, place.offset) for place in places]
-            return [group.entry(row) for group in groups if group for row in range(3)]
+            groups = [Group.open(place) for place in places]
+            return [group.get(key) for group in groups if group for key in range(6) if group.get(key)]
 
         assert found() == entries
         whole = file.read_bytes()
