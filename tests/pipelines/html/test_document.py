@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from pipelines.extractors import METHODS
+from pipelines.extractors import METHODS, Extractor
 from pipelines.html import READERS, SelectorError, compile_selector, parse_price
+from pipelines.rows import Row
 from tests.pipelines.html.pages import URL, document
 
 SHOP = """<!doctype html><html lang=en><head><title>The
@@ -179,6 +180,20 @@ class TestExtracting:
         link = document(SHOP).root.first("a")
         assert link is not None
         assert METHODS.find(method).thing.of_element(link, argument) == expected
+
+    @pytest.mark.parametrize("method", ["text", "price"])
+    @pytest.mark.parametrize("selector", ["b", "li > b", ".item:contains(Two) b", ":root b", "i"])
+    def test_a_column_is_what_the_method_reads_of_the_first_match(self, method: str, selector: str) -> None:
+        read = Extractor.model_validate({"selector": selector, "method": method}).worker()
+        page = document(SHOP).root
+        for element in (page, *page.select("li")):
+            first = element.first(selector)
+            assert read(Row({}, (0,), element=element)) == (READERS[method](first, None) if first else None)
+
+    def test_a_column_is_null_where_there_are_no_elements(self) -> None:
+        read = Extractor.model_validate({"selector": "b"}).worker()
+        rows = (Row({}, (0,)), Row({}, (0,), element=document(b'{"b": 1}', content_type="application/json").root))
+        assert [read(row) for row in rows] == [None, None]
 
     def test_of_a_page(self) -> None:
         root = document(SHOP).root
