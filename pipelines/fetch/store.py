@@ -8,7 +8,7 @@ from pathlib import Path
 from pipelines.fetch.groups import SUFFIX, Entry, Group, GroupWriter, Pending, Place
 from pipelines.fetch.index import Index
 
-_BYTES_AT_HAND = 16 * 1024 * 1024  # some 2,700 pages of 6 KB: passes ask in about the order of writing
+_BYTES_AT_HAND = 8 * 1024 * 1024  # some 1,300 pages of 6 KB: passes ask in about the order of writing
 
 
 class PageStore:
