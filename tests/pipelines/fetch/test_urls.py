@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from pipelines.fetch import canonical_url
@@ -62,6 +64,41 @@ def test_a_canonical_address_stays_as_it_is() -> None:
     url = canonical_url("http://shop.test/ä ö?q=ü&r=%20#f")
     assert url is not None
     assert canonical_url(url) == url
+
+
+SITES = (
+    *("shop.test", "SHOP.test", "shop.test:80", "shop.test:443", "shop.test:08", "shop.test:0", "shop.test:99999"),
+    *("shop.test:8080", "shop.test:", "a:b@shop.test", "@shop.test", "bücher.test", "xn--bcher-kva.test", "xn--a"),
+    *(
+        "127.0.0.1",
+        "127.1",
+        "1.2.3",
+        "0x7f.1",
+        "[::1]",
+        "[::1]:80",
+        "a b",
+        "a\\b",
+        "a\tb",
+        "a%41",
+        "h?x",
+        "h#x",
+        "h|",
+        "",
+    ),
+)
+PIECES = (*map(chr, range(256)), *("/", ".", "..", "%2e", "%2E", "%", "%4", "?", "#", "a", "é") * 8, "\u2028", "\ud800")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_address_that_is_seen_to_be_canonical_is_what_parsing_makes_of_it(seed: int) -> None:
+    """With a base, an absolute address is parsed whatever it looks like."""
+    choose = random.Random(seed)
+    for _ in range(2000):
+        path = "".join(choose.choices(PIECES, k=choose.randrange(8)))
+        url = (
+            f"{choose.choice(('http', 'https', 'HTTP'))}://{choose.choice(SITES)}{choose.choice(('', '/', '/a'))}{path}"
+        )
+        assert canonical_url(url) == canonical_url(url, BASE), url
 
 
 def test_a_link_of_a_megabyte_is_taken_as_it_is() -> None:
