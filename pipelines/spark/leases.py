@@ -20,7 +20,8 @@ _LATE_SECONDS = 0.1  # after its start, before other tasks are told of a request
 class _Site:
     """`places` may be in use at a time. With a `delay` each is good for one request, not before its start.
 
-    `waiting`: requests are held back for want of a place. `shared`: another task has none.
+    `robots`: None where there are no rules, or none yet. `waiting`: requests are held back for want of a place.
+    `shared`: another task has none.
     """
 
     robots: Robots | None = None
@@ -34,11 +35,13 @@ class _Site:
     not_before: float = 0.0
     next_start: float = 0.0
 
-    def free(self, now: float) -> bool:
-        if max(self.not_before, self.next_start) > now:
-            return False
-        if self.delay:
-            return bool(self.starts) and self.starts[0] <= now
+    def free(self) -> bool:
+        if self.delay or self.not_before:
+            now = time.monotonic()
+            if max(self.not_before, self.next_start) > now:
+                return False
+            if self.delay:
+                return bool(self.starts) and self.starts[0] <= now
         return self.running < self.places - self.recalled
 
     def spare(self) -> int:
@@ -64,11 +67,20 @@ class Leases:
         if site is None:
             site = self._sites[origin] = _Site()
             self._send("open", origin, places=self._places)
-        leave = self._leave_to_ask(origin, site, url) if site.robots else False
-        site.waiting = leave is False
-        if isinstance(leave, str):  # the place that was waited for lies idle now
-            self._return_spare(origin, site)
-        return leave
+        refusal = self._refusal(site, url) if site.robots or site.not_before else None
+        if refusal:
+            site.waiting = False
+            self._return_spare(origin, site)  # the place that was waited for lies idle now
+            return refusal
+        if not site.free():
+            site.waiting = True
+            if origin not in self._asked and (site.delay or site.places < self._places):
+                self._send("want", origin, places=self._places - (0 if site.delay else site.places))
+            return False
+        site.running += 1
+        if site.delay:
+            self._start(origin, site)
+        return True
 
     def leave(self, origin: str, waiting: bool) -> None:
         site = self._sites[origin]
@@ -107,27 +119,20 @@ class Leases:
             self._at(0.0, self._took(message))
         return longest
 
-    def _leave_to_ask(self, origin: str, site: _Site, url: str) -> bool | str:
-        now = time.monotonic()
-        if site.not_before - now > self._longest_pause:
-            return f"the site asks to be left alone for {site.not_before - now:,.0f} s"
-        if site.robots and (refusal := site.robots.forbids(url)):
-            return refusal
-        if not site.free(now):
-            if origin not in self._asked and (site.delay or site.places < self._places):
-                self._send("want", origin, places=self._places - (0 if site.delay else site.places))
-            return False
-        self._start(origin, site, now)
-        return True
+    def _refusal(self, site: _Site, url: str) -> str | None:
+        """Why `url` must never be asked for."""
+        pause = site.not_before - time.monotonic()
+        if pause > self._longest_pause:
+            return f"the site asks to be left alone for {pause:,.0f} s"
+        return site.robots.forbids(url) if site.robots else None
 
-    def _start(self, origin: str, site: _Site, now: float) -> None:
-        site.running += 1
-        if site.delay:
-            late = now - site.starts.popleft()
-            site.next_start = now + site.delay
-            self._at(site.next_start, origin)
-            if late > max(_LATE_SECONDS, site.delay / 10):
-                self._send("late", origin)
+    def _start(self, origin: str, site: _Site) -> None:
+        now = time.monotonic()
+        late = now - site.starts.popleft()
+        site.next_start = now + site.delay
+        self._at(site.next_start, origin)
+        if late > max(_LATE_SECONDS, site.delay / 10):
+            self._send("late", origin)
 
     def _took(self, message: dict[str, Any]) -> str:
         """Takes in what the coordinator says; returns the origin that it speaks of."""
@@ -135,7 +140,8 @@ class Leases:
         origin: str = message[kind]
         site = self._sites[origin]
         if kind == "site":
-            site.robots = Robots(message["agent"], message["text"], message["refusal"])
+            robots = Robots(message["agent"], message["text"], message["refusal"])
+            site.robots = robots if robots.text or robots.refusal else None
             site.delay = message["delay"]
         elif kind == "grant":
             self._granted(origin, site, message["places"], message["starts"])
