@@ -78,8 +78,10 @@ class HttpFetcher:
                 self._start(mine, finished, queue)
                 self._perform()
                 at_hand = queue.take_finished()
-                yield from self._looked_after(pages)
-                yield from self._looked_after(at_hand)
+                for page in (*pages, *at_hand):
+                    yield page
+                    if time.monotonic() - self._worked_at > _TICK:  # what is in flight goes on before the next
+                        self._perform()
                 if not mine and queue.empty:
                     return
                 if not (finished or at_hand):
@@ -117,13 +119,6 @@ class HttpFetcher:
                 self._active[curl].end(None)
             for curl, code, _ in failed:
                 self._active[curl].end(code)
-
-    def _looked_after(self, pages: Iterable[tuple[Page, T]]) -> Iterator[tuple[Page, T]]:
-        """The pages; where the caller takes its time for one, what is in flight goes on before the next."""
-        for page in pages:
-            yield page
-            if time.monotonic() - self._worked_at > _TICK:
-                self._perform()
 
     def _wait(self, queue: RequestQueue[T], mine: set[Transfer]) -> None:
         """Waits until a socket is ready, something may start or a tick is over."""

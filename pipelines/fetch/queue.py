@@ -105,7 +105,7 @@ class RequestQueue(Generic[T]):
             # one by one: the moment that a host grants is that of a request which starts at once
             while not self._ready and self._may_enter:
                 self._enter(self._may_enter.popleft())
-            while not self._ready and self._may_pull():
+            if not self._ready:
                 self._pull()
             if not self._ready:
                 return
@@ -125,8 +125,11 @@ class RequestQueue(Generic[T]):
         if page.status == 304 and request.kept:
             page = led_to(revalidated(request.kept, page), request)
         if keep and self._cache:
-            self._keep(page, request, self._cache)
-        self._over(request)
+            self._cache.put(page)
+            if request.passed:
+                _keep_where_led(page, request, self._cache)
+        if self._awaited:
+            self._over(request)
         return as_asked(page, request)
 
     def redirected(self, request: Request[T], address: str, seconds: float, cookies: Cookies = ()) -> None:
@@ -177,23 +180,26 @@ class RequestQueue(Generic[T]):
             longest = min(longest, max(0.0, self._delayed[0][0] - time.monotonic()))
         return self._hosts.wait(longest, sleep)
 
-    def _may_pull(self) -> bool:
-        return not self._exhausted and self._held_count < self._max_held and len(self._finished) < self._room
-
     def _pull(self) -> None:
-        pulled = next(self._requests, None)
-        if pulled is None:
-            self._exhausted = True
-            return
-        asked_url, tag = pulled
-        url = canonical_url(asked_url)
-        if url is None:
-            error = f"'{shortened(asked_url)}' is not an http or https address"
-            self._finished.append((_failed(asked_url, error), tag))
-            return
-        request = Request(asked_url, url, tag)
-        if not (self._cache and self._at_hand(request, self._cache)):
-            self._offer(request)
+        """Pulls until a request is ready, or no more may wait."""
+        while (
+            not (self._ready or self._exhausted)
+            and self._held_count < self._max_held
+            and len(self._finished) < self._room
+        ):
+            pulled = next(self._requests, None)
+            if pulled is None:
+                self._exhausted = True
+                return
+            asked_url, tag = pulled
+            url = canonical_url(asked_url)
+            if url is None:
+                error = f"'{shortened(asked_url)}' is not an http or https address"
+                self._finished.append((_failed(asked_url, error), tag))
+                continue
+            request = Request(asked_url, url, tag)
+            if not (self._cache and self._at_hand(request, self._cache)):
+                self._offer(request)
 
     def _at_hand(self, request: Request[T], cache: PageCache) -> bool:
         """Whether the cache has the page; one that may have changed is left with the request."""
@@ -203,17 +209,12 @@ class RequestQueue(Generic[T]):
         if cache.is_fresh(kept):
             page = led_to(kept, request)
             if request.passed:
-                self._keep(page, request, cache)
+                cache.put(page)
+                _keep_where_led(page, request, cache)
             self._finished.append((as_asked(page, request), request.tag))
             return True
         request.kept = kept if kept.url == request.address else None  # else its validators are another address's
         return False
-
-    def _keep(self, page: Page, request: Request[T], cache: PageCache) -> None:
-        """Keeps what `request` brought; where redirects without cookies led to it, as its own address's page too."""
-        cache.put(page)
-        if request.passed and not request.cookies and page.url == request.address:
-            cache.put(replace(page, requested_url=page.url, redirects=()))
 
     def _offer(self, request: Request[T]) -> None:
         """Makes `request` ready, or holds it until its host may be asked."""
@@ -271,6 +272,12 @@ def led_to(page: PageT, request: Request[T]) -> PageT:
         return page
     passed = request.passed if page.url != request.address else request.passed[:-1]
     return replace(page, requested_url=request.url, redirects=(*passed, *page.redirects))
+
+
+def _keep_where_led(page: Page, request: Request[T], cache: PageCache) -> None:
+    """Keeps what redirects without cookies led to as its own address's page too."""
+    if not request.cookies and page.url == request.address:
+        cache.put(replace(page, requested_url=page.url, redirects=()))
 
 
 def _forbidden(request: Request[T], reason: str) -> Page:

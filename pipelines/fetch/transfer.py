@@ -52,6 +52,7 @@ class Transfer:
         "_started",
         "_undecodable",
         "_unzstd",
+        "came",
         "curl",
         "failure",
         "finished",
@@ -61,6 +62,7 @@ class Transfer:
     )
 
     request: Request[Any]
+    came: bool  # it brought a page, as most do: nothing else can come of the request
     finished: deque[Transfer]
     failure: int | None
     silent: bool
@@ -81,6 +83,7 @@ class Transfer:
         """Makes ready for `request`; once over, the transfer puts itself into `finished`."""
         self.request = request
         self.finished = finished
+        self.came = False
         self.failure = None
         self.silent = False
         self.status = 0
@@ -110,12 +113,8 @@ class Transfer:
         self.failure = failure
         self.status = self.curl.getinfo(pycurl.RESPONSE_CODE)
         if not self.silent:
+            self.came = failure is None and self.status in _SUCCESSES
             self.finished.append(self)
-
-    @property
-    def came(self) -> bool:
-        """Whether it brought a page, as most do: nothing else can come of the request."""
-        return self.status in _SUCCESSES and self.failure is None and not self.silent
 
     def interrupt(self, seconds: float) -> None:
         """Nobody looked after the transfer for so long: running out of time in it is not the server's fault."""
@@ -175,7 +174,7 @@ class Transfer:
 
     def page(self, now: datetime) -> Page:
         curl, request = self.curl, self.request
-        error = self._error()
+        error = None if self.came else self._error()
         content_type, charset = parse_content_type(curl.getinfo_raw(pycurl.CONTENT_TYPE))
         parts, self._parts = self._parts, []
         whole = error is None or self._size > self._options.max_body
@@ -191,7 +190,7 @@ class Transfer:
             body,
             now,
             request.passed[:-1],
-            self._head(),
+            b"".join(self._lines),
             received,
         )
 
