@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
+from pipelines.columns import ENGINE_COLUMNS
 from pipelines.fetch import Page
 from pipelines.html import Document, Element
 
@@ -21,7 +22,7 @@ class Link(NamedTuple):
     error: str | None = None
 
 
-@dataclass(eq=False)  # not frozen, nor is Row, though nothing changes them: that would cost each five times as much
+@dataclass(eq=False)  # not frozen, nor is Row, though no stage changes them: that would cost each five times as much
 class Fetched:
     """What is known of the page that a row stands on; shared by all rows of that page, parsed once."""
 
@@ -31,22 +32,16 @@ class Fetched:
     error: str | None = None
     fetched_at: datetime | None = None
     page: Page | None = None
-    _root: Element | None = field(default=None, init=False)
+    root: Element | None = None  # of the page
 
     @classmethod
     def of(cls, page: Page) -> Fetched:
         """The record of `page`; a page that failed leaves its status and error, and nothing to read."""
         if page.ok:
-            return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page)
+            root = Document(page).root
+            return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root)
         error = page.error or f"the server answered {page.status}"
         return cls(page.url, page.requested_url, page.status, error, page.fetched_at)
-
-    @property
-    def root(self) -> Element | None:
-        """The page's root element; None where there is no page."""
-        if self._root is None and self.page:
-            self._root = Document(self.page).root
-        return self._root
 
 
 NOTHING = Fetched()
@@ -86,17 +81,21 @@ class Row:
         return self.values[name] if name in self.values else self.engine_values().get(name)
 
     def engine_values(self) -> dict[str, object]:
+        return dict(zip(ENGINE_COLUMNS, self.engine_cells(), strict=True))
+
+    def engine_cells(self) -> tuple[object, ...]:
+        """The values of the engine columns, in their order."""
         fetched = self.fetched
-        return {
-            "_url": fetched.url,
-            "_requestedUrl": fetched.requested_url,
-            "_status": fetched.status,
-            "_error": fetched.error,
-            "_depth": self.depth,
-            "_linkText": self.link_text,
-            "_ordinal": self.ordinal,
-            "_fetchedAt": fetched.fetched_at,
-        }
+        return (
+            fetched.url,
+            fetched.requested_url,
+            fetched.status,
+            fetched.error,
+            self.depth,
+            self.link_text,
+            self.ordinal,
+            fetched.fetched_at,
+        )
 
     def with_values(self, added: Mapping[str, object]) -> Row:
         values = {**self.values, **added}
@@ -107,7 +106,7 @@ class Row:
 
     def failed(self, error: str, values: Mapping[str, object]) -> Row:
         """This row where a stage could not make its row: without a page, with the first thing that went wrong."""
-        fetched = replace(self.fetched, error=self.fetched.error or error, page=None)
+        fetched = replace(self.fetched, error=self.fetched.error or error, page=None, root=None)
         return Row(dict(values), self.ordinal, fetched, None, self.link_text, self.depth)
 
     def following(self, link: Link, ordinal: Ordinal, depth: int | None = None) -> Row:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
+from itertools import compress
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,6 +15,7 @@ from pipelines.transforms import values
 
 _MAX_ROWS = 1024
 _MAX_CHARACTERS = 8 * 1024 * 1024
+_TEXTS = (pa.string(), pa.binary())
 
 
 class Table:
@@ -21,28 +24,30 @@ class Table:
     def __init__(self, columns: Columns, schema: pa.Schema) -> None:
         self.schema = schema
         self.names = tuple(columns)
-        self.engine = [name for name in ENGINE_COLUMNS if name not in self.names]
+        self.engine = _engine_cells(self.names)
         self.known = {*self.names} if columns.open else None
+        self.texts = [field.type in _TEXTS for field in schema]
         self.rows: list[tuple[object, ...]] = []
 
     def add(self, row: Row, *more: object) -> int:
-        """Adds a row and returns how many characters or bytes it holds."""
-        engine = row.engine_values()
+        """Adds a row and returns how many characters or bytes its texts hold."""
         if self.known is not None:
             more = (_others(row, self.known), *more)
-        cells = (*map(row.values.get, self.names), *map(engine.__getitem__, self.engine), *more)
+        cells: tuple[Any, ...] = (*map(row.values.get, self.names), *self.engine(row), *more)
         self.rows.append(cells)
-        size = 0
-        for cell in cells:
-            if type(cell) is str or type(cell) is bytes:
-                size += len(cell)
-        return size
+        return sum(map(len, filter(None, compress(cells, self.texts))))
 
     def take(self) -> list[pa.Array]:
         cells = zip(*self.rows, strict=True) if self.rows else [()] * len(self.schema)
         arrays = [pa.array(column, field.type) for column, field in zip(cells, self.schema, strict=True)]
         self.rows = []
         return arrays
+
+
+def _engine_cells(names: Container[str]) -> Callable[[Row], tuple[object, ...]]:
+    """What gives the values of the engine columns that no stage wrote: their names are not among `names`."""
+    own = [name not in names for name in ENGINE_COLUMNS]
+    return Row.engine_cells if all(own) else lambda row: tuple(compress(row.engine_cells(), own))
 
 
 def _others(row: Row, known: set[str]) -> str:

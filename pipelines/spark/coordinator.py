@@ -132,8 +132,9 @@ class Coordinator:
             self._forbidden.update(message.pop("forbidden"))
             for key, rows in message.pop("first").items():
                 self._first.setdefault(key, {})[message["task"]] = rows
-            for url, ok in message.pop("urls"):
-                self._urls[url] = ok or self._urls.get(url, False)
+            self._urls.update(dict.fromkeys(message.pop("fetched"), True))
+            for url in message.pop("failed"):
+                self._urls.setdefault(url, False)
             for key in {**message["rows"], **message["pages"]}:
                 self._seen[key] = (self._seen.get(key, (now, now))[0], now)
 

@@ -84,7 +84,7 @@ def _closed(task: Closing, batch: pa.RecordBatch, reporter: Reporter) -> pa.Reco
             errors[position] = f"{task.name}: {error}, as the first {_FIRST_ROWS} rows have them"
             if task.fails:
                 raise RunError(f"python_row_transform:{errors[position]}") from None
-            reporter.error(task.key)
+            reporter.step(task.key).errors += 1
             found.append(fitting(values, task.types))
     cells["_error"] = pa.array(errors, pa.string())
     for name, _ in task.types:

@@ -25,31 +25,30 @@ _place = itemgetter(0)
 
 
 class FirstRows:
-    """The first rows of each step in document order, at most `count`, as JSON can hold them; of one task."""
+    """The first rows of a step in document order, at most `count`, as JSON can hold them; of one task.
+
+    Rows from `end` on are none of them.
+    """
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._rows: dict[str, list[Placed]] = {}
-        self._last: dict[str, Ordinal] = {}
-        self._new = set[str]()
+        self._rows: list[Placed] = []
+        self._new = False
+        self.end: Ordinal = _AFTER_ALL if count else ()
 
-    def see(self, key: str, row: Row) -> None:
-        if self._count and row.ordinal < self._last.get(key, _AFTER_ALL):
-            self._keep(key, row)
-
-    def take(self) -> dict[str, list[Placed]]:
-        """The rows of the steps that others have become the first ones of since the last call."""
-        new, self._new = self._new, set[str]()
-        return {key: self._rows[key] for key in new}
-
-    def _keep(self, key: str, row: Row) -> None:
-        rows = self._rows.setdefault(key, [])
+    def keep(self, row: Row) -> None:
+        """Takes in a row that stands before `end`."""
         cells = {**row.engine_values(), **row.values}
-        insort(rows, (row.ordinal, {name: as_json(value, CUT) for name, value in cells.items()}), key=_place)
-        del rows[self._count :]
-        if len(rows) == self._count:
-            self._last[key] = rows[-1][0]
-        self._new.add(key)
+        insort(self._rows, (row.ordinal, {name: as_json(value, CUT) for name, value in cells.items()}), key=_place)
+        del self._rows[self._count :]
+        if len(self._rows) == self._count:
+            self.end = self._rows[-1][0]
+        self._new = True
+
+    def news(self) -> list[Placed]:
+        """The rows, where others have become the first ones since the last call."""
+        new, self._new = self._new, False
+        return self._rows if new else []
 
 
 def first(tasks: Iterable[Iterable[Placed]], count: int) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import xxhash
 
@@ -15,44 +16,52 @@ _EVERY_SECONDS = 0.5
 _SAMPLES = 5
 
 
+@dataclass(slots=True, eq=False)
+class Step:
+    """What one task counts of a step; `errors` are of pages, and of rows that a stage could not make."""
+
+    first: FirstRows
+    rows: int = 0
+    pages: int = 0
+    errors: int = 0
+    bytes: int = 0
+
+    def row(self, row: Row) -> None:
+        self.rows += 1
+        if row.ordinal < self.first.end:
+            self.first.keep(row)
+
+
 class Reporter:
     """Counts of one task and the first `shown_rows` rows of its steps, sent over its channel."""
 
     def __init__(self, channel: Channel | None, task: str, shown_rows: int = 0) -> None:
         self._channel = channel
         self._task = task
-        self._rows: dict[str, int] = {}
-        self._pages: dict[str, int] = {}
-        self._errors: dict[str, int] = {}
-        self._bytes: dict[str, int] = {}
-        self._urls: list[tuple[int, bool]] = []
+        self._shown_rows = shown_rows
+        self._steps: dict[str, Step] = {}
+        self._fetched: list[int] = []
+        self._failed: list[int] = []
         self._forbidden: list[int] = []
         self._failures: list[tuple[str, str]] = []
-        self._first = FirstRows(shown_rows)
         self._sent = time.monotonic()
 
-    def row(self, key: str, row: Row) -> None:
-        self._rows[key] = self._rows.get(key, 0) + 1
-        self._first.see(key, row)
+    def step(self, key: str) -> Step:
+        """The counts of a step, to be counted up."""
+        return self._steps.setdefault(key, Step(FirstRows(self._shown_rows)))
 
-    def page(self, key: str, page: Page, fetched: Fetched) -> None:
-        self._pages[key] = self._pages.get(key, 0) + 1
-        self._bytes[key] = self._bytes.get(key, 0) + page.received
-        url = fetched.requested_url or ""
-        name = xxhash.xxh64_intdigest(url.encode())
-        if page.forbidden:
-            self._forbidden.append(name)
+    def page(self, step: Step, page: Page, fetched: Fetched) -> None:
+        step.pages += 1
+        step.bytes += page.received
+        name = xxhash.xxh64_intdigest(page.requested_url.encode())
+        if fetched.error is None:
+            self._fetched.append(name)
         else:
-            self._urls.append((name, fetched.error is None))
-        if fetched.error is not None:
-            self._errors[key] = self._errors.get(key, 0) + 1
+            step.errors += 1
+            (self._forbidden if page.forbidden else self._failed).append(name)
             if len(self._failures) < _SAMPLES:
-                self._failures.append((url, fetched.error))
+                self._failures.append((page.requested_url, fetched.error))
         self.tick()
-
-    def error(self, key: str) -> None:
-        """A row that a stage could not make."""
-        self._errors[key] = self._errors.get(key, 0) + 1
 
     def tick(self) -> None:
         """Sends what was counted, at most twice a second."""
@@ -69,16 +78,18 @@ class Reporter:
         self._sent = time.monotonic()
         if not self._channel:
             return
+        steps = self._steps.items()
         message = {
             "task": self._task,
-            "rows": self._rows,
-            "pages": self._pages,
-            "errors": self._errors,
-            "bytes": self._bytes,
-            "urls": self._urls,
+            "rows": {key: step.rows for key, step in steps if step.rows},
+            "pages": {key: step.pages for key, step in steps if step.pages},
+            "errors": {key: step.errors for key, step in steps if step.errors},
+            "bytes": {key: step.bytes for key, step in steps if step.pages},
+            "fetched": self._fetched,
+            "failed": self._failed,
             "forbidden": self._forbidden,
             "failures": self._failures,
-            "first": self._first.take(),
+            "first": {key: rows for key, step in steps if (rows := step.first.news())},
         }
-        self._urls, self._forbidden = [], []
+        self._fetched, self._failed, self._forbidden = [], [], []
         self._channel.send(message)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from hashlib import sha256
-from itertools import groupby, repeat
+from itertools import chain, groupby, repeat
 from operator import itemgetter
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,7 +21,7 @@ from pipelines.actions import Browsing
 from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
 from pipelines.columns import ENGINE_COLUMNS, Columns
-from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher, Page
+from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
 from pipelines.fetch.cache import CacheOptions, PageCache
 from pipelines.fetch.hosts import Hosts
 from pipelines.registry import Batched, LinkStage, RowStage
@@ -27,11 +30,13 @@ from pipelines.spark.batch import Batch
 from pipelines.spark.batches import Output, Table
 from pipelines.spark.channel import DriverGone, Endpoint, connected
 from pipelines.spark.leases import Leases
-from pipelines.spark.progress import Reporter
+from pipelines.spark.progress import Reporter, Step
 from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads
 
 Emit = Callable[[Row], None]
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
 _NEW_OBJECTS = 10_000  # before cycles are looked for: pages and rows make none, and 700 look through all that lives
 
 
@@ -97,10 +102,11 @@ def _batches(
     links = {key: Table(each.columns, each.schema) for key, each in task.explorations().items()}
     output = Output(Table(task.columns, task.schema), links)
     enter, waiting = _chain(task, output, reporter)
+    entered = reporter.step(task.enters)
     explores = task.enters in links  # which counts its pages itself
     for row in _rows(task, batches, reporter, hosts):
         if not explores:
-            reporter.row(task.enters, row)
+            entered.row(row)
         enter(row)
         if output.full():
             yield output.take()
@@ -122,12 +128,15 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hos
     first = next((stage for _, stage in task.stages), None)
     once = isinstance(first, Exploration) and first.level > 0
     without_link: deque[Row] = deque()
+    step = reporter.step(task.enters)
     with _cache(task) as cache, _fetcher(task, hosts, cache) as fetcher:
         for page, rows in fetcher.fetch(_requests(entering, without_link, once)):
             fetched = Fetched.of(page)
-            reporter.page(task.enters, page, fetched)
+            reporter.page(step, page, fetched)
             for row in rows:
-                yield _arrived(row, page, fetched)
+                arrived = _traced(row, page) if isinstance(page, BrowserPage) else row
+                arrived.fetched, arrived.element = fetched, fetched.root
+                yield arrived
             while without_link:
                 yield without_link.popleft()
     yield from without_link
@@ -140,15 +149,17 @@ def _options(task: Pass) -> FetchOptions:
     return replace(task.options, concurrency=BrowserOptions.from_environment().pages)
 
 
-def _cache(task: Pass) -> PageCache:
+def _cache(task: Pass) -> AbstractContextManager[PageCache | None]:
     own = task.endpoint.pages if task.endpoint else None
+    if not (own or task.cache.shared):
+        return nullcontext()
     variant = task.options.user_agent
     if task.browsing:  # as a digest: what a trace types may be a secret, and stands with the page otherwise
         variant = f"{variant}\n{sha256(repr(task.browsing).encode()).hexdigest()}"
     return PageCache(replace(task.cache, own=own), variant)
 
 
-def _fetcher(task: Pass, hosts: Hosts | None, cache: PageCache) -> Fetcher:
+def _fetcher(task: Pass, hosts: Hosts | None, cache: PageCache | None) -> Fetcher:
     if task.browsing:
         from pipelines.browser.fetcher import BrowserFetcher  # late: Playwright takes its time to load
 
@@ -156,29 +167,39 @@ def _fetcher(task: Pass, hosts: Hosts | None, cache: PageCache) -> Fetcher:
     return HttpFetcher(task.options, hosts, cache)
 
 
-def _arrived(row: Row, page: Page, fetched: Fetched) -> Row:
-    """The row on its page, with what a trace adds: columns, and a place among the trace's snapshots."""
-    values, ordinal = row.values, row.ordinal
-    if isinstance(page, BrowserPage):
-        values = {**values, **page.values}
-        ordinal = (*ordinal, page.position) if page.position else ordinal
-    return Row(values, ordinal, fetched, fetched.root, row.link_text, row.depth)
+def _traced(row: Row, page: BrowserPage) -> Row:
+    """The row with what a trace adds: columns, and a place among the trace's snapshots."""
+    ordinal = (*row.ordinal, page.position) if page.position else row.ordinal
+    return Row({**row.values, **page.values}, ordinal, row.fetched, None, row.link_text, row.depth)
 
 
 def _entering(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str | None, Row | None]]:
     """Rows as they come from Spark, each with the link that it waits for; None for a link that was visited."""
     own = {*ENGINE_COLUMNS} - {*columns}
-    for batch in batches:
-        nothing: list[Any] = [None] * batch.num_rows
-        cells = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-        links, others = cells.pop(LINK, nothing), cells.pop(OPEN, nothing)
-        engine = zip(*(cells.pop(name, nothing) if name in own else nothing for name in ENGINE_COLUMNS), strict=True)
-        rows = zip(*cells.values(), strict=True) if cells else repeat(())
-        for link, other, values, seen in zip(links, others, rows, engine, strict=False):
-            row = Row.of(dict(zip(cells, values, strict=True)), *seen)
-            if row and other:
-                row.values.update(loads(other))
-            yield link, row
+    return chain.from_iterable(_linked(batch, own) for batch in batches)
+
+
+def _linked(batch: pa.RecordBatch, own: set[str]) -> Iterator[tuple[str | None, Row | None]]:
+    nothing: list[Any] = [None] * batch.num_rows
+    cells = {name: _cells(batch.column(name)) for name in batch.schema.names}
+    links, others = cells.pop(LINK, nothing), cells.pop(OPEN, None)
+    engine = [cells.pop(name, nothing) if name in own else nothing for name in ENGINE_COLUMNS]
+    rows = zip(*cells.values(), strict=True) if cells else repeat((), batch.num_rows)
+    values: Iterable[dict[str, Any]] = map(dict, map(zip, repeat(tuple(cells)), rows))
+    if others:
+        values = map(_opened, values, others)
+    return zip(links, map(Row.of, values, *engine), strict=True)
+
+
+def _cells(column: pa.Array) -> list[Any]:
+    if column.type != _TIMESTAMP:
+        return column.to_pylist()
+    since = column.cast(pa.int64()).to_pylist()  # Arrow itself takes five times as long
+    return [None if each is None else _EPOCH + timedelta(microseconds=each) for each in since]
+
+
+def _opened(values: dict[str, Any], others: str | None) -> dict[str, Any]:
+    return values | loads(others) if others else values
 
 
 def _requests(
@@ -189,11 +210,10 @@ def _requests(
     A link that was visited stands before the others; it is not asked for again.
     """
     for link, group in groupby(entering, key=itemgetter(0)):
-        found = [row for _, row in group]
-        rows = [row for row in found if row]
+        rows = [*map(itemgetter(1), group)]
         if link is None:
-            without_link.extend(rows)
-        elif len(rows) == len(found):
+            without_link.extend(filter(None, rows))
+        elif all(rows):
             yield link, rows[:1] if once else rows
 
 
@@ -202,20 +222,20 @@ def _chain(task: Pass, output: Output, reporter: Reporter) -> tuple[Emit, list[B
     emit, waiting = _following(task.links, output) if task.links else output.row, deque[Batch]()
     for key, stage in reversed(task.stages):
         if isinstance(stage, RowStage):
-            emit = _row_stage(key, stage, emit, reporter, waiting)
+            emit = _row_stage(stage, emit, reporter.step(key), waiting)
         else:
-            emit = _exploring(key, stage, emit, output, reporter)
+            emit = _exploring(key, stage, emit, output, reporter.step(key))
     return emit, list(waiting)
 
 
-def _row_stage(key: str, stage: RowStage, emit: Emit, reporter: Reporter, waiting: deque[Batch]) -> Emit:
+def _row_stage(stage: RowStage, emit: Emit, step: Step, waiting: deque[Batch]) -> Emit:
     work = stage.worker()
 
     def take(row: Row, rows: Iterable[Row]) -> None:
         for made in rows:
-            reporter.row(key, made)
+            step.row(made)
             if made.fetched.error and not row.fetched.error:
-                reporter.error(key)
+                step.errors += 1
             emit(made)
 
     if isinstance(work, Batched):
@@ -238,7 +258,7 @@ def _following(stage: LinkStage, output: Output) -> Emit:
     return each
 
 
-def _exploring(key: str, exploration: Exploration, emit: Emit, output: Output, reporter: Reporter) -> Emit:
+def _exploring(key: str, exploration: Exploration, emit: Emit, output: Output, step: Step) -> Emit:
     """Passes each page on once, and writes its links for the next level.
 
     At level 0 the pages themselves are written as links too: visited, so that no level fetches them again.
@@ -257,7 +277,7 @@ def _exploring(key: str, exploration: Exploration, emit: Emit, output: Output, r
             row = row.at_depth(0, (*row.ordinal, 0))
             if row.fetched.requested_url:
                 output.link(key, row, row.fetched.requested_url, 0)
-        reporter.row(key, row)
+        step.row(row)
         if level < last:
             for position, link in enumerate(links_of(row), start=1):
                 if link.url:
