@@ -7,6 +7,7 @@ installed. What passes need is imported before workers are forked, once for all.
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from importlib.machinery import PathFinder
@@ -36,4 +37,6 @@ if __name__ == "__main__":
 
     import pipelines.spark.worker  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
+    gc.collect()
+    gc.freeze()  # after each task workers look for cycles: among all that was imported it takes long and copies memory
     manager()

@@ -14,18 +14,21 @@ LEAVE = "import sys; from pipelines.spark.daemon import leave_archives; {}; leav
 
 
 def archives(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a worker finds of archives on its path, and whether it had to import what passes need."""
+    """What a worker finds of archives on its path, whether it had to import what passes need or looks through it."""
+    import gc
     import sys
     from zipimport import zipimporter
 
     found = [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]
     for _ in batches:
-        yield pa.RecordBatch.from_pydict({"found": [str(found)], "ready": ["pipelines.spark.worker" in sys.modules]})
+        ready, frozen = "pipelines.spark.worker" in sys.modules, gc.get_freeze_count() > 10_000
+        yield pa.RecordBatch.from_pydict({"found": [str(found)], "ready": [ready], "frozen": [frozen]})
 
 
 def test_workers_have_no_archives_on_their_path_and_are_ready_for_passes(spark: SparkSession) -> None:
-    (row,) = spark.range(1, numPartitions=1).mapInArrow(archives, "found string, ready boolean").collect()
-    assert (row.found, row.ready) == ("[]", True)
+    schema = "found string, ready boolean, frozen boolean"
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(archives, schema).collect()
+    assert (row.found, row.ready, row.frozen) == ("[]", True, True)
 
 
 def test_where_pyspark_lies_in_an_archive_it_is_left_on_the_path(tmp_path: Path) -> None:
