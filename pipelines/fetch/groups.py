@@ -91,6 +91,10 @@ class Pending:
         self.entries[entry[0]] = entry
         self._bytes += len(entry[2].body)
 
+    def fits(self, entry: Entry) -> bool:
+        """Whether the page may stand with those that wait; one as large as a group is alone, not to weigh on others."""
+        return not self.entries or len(entry[2].body) < _GROUP_BYTES
+
     def due(self) -> bool:
         if not self.entries:
             return False

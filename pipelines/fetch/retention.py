@@ -100,6 +100,8 @@ def _merged(folder: Path, files: list[_File], index: Index) -> list[str]:
     writer, pending = GroupWriter(folder), Pending()
     made = dict[str, None]()
     for entry in _entries(files, index):
+        if not pending.fits(entry):
+            made[writer.write(pending.take()).file] = None
         pending.add(entry)
         if pending.due():
             made[writer.write(pending.take()).file] = None

@@ -35,6 +35,8 @@ class PageStore:
         return group.get(key) if group else None
 
     def put(self, entry: Entry) -> None:
+        if not self._pending.fits(entry):
+            self._write()
         self._pending.add(entry)
         self.tick()
 

@@ -138,6 +138,14 @@ class TestPages:
             assert found[:64] == [True] * 64
             assert not any(found[64:128])
 
+    def test_that_are_large_stand_alone(self, tmp_path: Path) -> None:
+        """Else whoever wants a small one beside it reads it whole."""
+        with cache(tmp_path) as kept:
+            for each in range(6):
+                kept.put(page(each, os.urandom(200_000 if each == 3 else 100)))
+        (file,) = files(tmp_path)
+        assert [len(group) for _, group in keys(str(file))] == [3, 1, 2]
+
     def test_that_a_loss_of_power_left_half_are_as_they_were_or_not_there(self, tmp_path: Path) -> None:
         """A file with zeros from some byte on, and one that ends at any."""
         entries = [(number, "", page(number, b"%d" % number)) for number in range(6)]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pipelines.fetch import HttpFetcher
+from pipelines.fetch import HttpFetcher, Page
 from tests.pipelines.fetch.bad_server import PAGE, BadServer
 from tests.pipelines.fetch.fetching import fetch, fetch_all, options
 
@@ -45,6 +46,19 @@ def test_connections_are_kept_between_requests_and_calls(bad_server: BadServer) 
             assert all(page.ok for page, _ in pages)
     assert bad_server.requests["/good"] == 60
     assert bad_server.connections <= 2
+
+
+def test_pages_that_tags_came_to_hold_are_not_held(bad_server: BadServer) -> None:
+    class Row:
+        page: Page | None = None
+
+    held: list[weakref.ref[Row]] = []
+    with HttpFetcher(options(concurrency=8)) as fetcher:
+        for page, row in fetcher.fetch((bad_server.url(f"/good?{each}"), Row()) for each in range(16)):
+            row.page = page
+            held.append(weakref.ref(row))
+            del row
+        assert [row for row in held if row()] == []
 
 
 def test_pages_come_in_the_order_in_which_they_finish_with_their_tags(bad_server: BadServer) -> None:
