@@ -34,7 +34,7 @@ class Method:
     """An extractor method: its column's SQL type, how it reads an element, and how a column's value where it can.
 
     `of_element` gets the argument of `name:argument` beside the element, where the method `takes` one (so called in
-    messages); else None. `of_node` reads an HTML element's node alone, for methods that need no more: it is quicker.
+    messages); else None.
     """
 
     type: str
@@ -42,7 +42,6 @@ class Method:
     of_value: Callable[[object, Row], object] | None = None
     takes: str | None = None
     about: str = ""
-    of_node: Callable[[LexborNode], object] | None = None
 
 
 def _text(value: object, row: Row) -> object:
@@ -58,15 +57,13 @@ def _link(value: object, row: Row) -> object:
 
 
 METHODS: Catalog[Method] = Catalog("method")
-_SEEN = "the text as people see it, spaces collapsed"
-_PRICE = "the first price: £1,09 is 1.09"
-METHODS.add("text", thing=Method("string", READERS["text"], _text, about=_SEEN, of_node=NODE_READERS["text"]))
+METHODS.add("text", thing=Method("string", READERS["text"], _text, about="the text as people see it, spaces collapsed"))
 METHODS.add("code", "html", thing=Method("string", READERS["code"], _text, about="the element as HTML"))
 METHODS.add("attr", thing=Method("string", READERS["attr"], takes="NAME", about="an attribute"))
 METHODS.add("attrs", thing=Method("map<string,string>", READERS["attrs"], about="all attributes"))
 METHODS.add("href", thing=Method("string", READERS["href"], _link, about="the address of a link, absolute"))
 METHODS.add("src", thing=Method("string", READERS["src"], _link, about="the address of an image or script, absolute"))
-METHODS.add("price", thing=Method("double", READERS["price"], _price, about=_PRICE, of_node=NODE_READERS["price"]))
+METHODS.add("price", thing=Method("double", READERS["price"], _price, about="the first price: £1,09 is 1.09"))
 METHODS.absent("it needs a language model, which this version does not have; use selectors", "llm")
 
 
@@ -162,23 +159,24 @@ class Extractor(Arguments):
         text = self.selector or (self._path(self.field) if self.field else None)
         if text is None:
             return lambda row: method.of_element(row.element, argument) if row.element else None
-        selector, of_element, of_node = compile_selector(text), method.of_element, method.of_node
-        if of_node and isinstance(selector, Query):
-            return _reading_nodes(selector, of_node)
+        selector, of_element = compile_selector(text), method.of_element
+        of_node = next((quick for reader, quick in NODE_READERS if reader is of_element), None)
 
         def read(row: Row) -> object:
             found = row.element.first(selector) if row.element else None
             return of_element(found, argument) if found else None
 
-        return read
+        return _reading_nodes(selector, of_node, read) if of_node and isinstance(selector, Query) else read
 
 
-def _reading_nodes(query: Query, of_node: Callable[[LexborNode], object]) -> Read:
+def _reading_nodes(query: Query, of_node: Callable[[LexborNode], object], otherwise: Read) -> Read:
     first = query.first
 
     def read(row: Row) -> object:
         element = row.element
-        node = first(element) if isinstance(element, HtmlElement) else None
+        if not isinstance(element, HtmlElement):
+            return otherwise(row)
+        node = first(element)
         return of_node(node) if node is not None else None
 
     return read

@@ -26,7 +26,7 @@ _HTML_START = re.compile(
 
 
 class Document:
-    """A page, decoded and parsed.
+    """A page, its HTML parsed at once, its JSON when it is first asked for.
 
     One that is not HTML has no elements, only its text, and where that is JSON the values in it.
     """
@@ -65,10 +65,16 @@ class Document:
 class Element:
     """An element of a page, or the page itself. Made by Document and by selecting.
 
-    By itself it is a page that is not HTML.
+    By itself it is a page that is not HTML: without a node and without elements in it.
     """
 
     __slots__ = ("document",)
+    is_page = True
+
+    @property
+    def node(self) -> LexborNode | None:
+        """lexbor's node; None in what is not HTML."""
+        return None
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -101,17 +107,20 @@ class Element:
 
     def attr(self, name: str) -> str | None:
         """The attribute's value, None without it; `abs:href` is the value of href as an absolute address."""
-        return None
+        return self.absolute(name[4:]) if name.startswith("abs:") else self._attribute(name)
 
     def absolute(self, name: str) -> str | None:
         """The attribute as an absolute address, of any scheme; None without it."""
-        value = self.attr(name)
+        value = self._attribute(name)
         return absolute_url(value, self.document.base_url) if value is not None else None
 
     def link(self, name: str = "href") -> str | None:
         """The canonical http or https address that the attribute leads to; None when it leads to none."""
-        value = self.attr(name)
+        value = self._attribute(name)
         return canonical_url(value, self.document.base_url) if value is not None else None
+
+    def _attribute(self, name: str) -> str | None:
+        return None
 
     def _found(self, selector: Selector | str) -> list[object]:
         path = _compiled(selector)
@@ -125,10 +134,11 @@ class HtmlElement(Element):
     """An element of an HTML page, or the page itself; selectors look inside `node`."""
 
     __slots__ = ("is_page", "node")
+    node: LexborNode  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, document: Document, node: LexborNode, is_page: bool = False) -> None:
         self.document = document
-        self.node = node
+        self.node = node  # pyright: ignore[reportIncompatibleMethodOverride]
         self.is_page = is_page
 
     def select(self, selector: Selector | str) -> list[Element]:
@@ -147,11 +157,9 @@ class HtmlElement(Element):
     def attrs(self) -> dict[str, str]:
         return {name: value or "" for name, value in self.node.attributes.items()}
 
-    def attr(self, name: str) -> str | None:
-        if name.startswith("abs:"):
-            return self.absolute(name[4:])
+    def _attribute(self, name: str) -> str | None:
         attributes, name = self.node.attributes, name.lower()
-        return attributes[name] or "" if name in attributes else None
+        return (attributes[name] or "") if name in attributes else None
 
     def page(self) -> HtmlElement:
         return HtmlElement(self.document, self.node.parser.root or self.node, True)
@@ -164,6 +172,7 @@ class Value(Element):
     """A value in a JSON page, read like an element: its members are its attributes."""
 
     __slots__ = ("value",)
+    is_page = False
 
     def __init__(self, document: Document, value: object) -> None:
         self.document = document
@@ -182,15 +191,18 @@ class Value(Element):
         return {name: jsonpath.shown(member) for name, member in members.items() if member is not None}
 
     def attr(self, name: str) -> str | None:
+        return self._attribute(name)
+
+    def _attribute(self, name: str) -> str | None:
         return self.attrs().get(name)
 
     def absolute(self, name: str) -> str | None:
         """A text is an address itself; of an object it is the member of that name."""
-        value = self.value if isinstance(self.value, str) else self.attr(name)
+        value = self.value if isinstance(self.value, str) else self._attribute(name)
         return absolute_url(value, self.document.base_url) if value is not None else None
 
     def link(self, name: str = "href") -> str | None:
-        value = self.value if isinstance(self.value, str) else self.attr(name)
+        value = self.value if isinstance(self.value, str) else self._attribute(name)
         return canonical_url(value, self.document.base_url) if value is not None else None
 
     def _json_value(self) -> object:

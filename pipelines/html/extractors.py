@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from selectolax.lexbor import LexborNode
 
@@ -22,8 +22,8 @@ READERS: Mapping[str, Callable[[Element, str | None], Value]] = {
     "src": lambda element, _: element.absolute("src"),
     "price": lambda element, _: parse_price(element.text()),
 }
-# The same of what selectors find in HTML, for methods that need no more than the node.
-NODE_READERS: Mapping[str, Callable[[LexborNode], Value]] = {
-    "text": text_of,
-    "price": lambda node: parse_price(text_of(node)),
-}
+# The same of what selectors find in HTML, quicker, for readers that need no more than the node.
+NODE_READERS: Sequence[tuple[Callable[[Element, str | None], Value], Callable[[LexborNode], Value]]] = (
+    (READERS["text"], text_of),
+    (READERS["price"], lambda node: parse_price(text_of(node))),
+)

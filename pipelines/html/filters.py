@@ -54,10 +54,10 @@ def comparison(key: str, operator: str, value: str) -> Filter:
 
 
 def _value(node: LexborNode, key: str, scope: Scope) -> str | None:
-    if not key.startswith("abs:"):
-        attributes = node.attributes
-        return (attributes[key] or "") if key in attributes else None
-    return scope.at(node).absolute(key[4:])
+    attributes, name = node.attributes, key.removeprefix("abs:")
+    if name not in attributes:
+        return None
+    return (attributes[name] or "") if name == key else scope.at(node).absolute(name)
 
 
 def contains(text: str) -> Filter:

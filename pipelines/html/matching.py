@@ -151,7 +151,8 @@ class Query:
 
     @cached_property
     def _element_css(self) -> str | None:
-        """The same with an element as scope; what is around it would help lexbor to match a combinator's left side."""
+        """The same with an element as scope: of one compound, as what is around the element would help lexbor to match
+        a combinator's left side; and not with :root, which is searched in the page."""
         alone = len(self.selectors) == 1 and not self.selectors[0].from_page
         return self.compound_css if alone else None
 
@@ -192,13 +193,12 @@ class Query:
     def first(self, scope: Scope) -> LexborNode | None:
         """The first match inside the scope's node."""
         css = self._page_css if scope.is_page else self._element_css
-        if css:
-            found = _find_first(css, scope.node)
-            if not found:
-                return None
-            if scope.is_page or found[0].mem_id != scope.node.mem_id:
-                return found[0]
-        return next(iter(self.select(scope)), None)
+        if not css:
+            return next(iter(self.select(scope)), None)
+        found = _find_first(css, scope.node)
+        if found and not scope.is_page and found[0].mem_id == scope.node.mem_id:
+            found = _engine.find(css, scope.node)[1:]
+        return found[0] if found else None
 
 
 def _next(step: Step, left: set[int], scope: Scope) -> list[LexborNode]:

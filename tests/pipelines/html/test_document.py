@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
+from price_parser.parser import Price
 
 from pipelines.extractors import METHODS, Extractor
-from pipelines.html import READERS, SelectorError, compile_selector, parse_price
+from pipelines.html import READERS, Element, SelectorError, compile_selector, parse_price
 from pipelines.rows import Row
 from tests.pipelines.html.pages import URL, document
 
@@ -195,6 +197,36 @@ class TestExtracting:
         rows = (Row({}, (0,)), Row({}, (0,), element=document(b'{"b": 1}', content_type="application/json").root))
         assert [read(row) for row in rows] == [None, None]
 
+    def test_a_method_made_from_another_reads_in_its_own_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def louder(element: Element, argument: str | None) -> str:
+            return element.text().upper()
+
+        loud = replace(METHODS.find("text").thing, of_element=louder)
+        monkeypatch.setattr(Extractor, "_method", lambda _: loud)
+        read = Extractor.model_validate({"selector": "b"}).worker()
+        assert read(Row({}, (0,), element=document("<b> q </b>").root)) == "Q"
+
+    def test_a_method_may_ask_for_the_node_where_there_is_none(self) -> None:
+        json = document(b'{"b": 1}', content_type="application/json").root
+        value = json.first("$.b")
+        assert value is not None
+        assert [(each.node, each.is_page) for each in (json, value)] == [(None, True), (None, False)]
+
+    @pytest.mark.parametrize("method", ["text", "price"])
+    def test_a_row_may_stand_on_an_element_of_a_plugin(self, method: str) -> None:
+        class Mirror(Element):
+            def first(self, selector: object) -> Element | None:
+                return document("<b>2</b>").root
+
+        read = Extractor.model_validate({"selector": "b", "method": method}).worker()
+        assert read(Row({}, (0,), element=Mirror(document("")))) == (2.0 if method == "price" else "2")
+
+    def test_an_address_asked_for_twice_over_is_of_an_attribute_so_called(self) -> None:
+        root = document("<a abs:href=x href=y>z</a>").root
+        assert [root.select(f"[abs:abs:href$={end}]") != [] for end in "xy"] == [True, False]
+        assert root.select("a[" + "abs:" * 2000 + "href]") == []
+        assert READERS["attr"](root, "abs:" * 2000 + "href") is None
+
     def test_of_a_page(self) -> None:
         root = document(SHOP).root
         assert READERS["code"](root, None) == SHOP
@@ -225,7 +257,7 @@ class TestExtracting:
         ],
     )
     def test_prices(self, text: str, price: float | None) -> None:
-        assert parse_price(text) == price
+        assert parse_price(text) == price == Price.fromstring(text).amount_float
 
 
 class TestWhatIsNotHtml:
