@@ -75,11 +75,13 @@ class HttpFetcher:
         try:
             while True:
                 pages = self._finish(mine, finished, queue)
+                came = len(pages)
                 self._start(mine, finished, queue)
                 self._perform()
-                at_hand = queue.take_finished()
-                for page in (*pages, *at_hand):
-                    yield page
+                pages.extend(queue.take_finished())
+                at_hand = len(pages) > came
+                while pages:
+                    yield pages.popleft()  # and let it go: what its reader makes of it would live as long
                     if time.monotonic() - self._worked_at > _TICK:  # what is in flight goes on before the next
                         self._perform()
                 if not mine and queue.empty:
@@ -126,9 +128,9 @@ class HttpFetcher:
         if mine and self._multi.select(seconds) < 0:
             time.sleep(min(seconds, 0.01))
 
-    def _finish(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> list[tuple[Page, T]]:
+    def _finish(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> deque[tuple[Page, T]]:
         """The pages of the transfers that are over, but for those that will be tried again."""
-        pages: list[tuple[Page, T]] = []
+        pages: deque[tuple[Page, T]] = deque()
         now = datetime.now(UTC)
         while finished:
             transfer = finished.popleft()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from pipelines.fetch import HttpFetcher, Page
+from pipelines.fetch.cache import CacheOptions, PageCache
 from tests.pipelines.fetch.bad_server import PAGE, BadServer
 from tests.pipelines.fetch.fetching import fetch, fetch_all, options
 
@@ -59,6 +61,30 @@ def test_pages_that_tags_came_to_hold_are_not_held(bad_server: BadServer) -> Non
             held.append(weakref.ref(row))
             del row
         assert [row for row in held if row()] == []
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_of_pages_that_came_together_those_that_were_given_are_not_held(
+    bad_server: BadServer, tmp_path: Path, kept: bool
+) -> None:
+    class Row:
+        pass
+
+    def requests() -> Iterator[tuple[str, Row]]:
+        return ((bad_server.url(f"/good?{each}"), Row()) for each in range(16))
+
+    alive: list[weakref.ref[Row]] = []
+    pages = PageCache(CacheOptions(shared=str(tmp_path), lifetime_seconds=3600)) if kept else nullcontext()
+    with pages as cache, HttpFetcher(options(concurrency=8), cache=cache) as fetcher:
+        if kept:
+            assert len(list(fetcher.fetch(requests()))) == 16
+        for _, row in fetcher.fetch(requests()):
+            if not alive:
+                time.sleep(0.3)  # the others that are in flight come meanwhile
+            alive = [each for each in alive if each()]
+            assert not alive
+            alive.append(weakref.ref(row))
+            del row
 
 
 def test_pages_come_in_the_order_in_which_they_finish_with_their_tags(bad_server: BadServer) -> None:
