@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from typing import cast
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import absolute_url, canonical_url
@@ -35,7 +35,7 @@ class Document:
         kind, body = page.content_type, page.body
         self.page = page
         self.is_html = kind in _HTML_TYPES if kind else _HTML_START.match(body) is not None
-        self._node = LexborHTMLParser(bounded(to_utf8(body, page.charset))).root if self.is_html else None
+        self._node = _parsed(bounded(to_utf8(body, page.charset))).root if self.is_html else None
 
     @property
     def text(self) -> str:
@@ -207,6 +207,11 @@ class Value(Element):
 
     def _json_value(self) -> object:
         return self.value
+
+
+def _parsed(html: bytes) -> LexborHTMLParser:
+    """The tree of UTF-8 HTML as it is written: a browser would also copy options into <selectedcontent>."""
+    return LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
 
 
 def _compiled(selector: Selector | str) -> Selector:

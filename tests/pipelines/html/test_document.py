@@ -31,6 +31,10 @@ class TestSelecting:
         assert first is not None
         assert first.text() == "One"
 
+    def test_a_page_is_read_as_it_is_written(self) -> None:
+        page = document("<select><selectedcontent></selectedcontent><option>one</select>")
+        assert [each.text() for each in page.root.select("selectedcontent, option")] == ["", "one"]
+
     def test_nothing_is_an_empty_list_and_none(self) -> None:
         root = document(SHOP).root
         assert root.select("table") == []
