@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
+from pipelines.errors import first_line
 from pipelines.fetch import FetchOptions, HttpFetcher
-from pipelines.fetch.robots import MAX_ROBOTS, Robots, read_robots, robots_url
+from pipelines.fetch.robots import MAX_ROBOTS, UNREACHED, Robots, read_robots, robots_url
 from pipelines.spark.budgets import Budgets, Message
 
+_log = logging.getLogger(__name__)
 _FETCHERS = 16  # robots.txt files that are fetched at a time
 _LONGEST = 20.0  # seconds that one may take
 
@@ -83,11 +86,18 @@ class Sites:
         return messages + (self._budgets.want(task, origin, places) if robots.refusal is None else [])
 
     def _read(self, origin: str) -> None:
-        robots = _robots(origin, self._options)
+        try:
+            robots = _robots(origin, self._options)
+            delay = max(robots.crawl_delay, self._options.delay)
+        except Exception as error:  # whatever it is: tasks wait for an answer
+            _log.exception("%s could not be read", robots_url(origin))
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            robots = Robots("", refusal=f"{UNREACHED} ({reason}), so nothing may be fetched from the site")
+            delay = self._options.delay
         with self._lock:
             site = self._sites[origin]
             site.robots = robots
-            self._budgets.open(origin, max(robots.crawl_delay, self._options.delay))
+            self._budgets.open(origin, delay)
             tasks, site.waiting = site.waiting, {}
             for task, places in tasks.items():
                 self._send(self._welcome(task, origin, robots, places))
