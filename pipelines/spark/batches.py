@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type
 
 from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.errors import RunError
+from pipelines.registry import RowStage
 from pipelines.rows import Row
 from pipelines.spark.schema import ROW
 from pipelines.transforms import values
@@ -19,10 +22,14 @@ _TEXTS = (pa.string(), pa.binary())
 
 
 class Table:
-    """Rows as tuples in the order of `schema`: columns, engine columns, then what only links have."""
+    """Rows as tuples in the order of `schema`: columns, engine columns, then what only links have.
 
-    def __init__(self, columns: Columns, schema: pa.Schema) -> None:
+    `stages` have made the rows, each with its step's key.
+    """
+
+    def __init__(self, columns: Columns, schema: pa.Schema, stages: Sequence[tuple[str, object]]) -> None:
         self.schema = schema
+        self.stages = stages
         self.names = tuple(columns)
         self.engine = _engine_cells(self.names)
         self.known = {*self.names} if columns.open else None
@@ -35,13 +42,30 @@ class Table:
             more = (_others(row, self.known), *more)
         cells: tuple[Any, ...] = (*map(row.values.get, self.names), *self.engine(row), *more)
         self.rows.append(cells)
-        return sum(map(len, filter(None, compress(cells, self.texts))))
+        try:
+            return sum(map(len, filter(None, compress(cells, self.texts))))
+        except (TypeError, ValueError):
+            return 0  # not all texts: `take` tells
 
     def take(self) -> list[pa.Array]:
+        """The rows since the last call, column by column; raises RunError for a value of another type."""
         cells = zip(*self.rows, strict=True) if self.rows else [()] * len(self.schema)
-        arrays = [pa.array(column, field.type) for column, field in zip(cells, self.schema, strict=True)]
+        arrays = [self._array(column, field) for column, field in zip(cells, self.schema, strict=True)]
         self.rows = []
         return arrays
+
+    def _array(self, cells: Sequence[object], field: pa.Field) -> pa.Array:
+        try:
+            return pa.array(cells, field.type)
+        except (TypeError, ValueError, OverflowError) as error:
+            made_by = [key for key, stage in self.stages if _writes(stage, field.name)]
+            where = f"{made_by[-1]}: " if made_by else ""
+            type_ = from_arrow_type(field.type).simpleString()
+            raise RunError(f"{where}a value does not fit the column '{field.name}' ({type_}): {error}") from None
+
+
+def _writes(stage: object, name: str) -> bool:
+    return isinstance(stage, RowStage) and name in tuple(stage.columns(Columns()))
 
 
 def _engine_cells(names: Container[str]) -> Callable[[Row], tuple[object, ...]]:

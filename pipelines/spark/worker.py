@@ -99,8 +99,8 @@ def run(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 def _batches(
     task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hosts: Hosts | None
 ) -> Iterator[pa.RecordBatch]:
-    links = {key: Table(each.columns, each.schema) for key, each in task.explorations().items()}
-    output = Output(Table(task.columns, task.schema), links)
+    links = {key: Table(each.columns, each.schema, task.stages) for key, each in task.explorations().items()}
+    output = Output(Table(task.columns, task.schema, task.stages), links)
     enter, waiting = _chain(task, output, reporter)
     entered = reporter.step(task.enters)
     explores = task.enters in links  # which counts its pages itself
