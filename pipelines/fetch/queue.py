@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PageT = TypeVar("PageT", bound=Page)
 Cookies = Sequence[Mapping[str, object]]
+_NEXT = 2  # that ask for what others were led to, for each that failed there
 
 
 class Request(Generic[T]):
@@ -90,7 +91,7 @@ class RequestQueue(Generic[T]):
         self._held_count = 0
         self._ready: deque[Request[T]] = deque()
         self._may_enter: deque[str] = deque()
-        self._awaited: dict[str, list[Request[T]]] = {}
+        self._awaited: dict[str, deque[Request[T]]] = {}
         self._delayed: list[tuple[float, int, Request[T]]] = []
         self._sequence = count()
 
@@ -148,7 +149,7 @@ class RequestQueue(Generic[T]):
                 self._awaited[address].append(request)
                 self._held_count += 1
                 return
-            self._awaited[address] = []
+            self._awaited[address] = deque()
         self._offer(request)
 
     def again(self, request: Request[T], delay: float) -> None:
@@ -246,13 +247,22 @@ class RequestQueue(Generic[T]):
         return leave is not False
 
     def _over(self, request: Request[T]) -> None:
-        """`request` is over at its address: who has waited for that has the page at hand now, or asks for it too."""
+        """`request` is over at its address: who has waited for that has the page at hand now, or some ask for it too.
+
+        Two for each that brought nothing: one of them may bring it, and where none does, all have asked before long.
+        """
         if not request.passed or request.cookies:
             return
-        for each in self._awaited.pop(request.address, ()):
+        waiting, asking = self._awaited.pop(request.address, deque[Request[T]]()), 0
+        while waiting and asking < _NEXT:
+            each = waiting.popleft()
             self._held_count -= 1
+            finished = len(self._finished)
             if not (self._cache and self._at_hand(each, self._cache)):
                 self._offer(each)
+            asking += len(self._finished) == finished
+        if asking:
+            self._awaited[request.address] = waiting
 
     def _left(self, request: Request[T]) -> None:
         waiting = request.origin in self._held

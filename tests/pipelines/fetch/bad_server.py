@@ -135,7 +135,8 @@ def _loop(handler: _Handler, query: dict[str, str], count: int) -> None:
 
 
 def _flaky(handler: _Handler, query: dict[str, str], count: int) -> None:
-    """Fails with `code` until it has been asked `times` times."""
+    """Fails with `code` until it has been asked `times` times, each after `seconds`."""
+    time.sleep(float(query.get("seconds", 0)))
     if count <= int(query["times"]):
         headers = {"Retry_After": query["after"]} if "after" in query else {}
         handler.answer(b"busy", f"{query['code']} Busy", **headers)

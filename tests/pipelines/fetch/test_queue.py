@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from pipelines.fetch import FetchOptions, Page
+from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.cache import CacheOptions, PageCache
 from pipelines.fetch.hosts import OwnHosts
 from pipelines.fetch.queue import RequestQueue, led_to
+from tests.pipelines.fetch.bad_server import BadServer
+from tests.pipelines.fetch.fetching import LOOPBACK
 
 
 class Told:
@@ -96,6 +99,21 @@ def test_what_several_redirects_lead_to_is_asked_for_once_where_the_first_brings
     assert 1 + len(others) == asked
     assert sorted(each.requested_url for each in pages) == urls
     assert {(each.url, each.status, each.redirects) for each in pages} == {(f"{ONE}/home", status, ())}
+
+
+@pytest.mark.parametrize(("failures", "asked"), [(0, 1), (1, 3), (3, 7), (100, 12)])
+def test_where_the_first_of_several_redirects_fails_two_ask_in_its_place_and_so_on(
+    failures: int, asked: int, bad_server: BadServer, tmp_path: Path
+) -> None:
+    """Twelve are led to a page that fails so often; each answer takes long enough for all to have been led there."""
+    target = quote(f"/flaky?code=503&times={failures}&seconds=0.3", safe="")
+    urls = [bad_server.url(f"/redirect?to={target}&number={number}") for number in range(12)]
+    options = FetchOptions(allow_networks=LOOPBACK, retries=0)
+    with PageCache(CacheOptions(str(tmp_path))) as cache, HttpFetcher(options, cache=cache) as fetcher:
+        pages = [page for page, _ in fetcher.fetch((url, None) for url in urls)]
+    assert bad_server.requests == {"/redirect": 12, "/flaky": asked}
+    assert sorted(page.requested_url for page in pages) == sorted(urls)
+    assert [page.status for page in pages].count(503) == min(failures, 12)
 
 
 def test_who_waits_for_what_others_were_led_to_is_held_like_any_other(tmp_path: Path) -> None:
