@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from price_parser.parser import Price
 
-from pipelines.extractors import METHODS, Extractor
+from pipelines.extractors import METHODS, Extractor, Method
 from pipelines.html import READERS, Element, SelectorError, compile_selector, parse_price
 from pipelines.rows import Row
 from tests.pipelines.html.pages import URL, document
@@ -205,8 +205,10 @@ class TestExtracting:
         def louder(element: Element, argument: str | None) -> str:
             return element.text().upper()
 
-        loud = replace(METHODS.find("text").thing, of_element=louder)
-        monkeypatch.setattr(Extractor, "_method", lambda _: loud)
+        def loud(extractor: Extractor) -> Method:
+            return replace(METHODS.find("text").thing, of_element=louder)
+
+        monkeypatch.setattr(Extractor, "_method", loud)
         read = Extractor.model_validate({"selector": "b"}).worker()
         assert read(Row({}, (0,), element=document("<b> q </b>").root)) == "Q"
 

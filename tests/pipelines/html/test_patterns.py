@@ -54,6 +54,6 @@ def test_one_that_does_not_parse_is_told(selector: str) -> None:
 def test_a_slow_pattern_gives_a_link_that_says_so() -> None:
     document = page(f"<p>{'a' * 60}!</p>", "text/html")
     row = Row({}, (0,), Fetched.of(document.page), document.root)
-    (link,) = WgetJoin(selector=CATASTROPHIC).worker()(row)
+    (link,) = WgetJoin.model_validate({"selector": CATASTROPHIC}).worker()(row)
     assert link.url is None
     assert "takes more than 1 s" in (link.error or "")
