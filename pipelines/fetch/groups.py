@@ -26,12 +26,15 @@ from pipelines.fetch.page import Page
 SUFFIX = ".pages"
 _GROUP_PAGES = 64
 _GROUP_BYTES = 64 * 1024  # what LZ4 looks back on; all of a group is undone for one page of it
+_ALONE_BYTES = 32 * 1024  # a page from so many on is a group: it is found and undone without another
 _GROUP_SECONDS = 1.0  # a kill loses no more than what came in so many
 _FILE_BYTES = 64 * 1024 * 1024
+_FILES_OPEN = 16  # to open one anew for each group costs as much as to undo a small one
 
 # a group: its header, the key of each page, where the record of each begins, and the records, by LZ4
 _HEADER = Struct("=8sIIIQ")
-_MAGIC = b"pages\r\n2"
+_SIZES = Struct("=III")
+_MAGIC = b"pages\r\n3"
 _KEY_BYTES, _START_BYTES = 8, 4
 # a record: when its page came, in seconds, status, bytes of its texts, head and body, and these three
 _RECORD = Struct("=dIIII")
@@ -83,6 +86,7 @@ class Pending:
     def __init__(self) -> None:
         self.entries: dict[int, Entry] = {}
         self._bytes = 0
+        self._full = False
         self._since = 0.0
 
     def add(self, entry: Entry) -> None:
@@ -90,16 +94,14 @@ class Pending:
             self._since = time.monotonic()
         self.entries[entry[0]] = entry
         self._bytes += len(entry[2].body)
+        self._full = self._bytes >= _GROUP_BYTES or len(self.entries) >= _GROUP_PAGES or _is_large(entry)
 
     def fits(self, entry: Entry) -> bool:
-        """Whether the page may stand with those that wait; one as large as a group is alone, not to weigh on others."""
-        return not self.entries or len(entry[2].body) < _GROUP_BYTES
+        """Whether the page may stand with those that wait; a large one is alone, not to weigh on others."""
+        return not self.entries or not _is_large(entry)
 
     def due(self) -> bool:
-        if not self.entries:
-            return False
-        full = len(self.entries) >= _GROUP_PAGES or self._bytes >= _GROUP_BYTES
-        return full or time.monotonic() - self._since >= _GROUP_SECONDS
+        return bool(self.entries) and (self._full or time.monotonic() - self._since >= _GROUP_SECONDS)
 
     def take(self) -> list[Entry]:
         entries = list(self.entries.values())
@@ -113,25 +115,9 @@ class Group:
 
     def __init__(self, starts: dict[int, int], records: bytes) -> None:
         self.size = len(records)
+        self.alone = len(starts) == 1
         self._starts = starts
         self._records = records
-
-    @classmethod
-    def open(cls, place: Place) -> Group | None:
-        """The group at `place`; None when the file was tidied away, or the disk no longer has what was written."""
-        try:
-            with FileIO(place.file) as file:
-                file.seek(place.offset)
-                header = _header(file)
-                rest = file.read(header.rest) if header else b""
-        except OSError:
-            return None
-        if not header or xxh3_64_intdigest(rest, header.size) != header.checksum:
-            return None
-        starts_at = header.pages * _KEY_BYTES
-        records_at = starts_at + header.pages * _START_BYTES
-        starts = zip(array("Q", rest[:starts_at]), array("I", rest[starts_at:records_at]), strict=True)
-        return cls(dict(starts), _LZ4.decompress(memoryview(rest)[records_at:], header.size, asbytes=True))
 
     def get(self, key: int) -> Entry | None:
         start = self._starts.get(key)
@@ -149,6 +135,48 @@ class Group:
         return key, variant, Page(requested_url, url, *about, body, fetched_at, tuple(redirects), head)
 
 
+class GroupReader:
+    """Reads groups; the last files that it opened stay so until `close`."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, FileIO] = {}
+
+    def read(self, place: Place) -> Group | None:
+        """The group at `place`; None when the file was tidied away, or the disk no longer has what was written."""
+        try:
+            file = self._opened(place.file)
+            file.seek(place.offset)
+            header = _header(file)
+            rest = file.read(header.rest) if header else b""
+        except OSError:
+            return None
+        if not header or header.checksum != _checksum(rest, header.pages, header.compressed, header.size):
+            return None
+        starts_at = header.pages * _KEY_BYTES
+        records_at = starts_at + header.pages * _START_BYTES
+        starts = zip(array("Q", rest[:starts_at]), array("I", rest[starts_at:records_at]), strict=True)
+        return Group(dict(starts), _LZ4.decompress(memoryview(rest)[records_at:], header.size, asbytes=True))
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _opened(self, path: str) -> FileIO:
+        file = self._files.get(path)
+        if file is None:
+            if len(self._files) >= _FILES_OPEN:
+                self._files.pop(next(iter(self._files))).close()
+            file = self._files[path] = FileIO(path)
+        return file
+
+
+def of_this_format(path: Path) -> bool:
+    """Whether the file begins with a group as it is written here; one of an older format holds nothing to be found."""
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
 def keys(path: str) -> Iterator[tuple[int, array[int]]]:
     """Of each whole group of a file: where it begins, and the keys of its pages; nothing else is read."""
     try:
@@ -162,7 +190,7 @@ def keys(path: str) -> Iterator[tuple[int, array[int]]]:
 
 
 class _Header(NamedTuple):
-    """`compressed` and `size` are the bytes of the records, `checksum` that of all after the header, and of `size`."""
+    """`compressed` and `size` are the bytes of the records, `checksum` that of all else but the magic."""
 
     magic: bytes
     pages: int
@@ -200,4 +228,13 @@ def _group(entries: Sequence[Entry]) -> bytes:
         size += _RECORD.size + sum(lengths)
     compressed = _LZ4.compress(b"".join(records), asbytes=True)
     rest = b"".join((keys, starts, compressed))
-    return _HEADER.pack(_MAGIC, len(keys), len(compressed), size, xxh3_64_intdigest(rest, size)) + rest
+    sizes = len(keys), len(compressed), size
+    return _HEADER.pack(_MAGIC, *sizes, _checksum(rest, *sizes)) + rest
+
+
+def _checksum(rest: bytes, *sizes: int) -> int:
+    return xxh3_64_intdigest(rest, xxh3_64_intdigest(_SIZES.pack(*sizes)))
+
+
+def _is_large(entry: Entry) -> bool:
+    return len(entry[2].body) >= _ALONE_BYTES

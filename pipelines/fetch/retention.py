@@ -9,12 +9,12 @@ import fcntl
 import os
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.fetch import groups
-from pipelines.fetch.groups import Entry, Group, GroupWriter, Pending, Place
+from pipelines.fetch.groups import Entry, GroupReader, GroupWriter, Pending, Place
 from pipelines.fetch.index import Index
 from pipelines.fetch.store import names
 
@@ -83,12 +83,12 @@ def _finished(folder: Path) -> Iterator[_File]:
 
 
 def _expired(files: Iterator[_File], keep_seconds: float, max_bytes: int) -> list[_File]:
-    """Removes what is too old or too much; returns what stays, oldest first."""
+    """Removes what is too old or too much, or was written in another format; returns what stays, oldest first."""
     kept: list[_File] = []
     left, oldest = max_bytes, time.time() - keep_seconds
     for each in reversed(list(files)):
         left -= each.size
-        if left < 0 or each.changed < oldest:
+        if left < 0 or each.changed < oldest or not groups.of_this_format(each.path):
             each.path.unlink()
         else:
             kept.append(each)
@@ -115,9 +115,10 @@ def _merged(folder: Path, files: list[_File], index: Index) -> list[str]:
 
 
 def _entries(files: list[_File], index: Index) -> Iterator[Entry]:
-    for each in files:
-        for offset, keys in groups.keys(str(each.path)):
-            place = Place(str(each.path), offset)
-            newest = [key for key in keys if index.holds(place, key)]
-            group = Group.open(place) if newest else None
-            yield from (entry for key in newest if group and (entry := group.get(key)))
+    with closing(GroupReader()) as reader:
+        for each in files:
+            for offset, keys in groups.keys(str(each.path)):
+                place = Place(str(each.path), offset)
+                newest = [key for key in keys if index.holds(place, key)]
+                group = reader.read(place) if newest else None
+                yield from (entry for key in newest if group and (entry := group.get(key)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from pathlib import Path
 
-from pipelines.fetch.groups import SUFFIX, Entry, Group, GroupWriter, Pending, Place
+from pipelines.fetch.groups import SUFFIX, Entry, Group, GroupReader, GroupWriter, Pending, Place
 from pipelines.fetch.index import Index
 
 _BYTES_AT_HAND = 8 * 1024 * 1024  # some 1,300 pages of 6 KB: passes ask in about the order of writing
@@ -18,6 +18,7 @@ class PageStore:
 
     def __init__(self, folder: Path) -> None:
         self._writer = GroupWriter(folder)
+        self._reader = GroupReader()
         self._pending = Pending()
         self._own: dict[int, Place] = {}
         self._groups: OrderedDict[Place, Group] = OrderedDict()
@@ -49,6 +50,7 @@ class PageStore:
         if self._pending.entries:
             self._write()
         self._writer.close()
+        self._reader.close()
 
     def _write(self) -> None:
         entries = self._pending.take()
@@ -63,12 +65,12 @@ class PageStore:
         return None
 
     def _group(self, place: Place) -> Group | None:
-        """The group at `place`; those that were wanted last are kept at hand."""
+        """The group at `place`; those that were wanted last are kept at hand, but for pages that stand alone."""
         found = self._groups.get(place)
         if found is None:
-            found = Group.open(place)
-            if found is None:
-                return None
+            found = self._reader.read(place)
+            if found is None or found.alone:
+                return found
             self._groups[place] = found
             self._bytes += found.size
             while self._bytes > _BYTES_AT_HAND and len(self._groups) > 1:

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -16,7 +18,8 @@ import pytest
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.cache import CacheOptions, PageCache
 from pipelines.fetch.freshness import lifetime
-from pipelines.fetch.groups import SUFFIX, Entry, Group, GroupWriter, keys
+from pipelines.fetch.groups import SUFFIX, Entry, GroupReader, GroupWriter, keys
+from pipelines.fetch.index import Index
 from pipelines.fetch.retention import tidy
 from tests.pipelines.fetch.bad_server import BadServer
 
@@ -33,7 +36,20 @@ def page(number: int, body: bytes = b"<p>body</p>", **changes: object) -> Page:
 
 
 def cache(folder: Path, lifetime: float = DAY, variant: str = "", own: Path | None = None) -> PageCache:
-    return PageCache(CacheOptions(str(folder), str(own) if own else None, lifetime), variant)
+    made = PageCache(CacheOptions(str(folder), str(own) if own else None, lifetime), variant)
+    opened.append(made)
+    return made
+
+
+opened: list[PageCache] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Caches that a test leaves open hold files."""
+    yield
+    while opened:
+        opened.pop().close()
 
 
 def fetch(folder: Path, urls: list[str], **changes: object) -> list[Page]:
@@ -138,6 +154,32 @@ class TestPages:
             assert found[:64] == [True] * 64
             assert not any(found[64:128])
 
+    def test_of_which_any_bit_was_flipped_are_as_they_were_or_not_there(self, tmp_path: Path) -> None:
+        """In a header, key, start, status, redirect or body: as they were kept, to the last field."""
+        pages = [page(each, b"%d" % each * 9, status=404) for each in range(3)]
+        pages.append(page(3, os.urandom(40) * 1000))
+        with cache(tmp_path) as kept:
+            for each in pages:
+                kept.put(each)
+        (file,) = files(tmp_path)
+        whole = file.read_bytes()
+        for at in range(len(whole)):
+            file.write_bytes(whole[:at] + bytes((whole[at] ^ 1 << at % 8,)) + whole[at + 1 :])
+            with cache(tmp_path) as changed:
+                found = [changed.get(each.requested_url) for each in pages]
+            opened.clear()
+            assert all(one in (None, put) for one, put in zip(found, pages, strict=True))
+            assert None in found
+
+    def test_that_are_large_come_back_from_more_files_than_stay_open(self, tmp_path: Path) -> None:
+        pages = [page(each, os.urandom(100) * size) for each, size in enumerate([327, 328, 600, 1000, 1] * 8)]
+        for each in pages:
+            with cache(tmp_path) as kept:
+                kept.put(each)
+        reader = cache(tmp_path)
+        for _ in range(2):
+            assert [reader.get(each.requested_url) for each in pages] == pages
+
     def test_that_are_large_stand_alone(self, tmp_path: Path) -> None:
         """Else whoever wants a small one beside it reads it whole."""
         with cache(tmp_path) as kept:
@@ -145,6 +187,11 @@ class TestPages:
                 kept.put(page(each, os.urandom(200_000 if each == 3 else 100)))
         (file,) = files(tmp_path)
         assert [len(group) for _, group in keys(str(file))] == [3, 1, 2]
+
+    def test_of_some_size_are_written_at_once(self, tmp_path: Path) -> None:
+        with cache(tmp_path) as kept:
+            kept.put(page(1, os.urandom(40_000)))
+            assert cache(tmp_path).get(page(1).requested_url) is not None
 
     def test_that_a_loss_of_power_left_half_are_as_they_were_or_not_there(self, tmp_path: Path) -> None:
         """A file with zeros from some byte on, and one that ends at any."""
@@ -156,7 +203,8 @@ class TestPages:
 
         def found() -> list[Entry | None]:
             assert len(list(keys(str(file)))) <= 2
-            groups = [Group.open(place) for place in places]
+            with closing(GroupReader()) as reader:
+                groups = [reader.read(place) for place in places]
             return [group.get(key) for group in groups if group for key in range(6) if group.get(key)]
 
         assert found() == entries
@@ -252,6 +300,19 @@ class TestTidying:
         begun.touch()
         tidy(tmp_path, 0, 0)
         assert files(tmp_path) == [begun]
+
+    def test_removes_what_another_format_wrote_and_the_index_of_it(self, tmp_path: Path) -> None:
+        for number in range(20):
+            self.filled(tmp_path, number)
+        tidy(tmp_path, DAY, GIB)
+        (old,) = files(tmp_path)
+        old.write_bytes(b"pages\r\n2" + old.read_bytes()[8:])
+        self.filled(tmp_path, 20)
+        assert cache(tmp_path).get(page(1).requested_url) is None
+        tidy(tmp_path, DAY, GIB)
+        assert not old.exists()
+        assert Index.load(tmp_path).files == [file.name for file in files(tmp_path)]
+        assert cache(tmp_path).get(page(200).requested_url) is not None
 
     def test_the_oldest_go_first(self, tmp_path: Path) -> None:
         for number in range(4):
