@@ -17,8 +17,9 @@ from core.settings import Settings
 from tests.api.conftest import Api, Server, answered, running
 from tests.postgres import new_database
 
-OTHERS = text("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-              " AND datname = current_database()")  # fmt: skip
+OTHERS = ("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+          " AND datname = current_database()")  # fmt: skip
+READERS = f"{OTHERS} AND query NOT IN ('COMMIT', 'ROLLBACK')"  # what the others have said last
 READS = ["/projects", "/projects/id/{id}/jobs", "/agents", "/categories", "/auth/api-keys", "/datasets"]
 
 
@@ -29,14 +30,19 @@ def url(postgres: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def caller(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def server(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     settings = Settings(data=tmp_path_factory.mktemp("cut"), database_url=SecretStr(url))
     migrate(settings)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("core.database.TRUSTED_SECONDS", 3600)  # too short a time for the pool to ask
         patched.setattr("api.kit.service.IDLE_SECONDS", 3600)  # nor does anybody else
         with running(create_app(settings)) as address, httpx.Client(base_url=address, timeout=60) as client:
-            yield Server(client, settings).caller("acme", "admin")
+            yield Server(client, settings)
+
+
+@pytest.fixture(scope="module")
+def caller(server: Server) -> Api:
+    return server.caller("acme", "admin")
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +51,11 @@ def project(caller: Api) -> str:
 
 
 @pytest.fixture
-def cut(url: str) -> Callable[[], None]:
-    def cut() -> None:
+def cut(url: str) -> Callable[..., None]:
+    def cut(which: str = OTHERS) -> None:
         engine = make_engine(url)
         with engine.connect() as connection:
-            assert connection.execute(OTHERS).all()
+            assert connection.execute(text(which)).all()
         engine.dispose()
 
     return cut
@@ -66,6 +72,11 @@ def around(cut: Callable[[], None], call: Callable[[], httpx.Response]) -> tuple
             return before, after
 
 
+def write(caller: Api) -> None:
+    while caller.call("POST", "/categories", json={"name": "Again and again"}).status_code == 503:
+        pass  # of connections that were cut before
+
+
 def left(answer: httpx.Response) -> int:
     return int(answer.headers["RateLimit-Remaining"])
 
@@ -77,9 +88,19 @@ def test_a_read_that_is_cut_off_is_made_again(caller: Api, project: str, cut: Ca
     assert left(before) - left(after) == 1
 
 
+def test_a_key_that_is_looked_up_over_a_cut_connection_is_looked_up_again(
+    server: Server, caller: Api, cut: Callable[..., None]
+) -> None:
+    """Those that read are cut; the key's first request is a write, of which nothing else is made again."""
+    first = server.caller("rival", "admin")
+    write(caller)
+    assert caller.call("GET", "/projects").status_code == 200
+    cut(READERS)
+    assert first.call("POST", "/projects", json={"name": "First"}).status_code == 200
+
+
 def test_a_write_that_is_cut_off_is_left_to_the_caller(caller: Api, cut: Callable[[], None]) -> None:
-    while caller.call("POST", "/categories", json={"name": "Again and again"}).status_code == 503:
-        pass  # of connections that were cut before
+    write(caller)
     cut()
     answer = caller.call("POST", "/projects", json={"name": "After"})
     assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
