@@ -7,10 +7,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import SystemRandom
 from typing import Any, Self
 from uuid import uuid4
 
@@ -22,6 +23,8 @@ from core.settings import Settings
 
 CLONE = Path(__file__).parents[1]
 READY_SECONDS = 180
+PATIENCE_SECONDS = 120  # with what takes a moment, on a machine that has no time
+PORTS = range(12_000, 32_000)  # below those that systems give to connections and to whoever asks for any
 Json = dict[str, Any]
 
 GUARD_LIFTED = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}
@@ -76,7 +79,7 @@ class Service:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE_SECONDS)
 
     @property
     def key(self) -> str:
@@ -92,7 +95,7 @@ class Service:
 
     @contextmanager
     def client(self) -> Generator[httpx.Client]:
-        with httpx.Client(base_url=self.base_url, headers={"X-API-Key": self.key}, timeout=30) as client:
+        with httpx.Client(base_url=self.base_url, headers={"X-API-Key": self.key}, timeout=PATIENCE_SECONDS) as client:
             yield client
 
     @contextmanager
@@ -116,7 +119,7 @@ class Service:
     def status(self, job: Job, execution_id: str) -> Json:
         return self.get(f"{job.path}/executions/{execution_id}/status")
 
-    def wait(self, job: Job, execution_id: str, *states: str, seconds: float = 60) -> Json:
+    def wait(self, job: Job, execution_id: str, *states: str, seconds: float = PATIENCE_SECONDS) -> Json:
         """The execution's status once it is in one of these states, or has ended."""
         wanted = {*states, "COMPLETED", "FAILED"}
         wait_until(lambda: self.status(job, execution_id)["status"] in wanted, seconds)
@@ -129,21 +132,14 @@ class Service:
         return response.json()
 
     def get(self, path: str) -> Any:
-        """Asks again while the API is being restarted."""
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                with self.client() as client:
-                    response = client.get(path)
-            except httpx.TransportError:
-                assert time.monotonic() < deadline, "the API has not come back"
-                time.sleep(0.1)
-                continue
-            assert response.is_success, f"GET {path}: {response.status_code} {response.text}"
-            return response.json()
+        with self.client() as client:
+            response = answered(lambda: client.get(path))
+        assert response.is_success, f"GET {path}: {response.status_code} {response.text}"
+        return response.json()
 
     def graphql(self, query: str, **variables: Any) -> Any:
-        answer = httpx.post(f"{self.ui_url}/graphql", json={"query": query, "variables": variables}, timeout=30).json()
+        body = {"query": query, "variables": variables}
+        answer = answered(lambda: httpx.post(f"{self.ui_url}/graphql", json=body, timeout=PATIENCE_SECONDS)).json()
         assert "errors" not in answer, answer
         return answer["data"]
 
@@ -161,10 +157,24 @@ class Service:
         return self.log.read_text().count("Spindle is ready.") if self.log.exists() else 0
 
 
+def answered(ask: Callable[[], httpx.Response]) -> httpx.Response:
+    """Asks again where nobody listens: what was killed is being started again."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return ask()
+        except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError):
+            assert time.monotonic() < deadline, "it has not come back"
+            time.sleep(0.1)
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody gets by chance before it is listened on, which may take a service half a minute."""
+    while True:
+        port = SystemRandom().choice(PORTS)  # tests seed the other one
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until(condition: Any, seconds: float) -> None:
@@ -186,6 +196,6 @@ def descendants(pid: int) -> list[int]:
 
 def command_line(pid: int) -> list[str]:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
     except OSError:
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,7 @@ from api.events import stream
 from core.database import open_database
 from core.tables import ExecutionEvent
 from tests.api.conftest import BASE, Api, Job, Server
-from tests.service import wait_until
+from tests.service import PATIENCE_SECONDS, wait_until
 
 Event = dict[str, Any]
 
@@ -25,7 +24,9 @@ Event = dict[str, Any]
 @contextmanager
 def opened(api: Api, path: str, last: int | None = None) -> Generator[httpx.Response]:
     headers = {"X-API-Key": api.key} | ({} if last is None else {"Last-Event-ID": str(last)})
-    with httpx.stream("GET", str(api.client.base_url) + BASE + path, headers=headers, timeout=20) as response:
+    with httpx.stream(
+        "GET", str(api.client.base_url) + BASE + path, headers=headers, timeout=PATIENCE_SECONDS
+    ) as response:
         yield response
 
 
@@ -59,24 +60,34 @@ def following(api: Api, path: str) -> Generator[list[Event]]:
 
     thread = threading.Thread(target=follow)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(PATIENCE_SECONDS)
     yield seen
-    thread.join(20)
+    thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive(), "the stream has not ended"
 
 
+def told(seen: list[Event]) -> list[Event]:
+    return [event for event in seen if event["event"] != "comment"]
+
+
 def shown(seen: list[Event]) -> list[tuple[str, str]]:
-    return [(event["event"], event["data"]["status"]) for event in seen if event["event"] != "comment"]
+    return [(event["event"], event["data"]["status"]) for event in told(seen)]
+
+
+@pytest.fixture
+def soon_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream in which nothing happens tells so at once: by then it knows where it begins."""
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0)
 
 
 def test_an_execution_is_followed_to_its_end(job: Job):
     execution = job.execute()
     with following(job.api, f"{job.path}/executions/{execution}/events") as seen:
-        wait_until(lambda: len(seen) == 1, 10)
+        wait_until(lambda: len(seen) == 1, PATIENCE_SECONDS)
         job.report(execution, "RUNNING")
         for fraction in (0.25, 0.5):
             job.report(execution, "RUNNING", additionalMetrics={"progress": {"fraction": fraction}})
-            wait_until(lambda at=fraction: seen[-1]["data"].get("progress") == {"fraction": at}, 10)
+            wait_until(lambda at=fraction: seen[-1]["data"].get("progress") == {"fraction": at}, PATIENCE_SECONDS)
         job.report(execution, "FAILED", errorMessage="It broke.")
     assert shown(seen) == [
         ("state", "PENDING"),
@@ -109,21 +120,22 @@ def test_a_reconnect_goes_on_where_it_was_and_an_ended_execution_asks_for_no_oth
     assert acme.call("GET", path, headers={"Last-Event-ID": "x"}).status_code == 400
 
 
+@pytest.mark.usefixtures("soon_heard")
 def test_a_project_shows_all_of_its_executions_and_nothing_else(acme: Api, job: Job, rival: Api):
     theirs = rival.job(f"{job.id} of the rival")
     before = job.execute()
     with following(acme, f"/projects/{job.project_id}/events") as seen:
-        time.sleep(0.3)
+        wait_until(lambda: seen, PATIENCE_SECONDS)
         first, second = job.execute(), job.execute()
         theirs.execute()
         job.report(first, "RUNNING")
         job.report(second, "FAILED", errorMessage="Last.")
-    told = [(event["data"]["executionId"], event["data"]["status"]) for event in seen]
-    assert told == [(first, "PENDING"), (second, "PENDING"), (first, "RUNNING"), (second, "FAILED")]
-    assert before not in [execution for execution, _ in told]
-    with opened(acme, f"/projects/id/{job.project_id}/events", last=int(seen[1]["id"])) as response:
-        replayed = events(response)
-        assert [next(replayed), next(replayed)] == seen[2:]
+    states = [(event["data"]["executionId"], event["data"]["status"]) for event in told(seen)]
+    assert states == [(first, "PENDING"), (second, "PENDING"), (first, "RUNNING"), (second, "FAILED")]
+    assert before not in [execution for execution, _ in states]
+    with opened(acme, f"/projects/id/{job.project_id}/events", last=int(told(seen)[1]["id"])) as response:
+        replayed = (event for event in events(response) if event["event"] != "comment")
+        assert [next(replayed), next(replayed)] == told(seen)[2:]
 
 
 def test_an_execution_older_than_its_events_shows_its_state(acme: Api, server: Server, job: Job):
@@ -148,10 +160,10 @@ def test_silence_is_broken_by_comments_and_a_revoked_key_ends_the_stream(
     made = acme.post("/auth/api-keys", {"name": "watcher", "scopes": ["etl:read"]})
     watcher = Api(acme.client, acme.settings, acme.organization_id, made["key"])
     with opened(watcher, f"/projects/id/{job.project_id}/events") as response:
-        told = events(response)
-        assert next(told) == {"event": "comment"}
+        said = events(response)
+        assert next(said) == {"event": "comment"}
         acme.call("DELETE", f"/auth/api-keys/{made['id']}")
-        assert all(event == {"event": "comment"} for event in told)
+        assert all(event == {"event": "comment"} for event in said)
 
 
 def test_a_revoked_key_ends_a_stream_that_is_never_silent(acme: Api, job: Job, monkeypatch: pytest.MonkeyPatch):
@@ -161,23 +173,24 @@ def test_a_revoked_key_ends_a_stream_that_is_never_silent(acme: Api, job: Job, m
     watcher = Api(acme.client, acme.settings, acme.organization_id, made["key"])
     execution = job.execute()
     with opened(watcher, f"{job.path}/executions/{execution}/events") as response:
-        told = events(response)
+        said = events(response)
         acme.call("DELETE", f"/auth/api-keys/{made['id']}")
         for number in range(100):
             job.report(execution, "RUNNING", additionalMetrics={"progress": {"fraction": number / 100}})
-            if next(told, None) is None:
+            if next(said, None) is None:
                 return
     raise AssertionError("the stream goes on without its key")
 
 
+@pytest.mark.usefixtures("soon_heard")
 @pytest.mark.parametrize("what", ["executions/{}", ""])
 def test_deleting_what_is_followed_ends_the_stream(acme: Api, job: Job, what: str):
     execution = job.execute()
     path = f"{job.path}/executions/{execution}/events" if what else f"/projects/id/{job.project_id}/events"
     with following(acme, path) as seen:
-        time.sleep(0.3)
+        wait_until(lambda: seen, PATIENCE_SECONDS)
         acme.call("DELETE", f"/projects/id/{job.project_id}")
-    assert all(event["data"]["executionId"] == execution for event in seen)
+    assert all(event["data"]["executionId"] == execution for event in told(seen))
 
 
 def test_a_key_has_so_many_streams_and_gets_them_back(acme: Api, job: Job, monkeypatch: pytest.MonkeyPatch):
@@ -187,7 +200,7 @@ def test_a_key_has_so_many_streams_and_gets_them_back(acme: Api, job: Job, monke
         refused = acme.call("GET", path)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
         assert "streams" in refused.json()["error"]
-    wait_until(lambda: stream.OF_KEYS._taken.total() == 0, 10)
+    wait_until(lambda: stream.OF_KEYS._taken.total() == 0, PATIENCE_SECONDS)
 
 
 def test_many_keys_of_an_organization_leave_streams_for_others(
@@ -201,7 +214,7 @@ def test_many_keys_of_an_organization_leave_streams_for_others(
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
         with opened(rival, theirs) as response:
             assert response.status_code == 200
-    wait_until(lambda: stream.OF_ORGANIZATIONS._taken.total() == 0, 30)
+    wait_until(lambda: stream.OF_ORGANIZATIONS._taken.total() == 0, PATIENCE_SECONDS)
     with opened(third, path) as response:
         assert response.status_code == 200
 
@@ -215,8 +228,9 @@ def test_a_stream_that_is_not_read_is_closed(acme: Api, server: Server, job: Job
         lazy.connect((acme.client.base_url.host, acme.client.base_url.port))
         path = f"{BASE}{job.path}/executions/{execution}/events"
         lazy.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nX-API-Key: {acme.key}\r\n\r\n".encode())
-        wait_until(lambda: stream.OF_KEYS._taken.total() == 1, 10)
-        wait_until(lambda: stream.OF_KEYS._taken.total() == 0, 20)
+        assert lazy.recv(1), "it has begun"
+        wait_until(lambda: stream.OF_KEYS._taken.total() == 0, PATIENCE_SECONDS)
+        assert sum(map(len, iter(lambda: lazy.recv(65_536), b""))) < 200 * 60_000, "and not come to its end"
 
 
 def fill(server: Server, job: Job, execution: str) -> None:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
 
 import httpx
 import pytest
 
 from api.app import create_app
-from tests.api.conftest import Api, Job, Server, running
+from tests.api.conftest import Api, Job, Server, running, within_a_minute
+from tests.service import PATIENCE_SECONDS
 
 
 @pytest.fixture
-def strict(server: Server) -> Generator[Api]:
-    """A caller who may make five requests a minute, of an application of its own on the same data."""
+def strict(server: Server) -> Generator[Server]:
+    """Whose callers may make five requests a minute, an application of its own on the same data."""
     settings = server.settings.model_copy(update={"requests_per_minute": 5})
-    with running(create_app(settings)) as url, httpx.Client(base_url=url, timeout=30) as client:
-        yield Api(client, settings, "", server.caller(f"strict {url}", "admin").key)
+    with running(create_app(settings)) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as client:
+        yield Server(client, settings)
 
 
-def test_exactly_so_many_requests_a_minute_are_answered(strict: Api):
-    time.sleep(max(0, 5 - 60 + time.time() % 60))  # not across the end of a minute
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: strict.call("GET", "/projects"), range(20)))
+def test_exactly_so_many_requests_a_minute_are_answered(strict: Server):
+    answers = within_a_minute(lambda: twenty(strict.caller(f"strict {uuid4()}", "admin")))
     assert sorted(answer.status_code for answer in answers) == [200] * 5 + [429] * 15
     admitted = sorted(int(answer.headers["RateLimit-Remaining"]) for answer in answers if answer.is_success)
     assert admitted == [0, 1, 2, 3, 4]
@@ -32,6 +31,11 @@ def test_exactly_so_many_requests_a_minute_are_answered(strict: Api):
     assert 0 < int(refused.headers["Retry-After"]) <= 60
     assert (refused.headers["RateLimit-Limit"], refused.headers["RateLimit-Remaining"]) == ("5", "0")
     assert refused.json()["code"] == 429
+
+
+def twenty(caller: Api) -> list[httpx.Response]:
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(lambda _: caller.call("GET", "/projects"), range(20)))
 
 
 def test_every_answer_to_a_key_tells_what_is_left(acme: Api):
