@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
@@ -14,6 +13,7 @@ from core.errors import TooMany
 from core.rate_limits import Allowance, RateLimiter
 from core.settings import Settings
 from core.tables import RateCounter
+from tests.service import PATIENCE_SECONDS
 
 AT = datetime(2026, 3, 1, 12, 0, 15, tzinfo=UTC)
 
@@ -99,11 +99,11 @@ def test_a_straggler_of_the_minute_before_costs_the_next_one_nothing(database: D
 
 
 def test_what_is_given_back_is_never_what_is_just_being_counted(database: Database) -> None:
-    limiter, slow = RateLimiter(database), Event()
+    limiter, slow, given_back = RateLimiter(database), Event(), Event()
 
     def counting(*_: object) -> None:
         slow.set()
-        time.sleep(0.3)
+        given_back.wait(PATIENCE_SECONDS)
 
     for _ in range(2):
         limiter.admit("k1", AT)
@@ -112,8 +112,9 @@ def test_what_is_given_back_is_never_what_is_just_being_counted(database: Databa
     event.listen(database.engine, "before_execute", counting, once=True)
     filling = Thread(target=limiter.admit, args=("k1", AT))
     filling.start()
-    assert slow.wait(5)
+    assert slow.wait(PATIENCE_SECONDS)
     limiter.give_back(idle_seconds=0)
+    given_back.set()
     filling.join()
     assert limiter.spend("k1", AT) is not None
     assert admitted_by(limiter) == 1000 - 2 - 45 - 2
@@ -152,6 +153,6 @@ def test_of_1200_requests_to_three_processes_exactly_1000_are_admitted(settings:
     processes = [context.Process(target=ask, args=(settings, 400, admitted)) for _ in range(3)]
     for process in processes:
         process.start()
-    assert sum(admitted.get(timeout=60) for _ in processes) == 1000
+    assert sum(admitted.get(timeout=PATIENCE_SECONDS) for _ in processes) == 1000
     for process in processes:
         process.join()

@@ -204,9 +204,11 @@ def test_a_bomb_is_refused_before_it_unpacks(told: bool) -> None:
     assert refused.value.status == (413 if told else 400)
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("name", [MANIFEST, "agents.json"])
-def test_a_few_bytes_that_stand_for_millions_of_values_are_refused_unparsed(name: str) -> None:
+def test_a_few_bytes_that_stand_for_millions_of_values_are_refused_unparsed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(archive, "_json")
     with pytest.raises(TooLarge, match="values"):
         read(zipped({**files(), name: b"[" + b"[]," * 5_000_000 + b"[]]"}, deflated))
 

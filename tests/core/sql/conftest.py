@@ -86,7 +86,7 @@ def fresh_warehouse(tmp_path: Path, pool: Pool) -> Generator[Warehouse]:
 
 
 def _warehouse(data: Path, pool: Pool) -> Generator[Warehouse]:
-    settings = Settings(data=data, sql_timeout_seconds=30)
+    settings = Settings(data=data, sql_timeout_seconds=120)
     database = open_database(settings)
     Base.metadata.create_all(database.engine)
     warehouse = Warehouse(settings, database, Queries(settings, database, pool))

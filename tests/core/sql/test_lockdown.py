@@ -13,6 +13,7 @@ import pytest
 
 from core.sql.lockdown import Refused, View, check, connect
 from core.sql.pool import Died, Pool, Worker
+from tests.service import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -109,11 +110,11 @@ def test_a_process_carries_no_secret_and_little_else(monkeypatch: pytest.MonkeyP
 
 def test_a_process_killed_under_a_query_is_replaced(pool: Pool):
     request = {"sql": "SELECT 1 AS x", "views": [], "explain": False, "bigNumbers": False, "maxBytes": 1000}
-    assert pool.run("an organization", request, 10).body == b'[{"x":1}]'
+    assert pool.run("an organization", request, PATIENCE_SECONDS).body == b'[{"x":1}]'
     (worker,) = [worker for worker in pool.idle if worker.organization_id == "an organization"]
     os.kill(worker.process.pid, 9)
     worker.process.wait()
-    assert pool.run("an organization", request, 10).body == b'[{"x":1}]'
+    assert pool.run("an organization", request, PATIENCE_SECONDS).body == b'[{"x":1}]'
 
 
 def test_a_process_that_dies_in_the_middle_is_told_apart_from_one_out_of_time(tmp_path: Path):
@@ -121,7 +122,7 @@ def test_a_process_that_dies_in_the_middle_is_told_apart_from_one_out_of_time(tm
     try:
         os.kill(worker.process.pid, 9)
         with pytest.raises(Died):
-            worker.run({"sql": "SELECT 1", "views": []}, 10)
+            worker.run({"sql": "SELECT 1", "views": []}, PATIENCE_SECONDS)
     finally:
         worker.close()
 
@@ -129,7 +130,7 @@ def test_a_process_that_dies_in_the_middle_is_told_apart_from_one_out_of_time(tm
 def test_organizations_never_share_a_process(pool: Pool):
     request = {"sql": "SELECT 1 AS x", "views": [], "explain": False, "bigNumbers": False, "maxBytes": 1000}
     for organization in ("one", "two", "one", "two"):
-        pool.run(organization, request, 10)
+        pool.run(organization, request, PATIENCE_SECONDS)
     served = [worker.organization_id for worker in pool.idle]
     assert served.count("one") == served.count("two") == 1
 
@@ -138,6 +139,6 @@ def test_a_process_whose_server_is_gone_ends_and_leaves_nothing(tmp_path: Path):
     worker = Worker(tmp_path)
     assert worker.process.stdin
     worker.process.stdin.close()
-    assert worker.process.wait(10) == 0
+    assert worker.process.wait(PATIENCE_SECONDS) == 0
     assert list(tmp_path.iterdir()) == []
     worker.close()
