@@ -73,7 +73,9 @@ class Strange:
         self.url = url
         self.requests: Counter[str] = Counter()
         self.at_once = self.most_at_once = 0
-        self.five_at_once = threading.Event()
+        self.lock = threading.Lock()
+        self.two_at_once, self.five_at_once = threading.Event(), threading.Event()
+        self.patience = 0.2
         self.impatient = 0
         self.landed = threading.Event()
         self.headers: dict[str, str] = {}
@@ -163,20 +165,32 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer("<h1>busy</h1>", 503 if first else 200, Retry_After="0")
 
     def _slow(self) -> None:
-        self.site.at_once += 1
-        self.site.most_at_once = max(self.site.most_at_once, self.site.at_once)
-        time.sleep(0.2)
-        self.site.at_once -= 1
+        """Answers once two have asked at a time, or after the site's patience."""
+        with self._among_others() as number:
+            self.site.most_at_once = max(self.site.most_at_once, number)
+            if number > 1:
+                self.site.two_at_once.set()
+            self.site.two_at_once.wait(self.site.patience)
+            time.sleep(0.2)
         self.answer("<h1>Slow</h1>")
 
     def _gather(self) -> None:
         """Answers once five have asked at a time, or patience is over."""
-        self.site.at_once += 1
-        if self.site.at_once >= 5:
-            self.site.five_at_once.set()
-        self.site.impatient += not self.site.five_at_once.wait(40)
-        self.site.at_once -= 1
+        with self._among_others() as number:
+            if number >= 5:
+                self.site.five_at_once.set()
+            self.site.impatient += not self.site.five_at_once.wait(40)
         self.answer("<h1>Gathered</h1>")
+
+    @contextmanager
+    def _among_others(self) -> Generator[int]:
+        """How many requests wait for an answer, this one among them."""
+        with self.site.lock:
+            self.site.at_once += 1
+            number = self.site.at_once
+        yield number
+        with self.site.lock:
+            self.site.at_once -= 1
 
     def _silent(self) -> None:
         time.sleep(20)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -163,22 +164,29 @@ def test_a_redirect_to_a_refused_address_is_refused(strange_site: Strange, victi
 def test_a_name_that_changes_its_address_leads_nowhere_else(
     strange_site: Strange, victim: Victim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = iter([("127.0.0.1", int(strange_site.url.rpartition(":")[2])), *[(victim.address, victim.port)] * 20])
+    answers = chain(["127.0.0.1"], repeat(victim.address))
     real, looked_up = socket.getaddrinfo, []
 
     def rebinding(host: Any, *arguments: Any, **more: Any) -> Any:
         if host != "rebinding.test":
             return real(host, *arguments, **more)
         looked_up.append(host)
-        return real(next(answers)[0], *arguments, **more)
+        return real(next(answers), *arguments, **more)
+
+    class LookedUpAgain(Action):
+        def patience(self) -> float:
+            return 60
+
+        async def perform(self, visit: Visit) -> None:
+            while len(looked_up) < 2:
+                await visit.page.wait_for_timeout(100)
 
     monkeypatch.setattr(socket, "getaddrinfo", rebinding)
     again = f"setInterval(() => fetch('http://rebinding.test:{victim.port}/', {{mode: 'no-cors'}}), 100)"
     strange_site.pages["/attack"] = f"<body><script>{again}</script>"
     port = strange_site.url.rpartition(":")[2]
-    [page] = visited(f"http://rebinding.test:{port}/attack", WAIT, options=GUARDED)
-    assert page.status == 200
-    assert len(looked_up) > 1
+    [page] = visited(f"http://rebinding.test:{port}/attack", LookedUpAgain(), WAIT, options=GUARDED)
+    assert (page.status, page.error) == (200, None)
     assert victim.heard == []
 
 
