@@ -32,10 +32,11 @@ def untrusted(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def closed() -> str:
-    """An address where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
+def closed() -> Iterator[str]:
+    """An address where nobody listens, nor will: it is taken."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{holder.getsockname()[1]}"
 
 
 def error(url: str, *traces: dict[str, object]) -> str | None:
