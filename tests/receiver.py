@@ -48,7 +48,7 @@ def receiver() -> Generator[Receiver]:
             server.told.received.append(Received(self.path, names, body))
             kind = self.path.split("/")[1]
             if kind == "hang":
-                stop.wait(60)
+                stop.wait(600)
             elif kind == "reset":
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.connection.close()
