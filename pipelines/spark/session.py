@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipelines import plugins
 from pipelines.expressions import REFLECTION
-from pipelines.spark.classes import java_option
+from pipelines.spark.classes import class_path, java_option
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 # C2 took more time than all of Spark's tasks in a crawl, and most code runs too briefly to repay it: ten times later
@@ -50,6 +50,7 @@ def _defaults() -> dict[str, str]:
     java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Djava.io.tmpdir='{gettempdir()}' {_JAVA} {java_option()}"
     return {
         "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraClassPath": class_path(),
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         # workers start in the data folder, where a user's own `core/` must not shadow ours
         "spark.executorEnv.PYTHONSAFEPATH": "1",

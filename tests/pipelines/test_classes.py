@@ -5,11 +5,12 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from zipfile import ZipFile
 
 import pyspark
 import pytest
 
-from pipelines.spark.classes import java_option
+from pipelines.spark.classes import class_path, copy_unsigned, java_option
 
 MAIN = "org.apache.spark.launcher.Main"
 
@@ -43,3 +44,22 @@ def test_a_jvm_takes_classes_from_the_file_until_their_jar_changes_and_then_does
         assert f"{MAIN} source: {source}" in log.read_text()
         assert printed == b""
         os.utime(jar, (0, 0))
+
+
+def test_copies_of_signed_jars_have_their_classes_and_come_before_them_once_they_are_made(tmp_path: Path) -> None:
+    assert class_path(tmp_path) == ""
+    for jar in Path(pyspark.__file__).parent.glob("jars/janino-*.jar"):
+        copy = tmp_path / jar.name
+        copy_unsigned(jar, copy)
+        assert class_path(tmp_path) == str(copy)
+        with ZipFile(jar) as signed, ZipFile(copy) as unsigned:
+            kept = unsigned.namelist()
+            assert "META-INF/DUMMY.SF" in signed.namelist()
+            assert kept == [name for name in signed.namelist() if not name.startswith("META-INF/")]
+            assert all(unsigned.read(name) == signed.read(name) for name in kept)
+        assert [each.name for each in tmp_path.iterdir()] == [jar.name]
+
+
+def test_copies_of_another_sparks_jars_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "janino-0.0.1.jar").touch()
+    assert class_path(tmp_path) == ""
