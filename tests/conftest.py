@@ -3,10 +3,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import postgres as postgresql
 from tests.service import Service
 from tests.site import GatedSite, gated_site
+
+# The same examples each time, however long they take: what fails is what was changed.
+PASSED_OVER = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
+settings.register_profile("spindle", derandomize=True, deadline=None, suppress_health_check=PASSED_OVER)
+settings.load_profile("spindle")
 
 
 @pytest.fixture(scope="session")

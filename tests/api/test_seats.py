@@ -12,7 +12,7 @@ import pytest
 
 from api.kit.seats import OUTSIDE, PACKAGES, QUERIES, UPLOADS
 from tests.api.conftest import Api
-from tests.service import wait_until
+from tests.service import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -22,7 +22,10 @@ def silent() -> Generator[socket.socket]:
         yield server
 
 
-def test_requests_that_wait_for_others_leave_room_for_everybody(acme: Api, rival: Api, silent: socket.socket):
+def test_requests_that_wait_for_others_leave_room_for_everybody(
+    acme: Api, rival: Api, silent: socket.socket, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("core.outgoing.TOTAL_SECONDS", PATIENCE_SECONDS)  # they wait until it is closed
     port = silent.getsockname()[1]
 
     def ask(api: Api, at: int) -> int:
@@ -31,7 +34,7 @@ def test_requests_that_wait_for_others_leave_room_for_everybody(acme: Api, rival
 
     with ThreadPoolExecutor(OUTSIDE.of_one) as pool:
         waiting = [pool.submit(ask, acme, port) for _ in range(OUTSIDE.of_one)]
-        wait_until(lambda: OUTSIDE._taken.total() == OUTSIDE.of_one, 10)
+        wait_until(lambda: OUTSIDE._taken.total() == OUTSIDE.of_one, PATIENCE_SECONDS)
         assert ask(acme, port) == 429
         refused = acme.call("GET", f"/html/127.0.0.1:{port}/http")
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")

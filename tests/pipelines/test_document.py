@@ -94,7 +94,7 @@ _WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.one_of(st.text(), st.lists(_WORDS).map("".join)))
 def test_any_text_is_read_or_refused_with_a_line(text: str) -> None:
     _read_or_refuse(text)
@@ -112,7 +112,7 @@ _STAGES = st.sampled_from(["extract", "flatSelect", "wgetJoin", "wgetExplore", "
 _BLOCKS = st.dictionaries(st.sampled_from(["fetch", "output", "spindle"]), _VALUES)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(st.tuples(_STAGES, _VALUES), max_size=4), _BLOCKS)
 def test_any_tree_is_planned_or_refused_with_a_line(
     stages: list[tuple[str, object]], blocks: dict[str, object]

@@ -46,7 +46,7 @@ def follow(shop: Shop, events: list[tuple[int, Event]]) -> None:
 EVENTS = st.tuples(st.integers(0, 1), st.sampled_from(Event))
 
 
-@hypothesis_settings(max_examples=30, deadline=None)
+@hypothesis_settings(max_examples=30)
 @given(events=st.lists(EVENTS, max_size=10))
 def test_any_sequence(one_shop: Shop, events: list[tuple[int, Event]]) -> None:
     follow(one_shop, events)
@@ -54,7 +54,7 @@ def test_any_sequence(one_shop: Shop, events: list[tuple[int, Event]]) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@hypothesis_settings(max_examples=1000, deadline=None)
+@hypothesis_settings(max_examples=1000)
 @given(events=st.lists(EVENTS, min_size=50, max_size=50))
 def test_long_sequences(one_shop: Shop, events: list[tuple[int, Event]]) -> None:
     follow(one_shop, events)

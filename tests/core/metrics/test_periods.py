@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
@@ -58,7 +58,7 @@ def _owner(session: Session) -> str:
 
 @given(st.lists(ENDED, max_size=10), TIMES, TIMES)
 @example([(datetime(2026, 1, 31, 23, 59, 59, 999_999, UTC), "p1", "j1", 5)], FIRST, LAST)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 def test_totals_are_the_plain_sums(
     database: Database, ended: list[tuple[datetime, str, str, int]], one: datetime, another: datetime
 ) -> None:
@@ -79,7 +79,6 @@ def _plain(bills: list[ExecutionBill]) -> Sums:
 
 
 @given(TIMES, TIMES)
-@settings(deadline=None)
 def test_parts_cover_a_period_once(one: datetime, another: datetime) -> None:
     parts = Period(min(one, another), max(one, another)).parts()
     days = [*parts.days, *([parts.months] if parts.months else [])]
