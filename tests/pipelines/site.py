@@ -14,7 +14,8 @@ class Site:
     """Pages by path; a number instead of a text is answered as that status. A missing robots.txt is not counted.
 
     `moved` are paths that redirect, with where to. `sent` are the bytes of all bodies, `times` when pages were asked
-    for; each takes `seconds`, and `most_running` were asked for at a time.
+    for; each takes `seconds`, and `most_running` were asked for at a time. Those that are `held` take until they are
+    not.
     """
 
     def __init__(self, url: str) -> None:
@@ -25,6 +26,7 @@ class Site:
         self.requests: Counter[str] = Counter()
         self.times: list[float] = []
         self.seconds = 0.0
+        self.held: set[str] = set()
         self.running = self.most_running = 0
         self.sent = 0
 
@@ -38,6 +40,7 @@ class Site:
         self.requests.clear()
         self.times.clear()
         self.seconds = 0.0
+        self.held.clear()
         self.most_running = 0
         self.sent = 0
         return self.url
@@ -59,6 +62,8 @@ def serving() -> Generator[Site]:
                 site.running += 1
                 site.most_running = max(site.most_running, site.running)
             time.sleep(site.seconds)
+            while self.path in site.held:
+                time.sleep(0.05)
             with lock:
                 site.running -= 1
             page = site.pages.get(self.path, 404)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -14,6 +13,7 @@ from pipelines.spark.context import RunContext, fetch_options
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine
 from tests.pipelines.site import Site
+from tests.service import PATIENCE_SECONDS, wait_until
 
 
 def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, site: Site) -> None:
@@ -59,8 +59,5 @@ def test_steps_can_be_counted_while_they_are_built(spark: SparkSession, tmp_path
             built.set()
         counting.result()
     rows.collect()
-    deadline = time.monotonic() + 30
-    while len(engine.counts()) < 21:  # Spark tells them after the rows
-        assert time.monotonic() < deadline, engine.counts()
-        time.sleep(0.05)
+    wait_until(lambda: len(engine.counts()) == 21, PATIENCE_SECONDS)  # Spark tells them after the rows
     assert list(engine.counts().values()) == [2] + [1] * 20

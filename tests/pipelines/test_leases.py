@@ -22,7 +22,7 @@ from pipelines.spark.leases import Leases
 from tests.pipelines.site import Site, serving
 
 LOOPBACK = ("127.0.0.1/32",)
-SECONDS = 30
+SECONDS = 120
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.pipelines.conftest import Run
 from tests.pipelines.fetch.bad_server import BadServer, bad_server
+from tests.service import PATIENCE_SECONDS, wait_until
 
 __all__ = ["bad_server"]
 
@@ -55,7 +56,7 @@ def test_a_pipeline_over_all_of_it_ends_and_tells_of_each_row(run: Run, bad_serv
     run(PIPELINE, FILE=str(file))  # what Spark and the engine start once is there from now on
     before = settled(bad_server)
     rows = run(PIPELINE, FILE=str(file))
-    assert settled(bad_server) <= before
+    wait_until(lambda: settled(bad_server) <= before, PATIENCE_SECONDS)
     assert len(rows) == len(PATHS)
     for row, (path, error) in zip(rows, PATHS.items(), strict=True):
         assert row["address"] == bad_server.url(path)
@@ -66,8 +67,6 @@ def test_a_pipeline_over_all_of_it_ends_and_tells_of_each_row(run: Run, bad_serv
 
 def settled(server: BadServer) -> tuple[int, int]:
     """Open files and threads of this process, once the server that is in it has given up on its last answer."""
-    deadline = time.monotonic() + 30
-    while +server.running and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: not +server.running, PATIENCE_SECONDS)
     time.sleep(0.5)
     return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()

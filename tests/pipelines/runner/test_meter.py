@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pipelines.runner.meter import Meter
 from pipelines.runner.processes import Sample, sample
 from pipelines.runner.spark_status import SparkStatus
+from tests.service import PATIENCE_SECONDS
 
 BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
 
@@ -59,7 +60,7 @@ def test_children_are_the_drivers_and_their_children_workers() -> None:
 
 def until(pid: int, reached: Callable[[Sample], bool]) -> Sample:
     """The first sample of a process and its descendants that has reached what is waited for."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while (now := sample(pid)) is None or not reached(now):
         assert time.monotonic() < deadline, now
         time.sleep(0.05)

@@ -30,7 +30,7 @@ def test_signature_is_that_of_the_standard() -> None:
 
 def test_a_message_is_repeated_under_its_own_id_until_it_is_taken(receiver: Receiver, client: WebhookClient) -> None:
     receiver.answers = [503, 429]
-    client.send({"status": "COMPLETED"}, patience=10)
+    client.send({"status": "COMPLETED"}, patience=60)
     messages = receiver.take()
     assert len(messages) == 3
     assert len({message.headers["webhook-id"] for message in messages}) == 1
