@@ -2,7 +2,8 @@
 
 Started with an empty environment. When it is to be isolated it first leaves the service behind (Linux namespaces,
 namespaces(7)): a file system of its own with nothing but the standard library, no network, no other processes, and
-either a user id of its own or a user namespace of its own. Only then it says so, and is given the user's text.
+either a user id of its own or a user namespace of its own. The kernel keeps nothing for it that no limit counts
+(seccomp(2)). Only then it says so, and is given the user's text.
 Imports nothing but the standard library.
 """
 
@@ -15,6 +16,7 @@ import os
 import re
 import resource
 import signal
+import struct
 import sys
 import sysconfig
 import time
@@ -45,8 +47,16 @@ MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC, MS_PRIVATE, MS_RELATIME = (
     1 << 18,
     1 << 21,
 )
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
 CAPABILITIES_VERSION_3 = 0x20080522
+SECCOMP_MODE_FILTER, SECCOMP_REFUSE, SECCOMP_ALLOW = 2, 0x50000 | errno.EPERM, 0x7FFF0000
+# what the kernel calls a processor, and shmget, semget, msgget and mq_open on it, whose memory no limit here counts
+UNCOUNTED_CALLS = {
+    "x86_64": (0xC000003E, (29, 64, 68, 240)),
+    "aarch64": (0xC00000B7, (194, 190, 186, 180)),
+}
+OTHER_X86_CALLS = 0x40000000  # from here on the same calls have numbers of the x32 ABI
+BPF_LOAD, BPF_JUMP_EQUAL, BPF_JUMP_AT_LEAST, BPF_RETURN = 0x20, 0x15, 0x35, 0x06
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -87,6 +97,7 @@ def isolate() -> None:
         os.setresuid(own_uid, own_uid, own_uid)
     _drop_capabilities()
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _refuse_uncounted_memory()
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of the user id has cleared it
 
 
@@ -139,6 +150,26 @@ def _drop_capabilities() -> None:
             break
     header = (ctypes.c_uint32 * 2)(CAPABILITIES_VERSION_3, 0)
     _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()))
+
+
+def _refuse_uncounted_memory() -> None:
+    """Shared memory, semaphores and message queues of the kernel outlive what a process has in its address space."""
+    machine = os.uname().machine
+    if machine not in UNCOUNTED_CALLS:
+        raise OSError(0, f"system calls of {machine} processors are not known")
+    processor, calls = UNCOUNTED_CALLS[machine]
+    program = [
+        (BPF_LOAD, 0, 0, 4),  # the processor that the call is made for
+        (BPF_JUMP_EQUAL, 0, len(calls) + 3, processor),
+        (BPF_LOAD, 0, 0, 0),  # the call's number
+        (BPF_JUMP_AT_LEAST, len(calls) + 1, 0, OTHER_X86_CALLS),
+        *((BPF_JUMP_EQUAL, len(calls) - place, 0, call) for place, call in enumerate(calls)),
+        (BPF_RETURN, 0, 0, SECCOMP_ALLOW),
+        (BPF_RETURN, 0, 0, SECCOMP_REFUSE),
+    ]
+    instructions = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
+    header = struct.pack("HP", len(program), ctypes.addressof(instructions))
+    _checked(_libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0))
 
 
 def limit(memory: int, alone: bool) -> None:

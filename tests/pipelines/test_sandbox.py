@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -111,6 +112,25 @@ def test_it_cannot_become_root_again(call: Call) -> None:
 def test_it_can_start_no_process_and_no_thread(call: Call) -> None:
     assert "BlockingIOError" in failure(call, "import os\nwhile True: os.fork()")
     assert "can't start new thread" in failure(call, "import threading\nthreading.Thread(target=print).start()")
+
+
+UNCOUNTED = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+rt = ctypes.CDLL("librt.so.1", use_errno=True)
+got = [libc.shmget(0, 1 << 20, 0o1600), libc.semget(0, 100, 0o1600), libc.msgget(0, 0o1600)]
+return {"got": [*got, rt.mq_open(b"/queue", 0o102, 0o600, None)], "error": ctypes.get_errno()}
+"""
+
+
+def test_no_memory_can_be_left_with_the_kernel(call: Call) -> None:
+    assert call(UNCOUNTED) == {"got": [-1] * 4, "error": errno.EPERM}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="only these processors have other sets of system calls")
+def test_the_kernels_other_sets_of_calls_lead_to_no_memory_either(call: Call) -> None:
+    asked = "import ctypes\nreturn {'got': ctypes.CDLL(None).syscall((1 << 30) + 29, 0, 1 << 20, 0o1600)}"
+    assert call(asked) == {"got": -1}
 
 
 @pytest.mark.parametrize("isolated", [True, False])
