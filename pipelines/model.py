@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from pipelines.arguments import Arguments
 from pipelines.columns import ENGINE_COLUMNS
 from pipelines.document import Node
+from pipelines.fetch.options import check_user_agent
 from pipelines.names import choice
 from pipelines.registry import Mode, Stage
 
@@ -44,12 +45,8 @@ class Options(Arguments):
     max_failure_ratio: float = Field(
         default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"
     )
-    user_agent: str | None = Field(
-        default=None,
-        alias="userAgent",
-        min_length=1,
-        max_length=500,
-        description="what servers are told; Spindle if not set",
+    user_agent: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(check_user_agent)] | None = Field(
+        default=None, alias="userAgent", description="what servers are told; Spindle if not set"
     )
     concurrency: PositiveInt | None = Field(
         default=None, le=256, description="requests at once to one host, over the whole run; 16 if not set"

@@ -13,6 +13,7 @@ class FetchOptions:
     port; `delay` lies between the starts of two such. `robots`: what a site's robots.txt forbids is not fetched.
     `first_byte_timeout` runs until the answer's first byte, connecting included; `total_timeout` until its last.
     `max_body` is measured after decompression. `allow_networks` are CIDRs that the guard lets through.
+    Raises ValueError for a `user_agent` that cannot be sent.
     """
 
     user_agent: str = "Spindle/0.1"
@@ -29,3 +30,13 @@ class FetchOptions:
     backoff: float = 0.5
     max_retry_after: float = 60
     allow_networks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_user_agent(self.user_agent)
+
+
+def check_user_agent(text: str) -> str:
+    """`text`, which may be sent in a header; raises ValueError, as where a line break would begin another header."""
+    if not (text.isascii() and text.isprintable()):
+        raise ValueError("the user agent must be printable ASCII on one line: it is sent in a header")
+    return text

@@ -99,6 +99,12 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
         (ONE_PAGE + "spindle: {maxFailure: 1}", ["4: unknown argument 'maxFailure'; did you mean maxFailureRatio?"]),
         (ONE_PAGE + "spindle: {maxFailureRatio: 2}", ["4: 'maxFailureRatio': input should be less than or equal to 1"]),
         (ONE_PAGE + "spindle:\n  keepColumns: [_urls]", ["5: unknown engine column '_urls'; did you mean _url?"]),
+        (
+            ONE_PAGE + 'spindle:\n  delay: 1\n  userAgent: "x\\r\\nCookie: evil=1"',
+            ["6: the user agent must be printable ASCII on one line: it is sent in a header"],
+        ),
+        (ONE_PAGE + "spindle: {userAgent: Käfer}", ["4: the user agent must be printable ASCII on one line"]),
+        (ONE_PAGE + "spindle: {userAgent: ''}", ["4: 'userAgent': string should have at least 1 character"]),
         (ONE_PAGE + "output: {mode: appendd}", ["4: unknown mode 'appendd'; did you mean append?"]),
         (ONE_PAGE + "output: {format: delta}", ["4: unknown format 'delta'; known are parquet"]),
         (ONE_PAGE + "output: here", ["4: 'output' must be a map"]),
@@ -154,6 +160,13 @@ def test_a_value_is_never_read_as_yaml() -> None:
     with pytest.raises(PipelineError, match="not a selector"):
         pipeline.plan({"S": "x', as: b}, {selector: 'y"})
     assert "limit 3" in str(Pipeline.from_yaml(text + "\n- {stage: limit, args: ['${N}']}").plan({"S": "a", "N": 3}))
+
+
+def test_a_user_agent_brings_no_line_break_by_a_parameter_either() -> None:
+    pipeline = check_yaml(ONE_PAGE + "spindle:\n  userAgent: 'x ${NAME}'")
+    assert pipeline.plan({"NAME": "y/1.0 (z)"}).options.user_agent == "x y/1.0 (z)"
+    with pytest.raises(PipelineError, match=r"^line 5: the user agent must be printable ASCII on one line"):
+        pipeline.plan({"NAME": "y\r\n\r\nGET /smuggled HTTP/1.1"})
 
 
 @pytest.mark.parametrize(

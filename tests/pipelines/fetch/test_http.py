@@ -34,6 +34,12 @@ def test_the_user_agent_is_sent_and_nothing_that_names_the_machine(bad_server: B
     assert set(headers) == {"host", "user-agent", "accept", "accept-encoding"}
 
 
+@pytest.mark.parametrize("text", ["x\r\nCookie: a=b", "x\n", "x\0", "x\t", "Käfer"])
+def test_a_user_agent_that_is_more_than_one_header_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="the user agent must be printable ASCII on one line"):
+        options(user_agent=text)
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 500, 501])
 def test_an_error_status_is_no_page_but_no_error_of_fetching_either(status: int, bad_server: BadServer) -> None:
     page = fetch(bad_server.url(f"/status?code={status}"), retries=3)
