@@ -218,10 +218,32 @@ def test_an_answer_counts_only_for_the_row_that_was_asked(call: Call) -> None:
 
 
 def test_an_answer_is_limited_and_its_message_is_shown_plain(call: Call) -> None:
-    assert failure(call, "return {'a': 'x' * 70_000_000}") == "its row has more than 64 MiB"
+    assert failure(call, "return {'a': 'x' * 17_000_000}") == "its row has more than 16 MiB"
     told = failure(call, "raise ValueError('a' * 10_000 + '\\x1b[31m')")
     assert len(told) <= 500
     assert failure(call, "raise ValueError('\\x1b[31mred\\n' + repr(object()))").isprintable()
+
+
+@pytest.mark.parametrize("part", ["[],", "{},", "1,", "[" * 50 + "]" * 50 + ","])
+def test_an_answer_of_very_many_values_is_not_read(call: Call, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    read: list[int] = []
+    loads = sandbox.values.loads
+    monkeypatch.setattr(sandbox.values, "loads", lambda line: (read.append(len(line)), loads(line))[1])
+    told = failure(
+        call,
+        f"""import os
+line = b'{{"number": 1, "row": {{"a": [' + b'{part}' * ({10_000_000} // {len(part)}) + b'1]}}}}\\n'
+for n in range(3, 64):
+  try:
+    while line: line = line[os.write(n, line):]
+  except OSError: pass""",
+    )
+    assert told == "its row has more than 1,000,000 commas and brackets, in texts and between values"
+    assert max(read) < 1000
+
+
+def test_a_row_of_many_values_is_an_answer(call: Call) -> None:
+    assert len(call("return {'a': list(range(300_000))}")["a"]) == 300_000
 
 
 def test_errors_are_the_same_in_each_run(call: Call) -> None:
