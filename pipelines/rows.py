@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,8 +10,10 @@ from typing import NamedTuple
 
 from pipelines.columns import ENGINE_COLUMNS
 from pipelines.fetch import Page
+from pipelines.fetch.urls import origin
 from pipelines.html import Document, Element
 
+_log = logging.getLogger(__name__)
 Ordinal = tuple[int, ...]
 
 
@@ -37,10 +40,17 @@ class Fetched:
     @classmethod
     def of(cls, page: Page) -> Fetched:
         """The record of `page`; a page that failed leaves its status and error, and nothing to read."""
-        if page.ok:
-            root = Document(page).root
-            return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root)
-        error = page.error or f"the server answered {page.status}"
+        if not page.ok:
+            error = page.error or f"the server answered {page.status}"
+        else:
+            try:
+                root = Document(page).root
+                return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root)
+            except MemoryError:
+                raise
+            except Exception as failure:  # whatever a site has written, it costs that page alone
+                _log.exception("a page of %s could not be read", origin(page.url))
+                error = f"the page could not be read: {failure}"
         return cls(page.url, page.requested_url, page.status, error, page.fetched_at)
 
 

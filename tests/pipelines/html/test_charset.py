@@ -1,7 +1,11 @@
 from __future__ import annotations
 
-import pytest
+import random
 
+import pytest
+from webencodings.labels import LABELS
+
+from pipelines.html.charset import decode
 from tests.pipelines.html.pages import document
 
 WORD = "Привет"
@@ -40,8 +44,16 @@ PRICE = "5 €, „gut“"
         ("가격".encode("euc-kr"), "euc-kr", "가격"),
         ("ราคา".encode("tis-620"), "tis-620", "ราคา"),
         (WORD.encode(), "no-such-charset", WORD),
-        (WORD.encode(), "base64", WORD),
-        (WORD.encode(), "utf-7", WORD),
+        *(
+            (WORD.encode(), label, WORD)
+            for label in ("base64", "utf-7", "utf-32", "hz", "punycode", "palmos", "ISO 8859-5")
+        ),
+        *((rb"\ud800\N", label, r"\ud800\N") for label in ("undefined", "unicode_escape", "raw_unicode_escape", "hz")),
+        (b'<meta charset="a\0b">' + WORD.encode(), None, WORD),
+        (b"<meta charset=undefined>" + WORD.encode(), None, WORD),
+        (b"<meta charset=x-user-defined>" + PRICE.encode("cp1252"), None, PRICE),
+        (WORD.encode(), " UTF8\n", WORD),
+        (WORD.encode("iso-8859-5"), "csISOLatinCyrillic", WORD),
         (b"<meta charset=none>" + WORD.encode(), None, WORD),
         (b"a\xffb", "utf-8", "a\ufffdb"),
         (b"a\x81b", None, "a\x81b"),
@@ -64,3 +76,11 @@ def test_bytes_that_are_no_utf8_are_replaced_wherever_they_are_read(charset: str
     assert (paragraph.text(), paragraph.attr("title")) == ("caf\ufffd", "caf\ufffd")
     assert paragraph.html() == '<p title="caf\ufffd">caf\ufffd</p>'
     assert root.text() == "caf\ufffd \ufffd"
+
+
+@pytest.mark.parametrize("label", sorted(LABELS))
+def test_any_bytes_are_decoded_to_characters_in_every_encoding(label: str) -> None:
+    some = random.Random(0)
+    bodies = [some.randbytes(60) for _ in range(50)] + [b"\xd8\0\0\xd8", b"\x1b$B\x1b(I\xff", b"~{", b"\xed\xa0\x80"]
+    for body in bodies:
+        decode(body, label).encode()
