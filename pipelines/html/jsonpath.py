@@ -17,6 +17,8 @@ _STEP = re.compile(
       | \[\s*(?:(?P<index>-?\d+|\*)|'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)")\s*\]""",
     re.VERBOSE,
 )
+# Escapes in a JSON text, each from its own backslash on; the group is half of a surrogate pair without the other.
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F][\da-fA-F]{2})|.)", re.ASCII)
 
 
 class PathError(ValueError):
@@ -74,7 +76,9 @@ def compile_path(text: str) -> JsonPath:
 
 
 def parse(text: str) -> object:
-    """The value of a JSON text; None for what is none."""
+    """The value of a JSON text, with U+FFFD for half a surrogate pair, which is no character; None for what is none."""
+    if "\\ud" in text or "\\uD" in text:
+        text = _ESCAPE.sub(_whole, text)
     try:
         return json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
@@ -87,6 +91,10 @@ def shown(value: object) -> str:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return ""
+
+
+def _whole(escape: re.Match[str]) -> str:
+    return r"\ufffd" if escape[1] else escape[0]
 
 
 def _step(match: re.Match[str]) -> str | int | _Every:

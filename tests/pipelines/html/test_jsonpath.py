@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -97,3 +98,27 @@ def test_values_nested_as_deep_as_they_can_be_read_are_written_or_left_out() -> 
         document = page('{"a":[' + "[" * levels + "]" * levels + "]}")
         if document.json is not None:
             assert deeper(20, document) in ("[" * levels + "]" * levels, "")
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (r"\ud800", "\ufffd"),
+        (r"\uDFFFx", "\ufffdx"),
+        (r"\uDFFF\uD800", "\ufffd\ufffd"),
+        (r"\ud83d\ud83d\uDE00\ude00", "\ufffd😀\ufffd"),
+        (r"\ud83dn\ude00", "\ufffdn\ufffd"),
+        (r"\\ud83d\ude00", r"\ud83d" + "\ufffd"),
+        (r"\\\\ud800\"", r"\\ud800" + '"'),
+    ],
+)
+def test_half_a_surrogate_pair_is_no_character(written: str, text: str) -> None:
+    members = page(f'{{"data": {{"{written}": ["{written}"]}}}}').root.first("$.data")
+    assert members is not None
+    assert members.attrs() == {text: json.dumps([text], ensure_ascii=False)}
+    assert [each.text() for each in members.select("$.*[0]")] == [text]
+
+
+@pytest.mark.parametrize("written", [r"\ud80", r"\UD800", r"\ud8", "\\ud\n00", "\\"])
+def test_what_is_no_escape_stays_none(written: str) -> None:
+    assert page(f'["{written}"]').json is None
