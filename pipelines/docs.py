@@ -67,7 +67,10 @@ are left with `{stage: wget, args: [$_requestedUrl]}` (or `visit`), which fetche
   `PROJECT_ID`, `RUN_DATE`. On the command line it is `-p NAME=value`. One without a value is an error before anything
   runs.
 - A selector is CSS as browsers have it, with `:contains(text)`, leading combinators (`> a`) and the rest of what jsoup
-  accepts. A selector that does not parse is an error with its line.
+  accepts. As in jsoup, `[class~=^box-]` is a regular expression, in quotes or without; the text of `:contains(...)` is
+  taken as it stands, with its quotes; values of attributes are compared without regard to case, which the flag of
+  `[href$=".pdf" i]` only repeats and the one of `[id="A1" s]` turns off. `:enabled`, `:disabled` and `:hover` are not
+  there. A selector that does not parse is an error with its line.
 
 In the examples `${SHOP}` is the address of a small shop, `${FOLDER}` a folder of files.
 

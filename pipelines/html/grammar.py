@@ -22,6 +22,8 @@ _TYPE = re.compile(
     rf"\*\|(?:[\w-]|{_ESCAPE})+|(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})+\|\*|(?:[\w|-]|[^\x00-\x7f]|{_ESCAPE})+|\*"
 )
 _ATTRIBUTE = re.compile(r"(?s)\s*(?P<key>.*?)\s*(?:(?P<operator>[!^$*~]?=)(?P<value>.*))?")
+_FLAGGED = re.compile(r"""(?si)(?P<value>\s*(?:(["']).*\2|[^\s"']+(?=\s)))\s*(?P<flag>[is])\s*""")
+_OF = re.compile(r"\s+of\s+", re.IGNORECASE)
 _NTH = re.compile(r"([+-]?\d*)n\s*(?:([+-])\s*)?(\d+)?|([+-]?\d+)")
 _COMBINATOR = re.compile(r"\s*([>+~])\s*|\s+")
 _SPACES = re.compile(r"\s*")
@@ -29,18 +31,28 @@ _SPACES = re.compile(r"\s*")
 # Structural pseudo-classes that lexbor knows; jsoup leaves the page's root element out of them.
 _STRUCTURAL = frozenset(("first-child", "last-child", "first-of-type", "last-of-type", "only-child", "only-of-type"))
 _NTH_NAMES = frozenset(("nth-child", "nth-last-child", "nth-of-type", "nth-last-of-type"))
+_OF_NAMES = frozenset(("nth-child", "nth-last-child"))
+# Those of CSS that lexbor decides as the page is written; no page that is only read has visited links.
+_STATES = {
+    "root": ":root",
+    "checked": ":checked",
+    "required": ":required",
+    "optional": ":optional",
+    "any-link": ":any-link",
+    "link": ":any-link",
+}
 _TEXTS: dict[str, Callable[[str], Filter]] = {
     "contains": filters.contains,
-    "containsOwn": filters.contains_own,
-    "containsWholeText": filters.contains_whole_text,
-    "containsWholeOwnText": filters.contains_whole_own_text,
-    "containsData": filters.contains_data,
+    "containsown": filters.contains_own,
+    "containswholetext": filters.contains_whole_text,
+    "containswholeowntext": filters.contains_whole_own_text,
+    "containsdata": filters.contains_data,
 }
 _PATTERNS: dict[str, Callable[[Pattern], Filter]] = {
     "matches": filters.matches,
-    "matchesOwn": filters.matches_own,
-    "matchesWholeText": filters.matches_whole_text,
-    "matchesWholeOwnText": filters.matches_whole_own_text,
+    "matchesown": filters.matches_own,
+    "matcheswholetext": filters.matches_whole_text,
+    "matcheswholeowntext": filters.matches_whole_own_text,
 }
 _BARE: dict[str, Filter] = {"empty": filters.empty, "blank": filters.blank}
 
@@ -101,6 +113,9 @@ class _Parser:
         start = self._at
         parts = _Parts([], [])
         if match := _TYPE.match(self._text, self._at):
+            if match.group().startswith("|") or "||" in match.group():
+                self._at += match.group().index("|")
+                raise self._unexpected()
             self._at = match.end()
             self._type(match.group(), parts)
         while self._simple(parts):
@@ -128,7 +143,7 @@ class _Parser:
         elif self._text.startswith("[", self._at):
             self._attribute(self._balanced("[", "]"), parts)
         elif self._take(":"):
-            self._pseudo(self._name("a pseudo-class", ":"), parts)
+            self._pseudo(self._name("a pseudo-class", ":").lower(), parts)
         else:
             return False
         return True
@@ -144,7 +159,17 @@ class _Parser:
             return
         if not value.strip():
             raise SelectorError(f"[{inside}] has no value to compare with")
-        self._compare(key, operator, value, parts)
+        flagged = _FLAGGED.fullmatch(value)
+        value, flag = flagged.group("value", "flag") if flagged else (value, "")
+        if operator == "~=":
+            pattern = _pattern(("(?i)" if flag in ("i", "I") else "") + _unquoted(value))
+            parts.filters.append(filters.attribute(key, pattern.search))
+            if ":" not in key:
+                parts.css.append(f"[{_identifier(key)}]")
+        elif flag in ("s", "S"):
+            parts.css.append(_sensitive(key, operator, value))
+        else:
+            self._compare(key, operator, value, parts)
 
     def _has_attribute(self, key: str, parts: _Parts) -> None:
         if key.startswith("^") or key == "*":
@@ -155,22 +180,16 @@ class _Parser:
             parts.css.append(f"[{_identifier(key)}]")
 
     def _compare(self, key: str, operator: str, value: str, parts: _Parts) -> None:
-        if operator == "~=":
-            test: Callable[[str], object] = _pattern(value.strip()).search
-            parts.filters.append(filters.attribute(key, test))
-        else:
-            value = _value(value, keeps_spaces=operator in ("^=", "$="))
-            if operator != "=" and value and value.isascii() and ":" not in key:
-                css = f"[{_identifier(key)}{operator.lstrip('!')}{_string(value)} i]"
-                parts.css.append(f":not({css})" if operator == "!=" else css)
-                return
-            parts.filters.append(filters.comparison(key, operator, value))
-            if operator == "!=":
-                return
-            if operator == "=" and value and value.isascii() and ":" not in key:
-                parts.css.append(f"[{_identifier(key)}*={_string(value)} i]")
-                return
-        if ":" not in key:
+        value = _value(value, keeps_spaces=operator in ("^=", "$="))
+        native = bool(value) and value.isascii() and ":" not in key
+        if native and operator != "=":
+            css = f"[{_identifier(key)}{operator.lstrip('!')}{_string(value)} i]"
+            parts.css.append(f":not({css})" if operator == "!=" else css)
+            return
+        parts.filters.append(filters.comparison(key, operator, value))
+        if native:
+            parts.css.append(f"[{_identifier(key)}*={_string(value)} i]")
+        elif operator != "!=" and ":" not in key:
             parts.css.append(f"[{_identifier(key)}]")
 
     def _pseudo(self, name: str, parts: _Parts) -> None:
@@ -178,8 +197,8 @@ class _Parser:
             parts.css.append(f":{name}{_not_root(parts)}")
         elif name in _BARE:
             parts.filters.append(_BARE[name])
-        elif name == "root":
-            parts.css.append(":root")
+        elif name in _STATES:
+            parts.css.append(_STATES[name])
         elif self._text.startswith("(", self._at):
             self._function(name, self._balanced("(", ")"), parts)
         else:
@@ -189,14 +208,14 @@ class _Parser:
         if not inside.strip():
             raise SelectorError(f":{name}() has nothing in its parentheses")
         if name in _NTH_NAMES:
-            parts.css.append(f":{name}({_nth(inside)}){_not_root(parts)}")
+            parts.css.append(f":{name}({self._position(name, inside)}){_not_root(parts)}")
         elif name in ("eq", "lt", "gt"):
             parts.css.append(_index(name, inside.strip(), parts.may_be_root))
         elif name in _TEXTS:
             parts.filters.append(_TEXTS[name](_unescaped(inside)))
         elif name in _PATTERNS:
             parts.filters.append(_PATTERNS[name](_pattern(inside)))
-        elif name in ("is", "not", "has"):
+        elif name in ("is", "where", "not", "has"):
             self._nested(name, parse(inside, self._depth + 1), parts)
         else:
             raise SelectorError(f"':{name}()' is not a pseudo-class that is known")
@@ -204,12 +223,23 @@ class _Parser:
     def _nested(self, name: str, query: Query, parts: _Parts) -> None:
         if name == "has":
             parts.filters.append(filters.has(query))
-        elif name == "is":
+        elif name in ("is", "where"):
             parts.filters.append(filters.among(query))
         elif css := query.compound_css:
             parts.css.append(f":not({css})")
         else:
             parts.filters.append(filters.not_among(query))
+
+    def _position(self, name: str, inside: str) -> str:
+        """Which children are meant, `3` or `2n+1`, or `2 of .item`: which of those that are such."""
+        position, *such = _OF.split(inside, maxsplit=1) if name in _OF_NAMES else [inside]
+        if not such:
+            return _nth(position)
+        query = parse(such[0], self._depth + 1)
+        # lexbor counts wrongly by a list
+        if not query.compound_css or len(query.selectors) > 1:
+            raise SelectorError(f"':{name}(… of {such[0].strip()})' counts by one name, id, class or the like")
+        return f"{_nth(position)} of {query.compound_css}"
 
     def _name(self, what: str, after: str) -> str:
         match = _IDENTIFIER.match(self._text, self._at)
@@ -265,6 +295,21 @@ def _identifier(name: str) -> str:
 def _string(value: str) -> str:
     """`value` as a CSS string."""
     return '"' + re.sub(r'["\\\x00-\x1f]', lambda match: f"\\{ord(match.group()):x} ", value) + '"'
+
+
+def _sensitive(key: str, operator: str, value: str) -> str:
+    """[key=value s] as lexbor's CSS: it compares upper and lower case as different."""
+    if ":" in key:
+        raise SelectorError(f"[{key}{operator}{value.strip()} s]: the flag 's' goes with no attribute that has a colon")
+    css = f"[{_identifier(key)}{operator.lstrip('!')}{_string(_unquoted(value))} s]"
+    return f":not({css})" if operator == "!=" else css
+
+
+def _unquoted(text: str) -> str:
+    """Without the pair of quotes that it is wholly within."""
+    text = text.strip()
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" and text[0] not in text[1:-1]
+    return text[1:-1] if quoted else text
 
 
 def _value(text: str, keeps_spaces: bool) -> str:

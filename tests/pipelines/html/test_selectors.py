@@ -1,0 +1,127 @@
+"""CSS that browsers know and jsoup refuses or reads otherwise, and selectors on pages that are made to be slow."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.html import Element, SelectorError, compile_selector
+from tests.pipelines.html.pages import document
+
+PAGE = """
+<ul id=list><li id=l1 class="one x" title=foo>1 <li id=l2 class=two data-k=Alpha-12>2 <li id=l3 class="one x">3
+<li id=l4 class=x title="foo i">4 <li id=l5 title="s">"5"</ul>
+<ol id=other><li id=m1><b id=b>1</b><li id=m2 class=x>2</ol>
+<a id=a1 href="x.PDF">A</a><a id=a2>B</a><link id=k href=y>
+<input id=i1 type=checkbox checked required><input id=i2 type=text checked>
+<select id=s><option id=o1>1<option id=o2 selected>2</select>
+"""
+
+
+def ids(elements: list[Element]) -> str:
+    return " ".join(element.attrs().get("id", "?") for element in elements)
+
+
+def found(selector: str) -> str:
+    return ids(document(PAGE).root.select(selector))
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ('[class~="one"]', "l1 l3"),
+        ("[class~='one']", "l1 l3"),
+        ("[class~=one]", "l1 l3"),
+        ("[class~=ONE]", ""),
+        ('[class~="ONE" i]', "l1 l3"),
+        ("[class~='^two|one$']", "l2"),
+        ("""[class~="one|'"]""", "l1 l3"),
+        ("[class~='one'|'two']", ""),
+        ('[href$=".pdf" i]', "a1"),
+        ('[href$=".pdf"i]', "a1"),
+        ("[href$=.pdf i]", "a1"),
+        ('[href$=".pdf" s]', ""),
+        ('[href$=".PDF" S]', "a1"),
+        ("[data-k=alpha-12 i]", "l2"),
+        ("[data-k=alpha-12 I]", "l2"),
+        ("[data-k=alpha-12 s]", ""),
+        ("li[data-k!=Alpha-12 s]", "l1 l3 l4 l5 m1 m2"),
+        ("li[data-k!=alpha-12 i]", "l1 l3 l4 l5 m1 m2"),
+        ("li:not([data-k='alpha-12' s])", "l1 l2 l3 l4 l5 m1 m2"),
+        ("[title='foo i']", "l4"),
+        ("[title=s]", "l5"),
+        ('[abs:href$=".pdf" i]', "a1"),
+    ],
+)
+def test_attributes_are_compared_with_quotes_and_flags_as_in_css(selector: str, expected: str) -> None:
+    assert found(selector) == expected
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("li:where(.one, .two)", "l1 l2 l3"),
+        ("ul > :where(.one) + :where(.two)", "l2"),
+        (":checked", "i1 o2"),
+        ("input:not(:checked)", "i2"),
+        (":required", "i1"),
+        ("input:optional, select:optional", "i2 s"),
+        (":any-link", "a1"),
+        (":link", "a1"),
+        ("li:nth-child(2 of .x)", "l3"),
+        ("li:nth-child(2 of .x) + li", "l4"),
+        (":nth-child(odd of li.x)", "l1 l4 m2"),
+        ("li:nth-last-child(1 of :not(.x))", "l5 m1"),
+        ("ul li:nth-last-child(2 of [title^='FOO' i]):not(.y) ~ li", "l2 l3 l4 l5"),
+    ],
+)
+def test_pseudo_classes_of_css_that_jsoup_does_not_have(selector: str, expected: str) -> None:
+    assert found(selector) == expected
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("li:NTH-CHILD(2)", "l2 m2"),
+        ("li:nth-child(2 OF .x)", "l3"),
+        ("ul > LI:Not(.x)", "l2 l5"),
+        ("li:Has(b)", "m1"),
+        ("li:EQ(0)", "l1 m1"),
+        ("li:GT(3)", "l5"),
+        ("b:Contains(1)", "b"),
+        ("li:CONTAINSOWN(2)", "l2 m2"),
+        ("li:MatchesOwn(^2)", "l2 m2"),
+        (":ROOT li:First-Child", "l1 m1"),
+        ("a:Empty", ""),
+    ],
+)
+def test_names_of_pseudo_classes_are_written_in_any_case(selector: str, expected: str) -> None:
+    assert found(selector) == expected
+
+
+def test_quotes_in_contains_are_text() -> None:
+    assert (found('li:contains("5")'), found('li:contains("1")'), found("li:contains(5)")) == ("l5", "", "l5")
+
+
+@pytest.mark.parametrize(
+    ("selector", "sentence"),
+    [
+        ("p || b", "'|' at character 3 is not expected there"),
+        ("p||b", "'|' at character 2 is not expected there"),
+        ("|p", "'|' at character 1 is not expected there"),
+        ("[abs:href='x' s]", "[abs:href='x' s]: the flag 's' goes with no attribute that has a colon"),
+        ("p:nth-child(1 of :contains(x))", "(… of :contains(x))' counts by one name, id, class"),
+        ("p:nth-child(1 of .x, .y)", "(… of .x, .y)' counts by one name"),
+        ("p:nth-child(1 of a > b)", "counts by one name"),
+        ("p:nth-child(1 of )", "the selector is empty"),
+        ("p:nth-of-type(1 of .x)", "'1 of .x' is not a position"),
+        (":enabled", "':enabled' is not a pseudo-class that is known"),
+        (":disabled", "':disabled' is not a pseudo-class that is known"),
+        (":read-only", "':read-only' is not a pseudo-class that is known"),
+        (":placeholder-shown", "':placeholder-shown' is not a pseudo-class that is known"),
+        ("a:hover", "':hover' is not a pseudo-class that is known"),
+    ],
+)
+def test_what_is_not_understood_is_refused(selector: str, sentence: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        compile_selector(selector)
+    assert sentence in str(caught.value)
