@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TICK = 0.1  # seconds between looks at what libcurl has no timer for
-_PAUSE = 1.0  # seconds without work after which time-outs are the caller's doing
+_PAUSE = 1.0  # seconds in which nobody looked after what is in flight: time-outs are not the servers' doing
 _random = SystemRandom()
 
 
@@ -104,16 +104,15 @@ class HttpFetcher:
 
     def _perform(self) -> None:
         """Lets libcurl work and hands what is over to the iterators that asked for it."""
-        paused = time.monotonic() - self._worked_at
-        if paused > _PAUSE:
-            for transfer in self._active.values():
-                transfer.interrupt(paused)
+        began = time.monotonic()
+        self._interrupt(began - self._worked_at)
         self._multi.perform()
         self._worked_at = now = time.monotonic()
+        self._interrupt(now - began)  # one page may be long in unpacking
         if now - self._looked_at > _TICK:
             self._looked_at = now
             for transfer in self._active.values():
-                transfer.give_up_if_silent(now)
+                transfer.give_up_if_stuck(now)
         left = 1
         while left:
             left, succeeded, failed = self._multi.info_read()
@@ -121,6 +120,12 @@ class HttpFetcher:
                 self._active[curl].end(None)
             for curl, code, _ in failed:
                 self._active[curl].end(code)
+
+    def _interrupt(self, seconds: float) -> None:
+        """Tells what is in flight of so many seconds in which it was not looked after."""
+        if seconds > _PAUSE:
+            for transfer in self._active.values():
+                transfer.interrupt(seconds)
 
     def _wait(self, queue: RequestQueue[T], mine: set[Transfer]) -> None:
         """Waits until a socket is ready, something may start or a tick is over."""

@@ -27,9 +27,11 @@ _ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SUCCESSES = range(200, 300)
 _READ = 64 * 1024  # bytes at a time; with libcurl's own 16 KiB most pages took several
+_UNYIELDING = 256 * 1024  # bytes received of which nothing came out; no honest compression needs so many
 _SLOWEST = 32  # bytes a second; a page that comes slower than this for first_byte_timeout is given up
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
+_NO_CODINGS = frozenset((b"", b"identity", b"none"))
 _ENCODING = re.compile(rb"(?im)^content-encoding:[ \t]*([^\r\n]*)")
 _RETRY_AFTER = re.compile(rb"(?im)^retry-after:[ \t]*([^\r\n]*)")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
@@ -40,6 +42,7 @@ class Transfer:
 
     __slots__ = (
         "_astray",
+        "_codings",
         "_guard",
         "_hurried",
         "_interrupted",
@@ -56,8 +59,8 @@ class Transfer:
         "curl",
         "failure",
         "finished",
+        "given_up",
         "request",
-        "silent",
         "status",
     )
 
@@ -65,7 +68,7 @@ class Transfer:
     came: bool  # it brought a page, as most do: nothing else can come of the request
     finished: deque[Transfer]
     failure: int | None
-    silent: bool
+    given_up: bool  # before libcurl was done with it
     status: int
 
     def __init__(self, options: FetchOptions, guard: Guard) -> None:
@@ -76,7 +79,7 @@ class Transfer:
         self._hurried = False
         self.curl = _handle(options)
         self.curl.setopt(pycurl.WRITEFUNCTION, self._add)
-        self.curl.setopt(pycurl.HEADERFUNCTION, self._lines.append)
+        self.curl.setopt(pycurl.HEADERFUNCTION, self._add_line)
         self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
     def prepare(self, request: Request[Any], finished: deque[Transfer]) -> None:
@@ -85,9 +88,10 @@ class Transfer:
         self.finished = finished
         self.came = False
         self.failure = None
-        self.silent = False
+        self.given_up = False
         self.status = 0
         self._interrupted = False
+        self._codings = 0
         self._undecodable = False
         self._parts: list[bytes] = []
         self._size = 0
@@ -112,7 +116,7 @@ class Transfer:
         """libcurl is done with it; `failure` is its error."""
         self.failure = failure
         self.status = self.curl.getinfo(pycurl.RESPONSE_CODE)
-        if not self.silent:
+        if not self.given_up:
             self.came = failure is None and self.status in _SUCCESSES
             self.finished.append(self)
 
@@ -121,10 +125,17 @@ class Transfer:
         self._interrupted = True
         self._started += seconds
 
-    def give_up_if_silent(self, now: float) -> None:
-        """libcurl has no timer for the first byte of an answer."""
-        if not self.silent and not self._lines and now - self._started > self._options.first_byte_timeout:
-            self.silent = True
+    def give_up_if_stuck(self, now: float) -> None:
+        """libcurl has no timer for the first byte of an answer, and no end of unpacking what unpacks to nothing."""
+        if self.given_up:
+            return
+        if self._lines:
+            self.given_up = self.curl.getinfo(pycurl.SIZE_DOWNLOAD_T) - self._size > _UNYIELDING
+            self._undecodable |= self.given_up
+        else:
+            self.given_up = now - self._started > self._options.first_byte_timeout
+        if self.given_up:
+            self.status = self.curl.getinfo(pycurl.RESPONSE_CODE)
             self.finished.append(self)
 
     def is_zstd(self) -> bool:
@@ -135,7 +146,7 @@ class Transfer:
 
     def redirect(self) -> str | None:
         """The address at which the request is to go on; None when it is over here."""
-        if self.status not in _REDIRECTS or self.silent:
+        if self.status not in _REDIRECTS or self.given_up:
             return None
         if self.failure is not None and self._size <= self._options.max_body:
             return None
@@ -157,7 +168,7 @@ class Transfer:
 
     def may_pass(self) -> bool:
         """Whether the request failed and may fare better in a moment."""
-        if self.silent or self._refused or self._undecodable or self._size > self._options.max_body:
+        if self.given_up or self._refused or self._undecodable or self._size > self._options.max_body:
             return False
         if self.failure is None:
             return failures.passing_status(self.status)
@@ -167,7 +178,7 @@ class Transfer:
 
     def asks_to_be_left_alone(self) -> float | None:
         """Seconds that an overloaded server asks for, 0 when it names none; None when it is not overloaded."""
-        if self.failure is not None or self.silent or self.status not in (429, 503):
+        if self.failure is not None or self.given_up or self.status not in (429, 503):
             return None
         asked = _RETRY_AFTER.findall(self._head())
         return (failures.retry_after(asked[-1].decode("latin-1")) if asked else None) or 0.0
@@ -197,6 +208,16 @@ class Transfer:
     def _head(self) -> bytes:
         """The lines that have come of the answer's header."""
         return b"".join(self._lines)
+
+    def _add_line(self, line: bytes) -> int | None:
+        """Takes a line of the header; codings in codings are refused, as libcurl undoes all five of them at once."""
+        self._lines.append(line)
+        if line[16:17] == b":" and line[:16].lower() == b"content-encoding":
+            self._codings += sum(each.strip().lower() not in _NO_CODINGS for each in line[17:].split(b","))
+            if self._codings > 1:
+                self._undecodable = True
+                return -1
+        return None
 
     def _add_zstd(self, data: bytes) -> int:
         """Takes what has come, decompressed."""
@@ -232,15 +253,15 @@ class Transfer:
         return _Socket(address.family, address.socktype, address.protocol)
 
     def _error(self) -> str | None:
-        if (self.failure is None and not self.silent) or self._astray:
+        if (self.failure is None and not self.given_up) or self._astray:
             return self._astray
         where = _where(self.curl)
-        if self.silent:
-            return failures.no_answer(where, self._options)
         if self._size > self._options.max_body:
             return failures.too_large(self._options)
         if self._undecodable:
             return failures.undecodable()
+        if self.given_up:
+            return failures.no_answer(where, self._options)
         if self._refused:
             return f"refused: {self._refused.of(where.rpartition(':')[0])}"
         return failures.sentence(self.failure or 0, self.curl.errstr(), where, self._options)

@@ -253,6 +253,22 @@ def _bad_gzip(handler: _Handler, query: dict[str, str], count: int) -> None:
     handler.answer(b"this is no gzip stream", Content_Encoding="gzip")
 
 
+def _codings(handler: _Handler, query: dict[str, str], count: int) -> None:
+    """A page by gzip so many times over, said in lines that `said` has divided by `|`."""
+    body = PAGE
+    for _ in range(int(query["times"])):
+        body = gzip.compress(body)
+    said = "".join(f"Content-Encoding: {each}\r\n" for each in query["said"].split("|"))
+    handler.send(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n{said}\r\n".encode() + body)
+
+
+def _unyielding(handler: _Handler, query: dict[str, str], count: int) -> bool:
+    """A gzip stream of empty blocks without end."""
+    handler.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b\x08\0\0\0\0\0\0\x03")
+    while True:  # until the fetcher has closed the connection
+        handler.send(b"\0\0\0\xff\xff" * 10_000)
+
+
 def _headers(handler: _Handler, query: dict[str, str], count: int) -> None:
     """Cookies without end."""
     cookies = "".join(f"Set-Cookie: c{each}={'v' * 20}\r\n" for each in range(int(query["count"])))
@@ -312,6 +328,8 @@ _BEHAVIOURS: dict[str, Behaviour] = {
     "/slow-redirects": _slow_redirects,
     "/gzip": _gzip,
     "/bad-gzip": _bad_gzip,
+    "/codings": _codings,
+    "/unyielding": _unyielding,
     "/headers": _headers,
     "/validated": _validated,
     "/said": _said,

@@ -48,6 +48,26 @@ class TestBodies:
         assert page.error == "the page cannot be decompressed"
         assert bad_server.requests["/bad-zstd"] == 2
 
+    @pytest.mark.parametrize("said", ["gzip, gzip", "gzip,gzip", "gzip|gzip", "identity|gzip, gzip", "gzip|GZIP"])
+    def test_what_is_compressed_more_than_once_is_refused(self, said: str, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url(f"/codings?times=2&said={quote(said)}"), retries=3)
+        assert (page.status, page.error, page.body) == (200, "the page cannot be decompressed", b"")
+        assert bad_server.requests["/codings"] == 1
+
+    @pytest.mark.parametrize(
+        ("said", "times"), [("identity, gzip", 1), ("gzip,", 1), ("identity|gzip", 1), ("none", 0)]
+    )
+    def test_what_is_said_besides_of_no_compression_does_no_harm(
+        self, said: str, times: int, bad_server: BadServer
+    ) -> None:
+        urls = [bad_server.url(f"/codings?times={times}&said={quote(said)}")] * 2
+        assert [page.body for page in fetch_all(urls, concurrency=1)] == [PAGE, PAGE]
+
+    def test_a_bomb_of_which_nothing_comes_out_is_given_up(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/unyielding"), retries=3, total_timeout=600, first_byte_timeout=600)
+        assert (page.status, page.error, page.body) == (200, "the page cannot be decompressed", b"")
+        assert (page.received > 256 * 1024, bad_server.requests["/unyielding"]) == (True, 1)
+
     def test_a_large_page_is_stopped_while_it_streams(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url(f"/large?size={100 * 2**20}"), max_body=2**20)
         assert page.error == "the page is larger than 1,048,576 bytes"

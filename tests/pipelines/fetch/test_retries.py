@@ -6,11 +6,14 @@ import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import pairwise
+from typing import Any
 from urllib.parse import quote
 
+import pycurl
 import pytest
 
 from pipelines.fetch import HttpFetcher
+from pipelines.fetch.transfer import Transfer
 from tests.pipelines.fetch.bad_server import BadServer
 from tests.pipelines.fetch.fetching import fetch, fetch_all, options
 
@@ -86,3 +89,31 @@ class TestRetries:
             assert next(pages)[0].ok
             time.sleep(3)
             assert next(pages)[0].ok
+
+    def test_nor_is_the_time_that_another_page_takes_to_unpack(
+        self, bad_server: BadServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told: list[float] = []
+        monkeypatch.setattr(Transfer, "interrupt", lambda _, seconds: told.append(seconds))
+        with HttpFetcher(options()) as fetcher:
+            monkeypatch.setattr(fetcher, "_multi", _SlowOnce(fetcher._multi))
+            [(page, _)] = fetcher.fetch([(bad_server.url("/good"), None)])
+        assert page.ok
+        assert [seconds >= 1.5 for seconds in told] == [True]
+
+
+class _SlowOnce:
+    """libcurl as it is when one page in flight takes long to unpack."""
+
+    def __init__(self, multi: pycurl.CurlMulti) -> None:
+        self._multi = multi
+        self._slow = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._multi, name)
+
+    def perform(self) -> Any:
+        if self._slow:
+            self._slow = False
+            time.sleep(1.5)
+        return self._multi.perform()
