@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ ENGINE_COLUMNS = {
     "_ordinal": "array<bigint>",
     "_fetchedAt": "timestamp",
 }
+
+
+_UNHELD = re.compile("[\0\ud800-\udfff]")  # neither Spark nor Arrow can be told these
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +51,14 @@ class Columns:
     def __str__(self) -> str:
         shown = [f"{name} {type_}" for name, type_ in self.types] + (["..."] if self.open else [])
         return ", ".join(shown) or "none"
+
+
+def name_fault(name: str) -> str | None:
+    """Why a stage cannot call a column `name`; None where it can."""
+    if not name:
+        return "a column must have a name"
+    if _UNHELD.search(name):
+        return f"the column {name!a} has a character in its name that cannot be stored"
+    if name.startswith("__") and not name.endswith("__"):  # pandas calls an index __index_level_0__
+        return f"the column '{name}' begins with __, as columns do that the engine keeps to itself"
+    return None

@@ -11,7 +11,7 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from pipelines.columns import ENGINE_COLUMNS
+from pipelines.columns import ENGINE_COLUMNS, name_fault
 from pipelines.parameters import has_reference
 
 LONGEST = 20_000
@@ -44,6 +44,9 @@ def check_query(text: str) -> str:
     tree = _parsed(text)
     if not isinstance(tree, exp.Query):
         raise ValueError("it must be one SELECT over the view 'rows'")
+    for name in filter(None, tree.named_selects):
+        if fault := name_fault(name):
+            raise ValueError(fault)
     views = {"rows", *(each.alias_or_name.casefold() for each in tree.find_all(exp.CTE))}
     for table in tree.find_all(exp.Table):
         if table.name.casefold() not in views or table.db:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.columns import ENGINE_COLUMNS, Columns, name_fault
 from pipelines.document import Mapping, Node, problem, scalars
 from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem, RunError
 from pipelines.model import PipelineModel, StageCall
@@ -96,8 +96,8 @@ class _Walk:
         self.problems.extend(islice(self._check(call), MAX_PROBLEMS))
         before = Columns() if isinstance(stage, Source | Reset) else self.columns
         self.columns = stage.columns(before)
-        if self.columns is not before and (clash := self.columns.clash()) and not before.clash():
-            self.problems.append(problem(call.node, f"the columns '{clash[0]}' and '{clash[1]}' differ only in case"))
+        if self.columns is not before:
+            self.problems.extend(islice(_name_problems(call.node, before, self.columns), MAX_PROBLEMS))
         title = f"{call.name} {stage.title()}".rstrip()
         step = Step(step_key(len(self.steps) + 1, call.name), title, kind, self.columns, call.node.line, stage)
         self.steps.append(step)
@@ -148,6 +148,29 @@ class _Walk:
         self.columns = self.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in kept))
 
 
+def _name_problems(node: Node, before: Columns, after: Columns) -> Iterator[Problem]:
+    """Of the names that a stage has added."""
+    if (clash := after.clash()) and not before.clash():
+        yield problem(node, _differ(clash))
+    known = {*before}
+    for name in after:
+        if name not in known and (fault := name_fault(name)):
+            yield problem(_mention(node, name), fault)
+
+
+def check_names(columns: Columns) -> None:
+    """Checks names that a function made up; raises RunError."""
+    faults = [fault for name in columns if (fault := name_fault(name))]
+    if clash := columns.clash():
+        faults.append(_differ(clash))
+    if faults:
+        raise RunError(faults[0])
+
+
+def _differ(clash: tuple[str, str]) -> str:
+    return f"the columns '{clash[0]}' and '{clash[1]}' differ only in case"
+
+
 def check_references(steps: Iterable[Step], columns: Columns) -> None:
     """Checks the steps after a source whose columns are known only now; raises RunError."""
     for step in steps:
@@ -158,7 +181,7 @@ def check_references(steps: Iterable[Step], columns: Columns) -> None:
                 raise RunError(f"line {step.line}: {step.title}: {_no_column(name, columns)}")
         columns = step.stage.columns(columns)
         if clash := columns.clash():
-            raise RunError(f"line {step.line}: the columns '{clash[0]}' and '{clash[1]}' differ only in case")
+            raise RunError(f"line {step.line}: {_differ(clash)}")
 
 
 def _no_column(name: str, columns: Columns) -> str:

@@ -231,7 +231,8 @@ class Engine:
         key, stage = next(each for each in reversed(segment.stages) if _is_open(each[1]))
         steps = {step.key: step for step in self._plan.steps}
         fails = isinstance(stage, RowStage) and stage.fails()
-        closed = close(rows, segment.after, key, steps[key].title, fails, self._endpoint)
+        with _located(steps[key]):
+            closed = close(rows, segment.after, key, steps[key].title, fails, self._endpoint)
         segment.after = closed.columns
         check_references(self._plan.steps[self._plan.steps.index(steps[segment.stages[-1][0]]) + 1 :], closed.columns)
         return closed.rows

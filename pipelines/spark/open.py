@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipelines.columns import Columns
 from pipelines.errors import RunError
+from pipelines.planner import check_names
 from pipelines.spark.arrow import map_in_arrow
 from pipelines.spark.channel import Endpoint, connected
 from pipelines.spark.progress import Reporter
@@ -39,7 +40,7 @@ class Closing:
 def close(rows: DataFrame, columns: Columns, key: str, title: str, fails: bool, endpoint: Endpoint | None) -> Closed:
     """Rows with open columns → rows with columns; a row that does not fit those of the first 100 is an error row.
 
-    Raises RunError where no row tells what the columns are.
+    Raises RunError where no row tells what the columns are, or what they are called is no name.
     """
     name = title.rpartition(":")[2]
     made = rows.persist()  # asked twice, made once
@@ -47,10 +48,11 @@ def close(rows: DataFrame, columns: Columns, key: str, title: str, fails: bool, 
     try:
         types = inferred(loads(row[OPEN]) for row in first)
     except Mismatch as error:
-        raise RunError(f"{title}: {error}; declare the columns as its return type") from None
+        raise RunError(f"{error}; declare the columns as its return type") from None
     closed = Columns((*types, *((each, type_) for each, type_ in columns.types if each not in dict(types))))
     if not closed.types:
-        raise RunError(f"{title} gave no row that tells its columns; declare them as its return type")
+        raise RunError("it gave no row that tells its columns; declare them as its return type")
+    check_names(closed)
     schema = links_schema(closed) if LINK in rows.columns else rows_schema(closed)
     task = Closing(key, name, fails, types, schema, endpoint)
     return Closed(map_in_arrow(made, partial(run, task), from_arrow_schema(schema)), closed)

@@ -84,7 +84,7 @@ def inferred(rows: Iterable[Mapping[str, Any]]) -> Types:
             try:
                 types[name] = _either(types.get(name), _type(value))
             except Mismatch as error:
-                raise Mismatch(f"the column '{name}' {error}") from None
+                raise Mismatch(f"the column {_quoted(name)} {error}") from None
     return tuple((name, type_.replace("void", "string") if type_ else "string") for name, type_ in types.items())
 
 
@@ -125,7 +125,7 @@ def held(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
     known = dict(types)
     for name in row:
         if name not in known:
-            raise Mismatch(f"there is no column '{name}' among its columns {', '.join(known) or 'none'}")
+            raise Mismatch(f"there is no column {_quoted(name)} among its columns {', '.join(known) or 'none'}")
     values: dict[str, Any] = {}
     for name, type_ in types:
         try:
@@ -168,6 +168,11 @@ def _text(value: str) -> str:
         except UnicodeEncodeError:
             raise Mismatch("holds half of a surrogate pair, which is no character") from None
     return value
+
+
+def _quoted(name: str) -> str:
+    """The name as it can be shown, whatever a function made of it."""
+    return f"'{name}'" if name.isprintable() else ascii(name)
 
 
 def _word(type_: str) -> str:

@@ -190,6 +190,33 @@ def test_a_function_without_rows_to_tell_its_columns_is_told_to_declare_them(run
     assert run(text, none=declared) == []
 
 
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("{'\\ud800': 1}", r"the column '\ud800' has a character in its name that cannot be stored"),
+        ("{'a\\0b': 1}", r"the column 'a\x00b' has a character in its name that cannot be stored"),
+        ("{'': 1}", "a column must have a name"),
+        ("{'A': 1, 'a': 1}", "the columns 'A' and 'a' differ only in case"),
+        ("{'__link': 1}", "the column '__link' begins with __"),
+    ],
+)
+def test_names_that_no_column_can_have_are_told_with_the_line(run: RunWith, csv: str, row: str, told: str) -> None:
+    text = csv + "- {stage: 'python_row_transform:f'}\n"
+    with pytest.raises(RunError) as error:
+        run(text, f=f"def f(row):\n  return {row}\n")
+    assert str(error.value).startswith(f"line 3: python_row_transform:f: {told}")
+
+
+def test_a_later_name_that_no_column_can_have_is_told_in_the_row(run: RunWith, tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(200)))
+    text = f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/n.csv']}}\n- {{stage: 'python_row_transform:f'}}\n"
+    source = "def f(row):\n  return {'n': 1, '\\ud800': 2} if row['n'] == '150' else {'n': 1}\n"
+    rows = run(text + "spindle: {keepColumns: [_error]}\n", f=source)
+    assert [row["_error"] for row in rows if row["_error"]] == [
+        r"f: there is no column '\ud800' among its columns n, as the first 100 rows have them"
+    ]
+
+
 def test_a_function_that_cannot_be_loaded_ends_the_run(run: RunWith, csv: str) -> None:
     text = csv + "- {stage: 'python_row_transform:f'}\n"
     with pytest.raises(Exception, match="RunError") as error:
