@@ -9,7 +9,9 @@ import pycurl
 
 from pipelines.fetch.options import FetchOptions
 
-_HTTP2_STREAM = 92  # CURLE_HTTP2_STREAM, which pycurl does not name
+# CURLE_HTTP2_STREAM and CURLE_TOO_LARGE, which pycurl does not name
+_HTTP2_STREAM = 92
+_TOO_LARGE = 100
 
 # Another try may bring an answer: the connection failed or broke, or the server was overloaded.
 _PASSING_ERRORS = frozenset(
@@ -38,6 +40,7 @@ _SENTENCES = {
     pycurl.E_RECV_ERROR: "the connection to {where} broke",
     pycurl.E_HTTP2: "the connection to {where} broke",
     _HTTP2_STREAM: "the connection to {where} broke",
+    _TOO_LARGE: "{where} answers with too large a header",
     pycurl.E_BAD_CONTENT_ENCODING: _UNDECODABLE,
     pycurl.E_PEER_FAILED_VERIFICATION: "the certificate of {host} is not trusted",
     pycurl.E_SSL_CONNECT_ERROR: "could not agree on encryption with {where}",
@@ -71,6 +74,10 @@ def too_many_redirects(options: FetchOptions) -> str:
 
 def undecodable() -> str:
     return _UNDECODABLE
+
+
+def not_modified() -> str:
+    return "not modified, says the server, though nothing was kept"
 
 
 def too_large(options: FetchOptions) -> str:

@@ -11,6 +11,7 @@ from pipelines.fetch.page import Page
 _LASTING = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414))
 _DIRECTIVE = re.compile(r'([a-z-]+)(?:\s*=\s*"?([^",\s]*)"?)?')
 _LONGEST = 10 * 365 * 86400
+_MOST_OLD = 64 * 1024  # bytes of header lines; by other names with each answer they would grow without end
 
 
 def may_be_kept(page: Page) -> bool:
@@ -35,12 +36,16 @@ def lifetime(page: Page, default: timedelta) -> timedelta:
 
 
 def revalidated(kept: Page, answer: Page) -> Page:
-    """The kept page after its server said that it has not changed (section 4.3.4)."""
+    """The kept page after its server said that it has not changed (section 4.3.4).
+
+    Of its header stays what the answer does not replace, as long as that is not too much.
+    """
     lines = answer.head.splitlines(keepends=True)
     names = {_name(line) for line in lines}
-    old = (line for line in kept.head.splitlines(keepends=True) if _name(line) not in names)
+    old = b"".join(line for line in kept.head.splitlines(keepends=True) if _name(line) not in names)
+    head = answer.head + old if len(old) <= _MOST_OLD else answer.head
     fields = (kept.requested_url, kept.url, kept.status, None, kept.content_type, kept.charset, kept.body)
-    return Page(*fields, answer.fetched_at, kept.redirects, b"".join((*lines, *old)), answer.received)
+    return Page(*fields, answer.fetched_at, kept.redirects, head, answer.received)
 
 
 def _lowered(page: Page) -> str:

@@ -253,6 +253,8 @@ class Transfer:
         return _Socket(address.family, address.socktype, address.protocol)
 
     def _error(self) -> str | None:
+        if self.failure is None and self.status == 304 and not self.request.kept:
+            return failures.not_modified()
         if (self.failure is None and not self.given_up) or self._astray:
             return self._astray
         where = _where(self.curl)
@@ -297,12 +299,12 @@ def _handle(options: FetchOptions) -> pycurl.Curl:
     return curl
 
 
-def _conditions(kept: Page | None) -> list[str]:
+def _conditions(kept: Page | None) -> list[bytes]:
     """Header lines that ask for a page only if it is other than the one that is kept (RFC 9110, section 13.1)."""
     etag = kept.header("etag") if kept else None
     changed = kept.header("last-modified") if kept else None
     lines = (f"If-None-Match: {etag}" if etag else "", f"If-Modified-Since: {changed}" if changed else "")
-    return [line for line in lines if line]
+    return [line.encode("latin-1") for line in lines if line]
 
 
 def _where(curl: pycurl.Curl) -> str:

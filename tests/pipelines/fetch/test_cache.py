@@ -17,7 +17,7 @@ import pytest
 
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.cache import CacheOptions, PageCache
-from pipelines.fetch.freshness import lifetime
+from pipelines.fetch.freshness import lifetime, revalidated
 from pipelines.fetch.groups import SUFFIX, Entry, GroupReader, GroupWriter, keys
 from pipelines.fetch.index import Index
 from pipelines.fetch.retention import tidy
@@ -437,6 +437,22 @@ class TestFetching:
         assert bad_server.requests["/validated"] == 2
         fetch(tmp_path, [url], lifetime_seconds=0)
         assert bad_server.headers["/validated"]["if-modified-since"] == "Sat, 01 Nov 2025 00:00:00 GMT"
+
+    def test_a_validator_may_hold_any_bytes(self, tmp_path: Path, bad_server: BadServer) -> None:
+        url = bad_server.url(f"/said?header={quote('ETag: é')}")
+        for _ in range(2):
+            (found,) = fetch(tmp_path, [url], lifetime_seconds=0)
+            assert (found.ok, found.header("etag")) == (True, "é")
+        assert bad_server.headers["/said"]["if-none-match"] == "é"
+
+    def test_the_header_of_a_page_that_never_changes_does_not_grow(self) -> None:
+        kept = page(1)
+        for number in range(20):
+            lines = b"X-%d: %s\r\nETag: y\r\n" % (number, b"a" * 20_000)
+            kept = revalidated(kept, page(1, status=304, head=b"HTTP/1.1 304 Not Modified\r\n" + lines + b"\r\n"))
+            assert kept.headers("etag") == ["y"]
+            assert len(kept.head) < 100_000
+        assert (kept.status, kept.body) == (200, b"<p>body</p>")
 
     def test_an_old_page_that_changed_is_replaced(self, tmp_path: Path, bad_server: BadServer) -> None:
         url = bad_server.url("/counted")

@@ -51,6 +51,15 @@ class TestFailures:
     def test_something_that_is_not_http(self, bad_server: BadServer) -> None:
         assert "does not speak HTTP" in (fetch(bad_server.url("/not-http")).error or "")
 
+    def test_too_large_a_header(self, bad_server: BadServer) -> None:
+        error = fetch(bad_server.url("/headers?count=20000")).error
+        assert error == f"127.0.0.1:{bad_server.port} answers with too large a header"
+
+    def test_not_modified_without_having_been_asked(self, bad_server: BadServer) -> None:
+        page = fetch(bad_server.url("/status?code=304"))
+        assert (page.status, page.ok) == (304, False)
+        assert page.error == "not modified, says the server, though nothing was kept"
+
     def test_a_server_that_says_nothing(self, bad_server: BadServer) -> None:
         began = time.monotonic()
         page = fetch(bad_server.url("/silent"), first_byte_timeout=0.3)
