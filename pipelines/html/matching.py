@@ -106,7 +106,7 @@ class Complex:
         for step in steps:
             if not nodes:
                 return nodes
-            nodes = _next(step, {node.mem_id for node in nodes}, scope)
+            nodes = _next(step, nodes, scope)
         return nodes
 
     def found_around(self, scope: Scope) -> bool:
@@ -118,7 +118,7 @@ class Complex:
         for step in self.steps:
             if parent is None or not nodes:
                 return False
-            nodes = _next(step, {node.mem_id for node in nodes}, scope.at(parent))
+            nodes = _next(step, nodes, scope.at(parent))
         return bool(nodes)
 
     def _start(self, scope: Scope) -> tuple[list[LexborNode], tuple[Step, ...]]:
@@ -179,9 +179,10 @@ class Query:
         found: set[int] = set()
         for selector in self.selectors:
             step = selector.steps[0]
-            owners = _OWNERS[step.combinator]
+            owners, known = _OWNERS[step.combinator], set[int]()
             for node in step.compound.filtered(_engine.find(step.compound.css, scope.node), scope):
-                found.update(owners(node, found, scope.node.mem_id))
+                known.update(owners(node, known, scope.node.mem_id))
+            found |= known
         return found
 
     def select(self, scope: Scope) -> list[LexborNode]:
@@ -201,9 +202,10 @@ class Query:
         return found[0] if found else None
 
 
-def _next(step: Step, left: set[int], scope: Scope) -> list[LexborNode]:
-    """The elements of `step` that stand in its relation to one of `left`."""
+def _next(step: Step, before: list[LexborNode], scope: Scope) -> list[LexborNode]:
+    """The elements of `step` that stand in its relation to one of `before`."""
     related = _RELATIONS[step.combinator]
+    left = _all_after(before) if step.combinator == "~" else {node.mem_id for node in before}
     root = scope.node.mem_id
     nodes = [node for node in _engine.find(step.compound.css, scope.node) if related(node, left, root)]
     return step.compound.filtered(nodes, scope)
@@ -237,8 +239,19 @@ def _adjacent(node: LexborNode, left: set[int], root: int) -> bool:
     return node.mem_id != root and nearest is not None and nearest.mem_id in left
 
 
-def _sibling(node: LexborNode, left: set[int], root: int) -> bool:
-    return node.mem_id != root and any(each.mem_id in left for each in _previous(node))
+def _all_after(nodes: list[LexborNode]) -> set[int]:
+    """What follows one of `nodes` among its siblings; each is come by once, however long the list."""
+    found: set[int] = set()
+    for node in nodes:
+        after = node.next
+        while after is not None and after.mem_id not in found:
+            found.add(after.mem_id)
+            after = after.next
+    return found
+
+
+def _is_left(node: LexborNode, left: set[int], root: int) -> bool:
+    return node.mem_id in left
 
 
 def _ancestors(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
@@ -258,7 +271,12 @@ def _nearest_before(node: LexborNode, known: set[int], root: int) -> Iterable[in
 
 
 def _all_before(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
-    return (before.mem_id for before in _previous(node))
+    """The elements before `node` among its siblings, back to one that is `known`, before which all are."""
+    if node.mem_id != root:
+        for before in _previous(node):
+            if before.mem_id in known:
+                return
+            yield before.mem_id
 
 
 _OWNERS: dict[str, Callable[[LexborNode, set[int], int], Iterable[int]]] = {
@@ -271,5 +289,5 @@ _RELATIONS: dict[str, Callable[[LexborNode, set[int], int], bool]] = {
     ">": _child,
     " ": _descendant,
     "+": _adjacent,
-    "~": _sibling,
+    "~": _is_left,
 }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from pipelines.html import Element, SelectorError, compile_selector
+from pipelines.html.matching import Query
 from tests.pipelines.html.pages import document
 
 PAGE = """
@@ -125,3 +129,43 @@ def test_what_is_not_understood_is_refused(selector: str, sentence: str) -> None
     with pytest.raises(SelectorError) as caught:
         compile_selector(selector)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("li:contains(2) ~ li", "l3 l4 l5"),
+        ("li:contains(2) ~ .x", "l3 l4"),
+        ("li:has(~ .two)", "l1"),
+        ("li:has(~ .x)", "l1 l2 l3 m1"),
+        ("ul:has(~ ol), ol:has(~ ul)", "list"),
+        ("#list:has(~ link, > .y)", "list"),
+        ("*:has(> b, li)", "? ? list other m1"),
+        ("*:has(> #b, #b)", "? ? other m1"),
+    ],
+)
+def test_siblings_before_and_after(selector: str, expected: str) -> None:
+    assert found(selector) == expected
+
+
+def steps(selector: str, size: int) -> int:
+    """How many functions are called to find `selector` among `size` siblings, lexbor's among them."""
+    page = document("<h2>X</h2>" + "<p>a</p>" * size).root
+    query, count = compile_selector(selector), 0
+    assert isinstance(query, Query)
+
+    def called(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        page.select(query)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("selector", ["h2:contains(X) ~ p", "h2:has(~ p)", "p:has(~ p)", "p:contains(a) ~ p"])
+def test_twice_as_many_siblings_take_twice_the_steps(selector: str) -> None:
+    assert steps(selector, 800) < 2.2 * steps(selector, 400)
