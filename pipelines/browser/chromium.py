@@ -14,7 +14,7 @@ from urllib.parse import quote
 from playwright.async_api import Browser, Playwright, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
-from pipelines.browser.failures import Crashed
+from pipelines.browser.failures import Crashed, first_line
 from pipelines.browser.options import BrowserOptions, NoBrowser
 
 Result = TypeVar("Result")
@@ -112,7 +112,7 @@ class Chromium:
                     f"{path} has no sandbox to run in: allow unprivileged user namespaces on this machine, "
                     "or install the distribution's own Chromium"
                 ) from None
-            raise Crashed(f"{path} could not be started: {_first_line(error)}") from None
+            raise Crashed(f"{path} could not be started: {first_line(error)}") from None
 
 
 async def _service(playwright: Playwright, options: BrowserOptions) -> Browser:
@@ -122,10 +122,6 @@ async def _service(playwright: Playwright, options: BrowserOptions) -> Browser:
         return await playwright.chromium.connect_over_cdp(address, timeout=60_000)
     except PlaywrightError:  # its message has the address, and with it the key
         raise Crashed(f"the browser service at {service} could not be reached, or refuses the key") from None
-
-
-def _first_line(error: PlaywrightError) -> str:
-    return error.message.splitlines()[0][:300]
 
 
 _lock = threading.Lock()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.async_api import Cookie
+    from playwright.async_api import Cookie, Error
 
 _CODE = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 
@@ -44,11 +44,14 @@ STOPPED = ("ERR_SOCKS_CONNECTION_", "ERR_ADDRESS_UNREACHABLE")  # the gate, or t
 
 
 class VisitFailed(Exception):
-    """There is no page; the message is a sentence. `passing` when another try may bring one."""
+    """There is no page; the message is a sentence. `passing` when another try may bring one, `status` what the server
+    answered where it did.
+    """
 
     def __init__(self, sentence: str, passing: bool = False) -> None:
         super().__init__(sentence)
         self.passing = passing
+        self.status: int | None = None
 
 
 class Redirected(Exception):
@@ -63,6 +66,12 @@ class Redirected(Exception):
 
 class Crashed(Exception):
     """The tab or the whole browser died under a visit."""
+
+
+def first_line(error: Error) -> str:
+    """What Playwright says, which may hold what a page's script has thrown: as text that every encoding takes."""
+    line = next(iter(error.message.splitlines()), "")[:300]
+    return line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def net_error(message: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
@@ -16,7 +17,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from pipelines.actions import Browsing
 from pipelines.browser.chromium import chromium
-from pipelines.browser.failures import Crashed, Redirected, VisitFailed
+from pipelines.browser.failures import Crashed, Redirected, VisitFailed, first_line
 from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
@@ -67,41 +68,52 @@ class BrowserFetcher:
         queue = RequestQueue(requests, self._options, self._hosts, self._cache)
         running: dict[Future[Outcome], Request[T]] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
+        pages: deque[tuple[Page, T]] = deque()
         try:
             while True:
-                for request in queue.starting(self._chromium.options.pages - len(running)):
-                    future = self._chromium.submit(self._pages(request))
-                    running[future] = request
-                    future.add_done_callback(done.put)
-                at_hand = queue.take_finished()
-                yield from at_hand
+                self._start(queue, running, done)
+                pages.extend(queue.take_finished())
+                at_hand = len(pages) > 0
+                while pages:
+                    yield pages.popleft()  # and let it go: what its reader makes of it would live as long
                 if not running and queue.empty:
                     return
                 if at_hand and not running:
                     continue
                 with suppress(Empty):  # then a host may have room by now
                     seconds = queue.wait(_TICK, sleep=not running)
-                    future = done.get(timeout=seconds if running else 0)
-                    request, outcome = running.pop(future), future.result()
-                    if isinstance(outcome, Redirected):
-                        queue.redirected(request, outcome.address, outcome.seconds, outcome.cookies)
-                    else:
-                        yield from self._finished(queue, request, outcome)
+                    pages.extend(self._finish(queue, running, done.get(timeout=seconds if running else 0)))
         finally:
             for future in running:
                 future.cancel()
             queue.abandon(running.values())
 
-    def _finished(
-        self, queue: RequestQueue[T], request: Request[T], pages: list[BrowserPage]
-    ) -> Iterator[tuple[Page, T]]:
-        """The pages of one visit; a page with nothing beside it may be used again."""
-        pages = [led_to(page, request) for page in pages]
+    def _start(
+        self,
+        queue: RequestQueue[T],
+        running: dict[Future[Outcome], Request[T]],
+        done: SimpleQueue[Future[Outcome]],
+    ) -> None:
+        """Starts what may start."""
+        for request in queue.starting(self._chromium.options.pages - len(running)):
+            future = self._chromium.submit(self._pages(request))
+            running[future] = request
+            future.add_done_callback(done.put)
+
+    def _finish(
+        self, queue: RequestQueue[T], running: dict[Future[Outcome], Request[T]], future: Future[Outcome]
+    ) -> list[tuple[Page, T]]:
+        """The pages of one visit, none where it is led elsewhere; a page with nothing beside it may be used again."""
+        request, outcome = running.pop(future), future.result()
+        if isinstance(outcome, Redirected):
+            queue.redirected(request, outcome.address, outcome.seconds, outcome.cookies)
+            return []
+        pages = [led_to(page, request) for page in outcome]
         last = pages[-1]
         if last.status in (429, 503):
             queue.back_off(request, retry_after(last.header("retry-after") or "") or self._options.backoff)
         queue.done(request, last, keep=len(pages) == 1 and not last.values)
-        yield from ((as_asked(page, request), request.tag) for page in pages)
+        return [(as_asked(page, request), request.tag) for page in pages]
 
     async def _leave(self) -> None:
         await asyncio.gather(*(tab.close() for tab in self._idle))
@@ -128,21 +140,21 @@ class BrowserFetcher:
         """One try, and whether another one may fare better; raises Redirected."""
         url, patience = request.address, self._patience()
         try:
-            async with self._tab() as tab, asyncio.timeout(patience - request.spent):
+            async with self._tab(url) as tab, asyncio.timeout(patience - request.spent):
                 visit = Visit(tab, url, self._options, request.cookies)
                 pages = await tab.unless_crashed(visit.pages(self._browsing.traces))
             return pages, passing_status(pages[-1].status or 0)
         except VisitFailed as failure:
-            return [_failed(url, str(failure))], failure.passing
+            return [_failed(url, str(failure), failure.status)], failure.passing or passing_status(failure.status or 0)
         except Crashed as crash:
             return [_failed(url, str(crash) or "the browser crashed on the page")], True
         except TimeoutError:
             return [_failed(url, f"timed out after {patience:g} s")], False
 
     @asynccontextmanager
-    async def _tab(self) -> AsyncGenerator[Tab]:
-        """A tab for one visit; it is used again unless something is wrong with it."""
-        tab = self._idle.pop() if self._idle else await self._opened()
+    async def _tab(self, address: str) -> AsyncGenerator[Tab]:
+        """A tab for one visit of `address`; it is used again unless something is wrong with it."""
+        tab = await self._woken(address) or await self._opened()
         tab.begin()
         try:
             yield tab
@@ -154,18 +166,32 @@ class BrowserFetcher:
         finally:
             await self._put_back(tab)
 
+    async def _woken(self, address: str) -> Tab | None:
+        """An idle tab for a visit of `address`; one that cannot get away from its last page is closed."""
+        while self._idle:
+            tab = self._idle.pop()
+            try:
+                await tab.wake(address)
+            except (PlaywrightError, TimeoutError):
+                await tab.close()
+            else:
+                return tab
+        return None
+
     async def _opened(self) -> Tab:
         browser = await self._chromium.browser()
         remote = self._chromium.options.service_key is not None
         try:
             return await Tab.open(browser, self._options, self._browsing.images, remote)
         except PlaywrightError as error:
-            raise Crashed from error
+            if not browser.is_connected():
+                raise Crashed from error
+            raise Crashed(f"the browser could not open a tab: {first_line(error)}") from error
 
     async def _put_back(self, tab: Tab) -> None:
         if tab.usable:
-            with suppress(PlaywrightError):  # then it is closed below
-                await tab.clear()
+            with suppress(PlaywrightError, TimeoutError):  # then it is closed below
+                await tab.rest()
                 self._idle.append(tab)
                 return
         await tab.close()
@@ -183,5 +209,5 @@ class BrowserFetcher:
         return max(asked, options.backoff * 2**attempt * _random.uniform(0.5, 1.5))
 
 
-def _failed(url: str, error: str) -> BrowserPage:
-    return BrowserPage(url, url, None, error, None, None, b"", datetime.now(UTC))
+def _failed(url: str, error: str, status: int | None = None) -> BrowserPage:
+    return BrowserPage(url, url, status, error, None, None, b"", datetime.now(UTC))

@@ -16,7 +16,7 @@ from playwright.async_api import TimeoutError as NotInTime
 
 from pipelines.actions import ACTIONS, Action
 from pipelines.actions.navigation import Open
-from pipelines.browser.failures import STOPPED, Crashed, Redirected, VisitFailed, failed, net_error
+from pipelines.browser.failures import STOPPED, Crashed, Redirected, VisitFailed, failed, first_line, net_error
 from pipelines.browser.filter import Filter
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
@@ -35,7 +35,7 @@ _READ = """(() => {
   const viewed = document.getElementById('webkit-xml-viewer-source-xml')?.innerHTML
     ?? document.querySelector('body > pre')?.textContent ?? '';
   const doctype = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : '';
-  const body = html ? doctype + (root?.outerHTML ?? '') : viewed;
+  const body = (html ? doctype + (root?.outerHTML ?? '') : viewed).toWellFormed();
   let left = Boolean(window.name);
   try { left ||= localStorage.length + sessionStorage.length > 0; } catch { left = true; }
   const status = performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0;
@@ -68,6 +68,7 @@ class Visit:
         timeout = self._options.total_timeout * 1000
         first, self._opened = not self._opened, True
         self._tab.opening = target if first and target == canonical_url(self.address) else None
+        self._response = None
         try:
             self._response = await self.page.goto(target, wait_until="load", timeout=timeout)
         except NotInTime:
@@ -92,15 +93,22 @@ class Visit:
     async def pages(self, traces: Sequence[Action]) -> list[BrowserPage]:
         """The page, or one for each snapshot; raises Redirected, VisitFailed and Crashed."""
         await self._take_cookies()
+        try:
+            await self._follow(traces)
+        except VisitFailed as failure:
+            failure.status = self._status()
+            raise
+        if len(self._snapshots) == 1:
+            return self._snapshots
+        return [replace(page, position=position) for position, page in enumerate(self._snapshots, start=1)]
+
+    async def _follow(self, traces: Sequence[Action]) -> None:
         if not (traces and isinstance(traces[0], Open)):
             await self.go(self.address)
         for number, action in enumerate(traces, start=1):
             await self._perform(number, action)
         if not self._snapshots:
             await self.snapshot()
-        if len(self._snapshots) == 1:
-            return self._snapshots
-        return [replace(page, position=position) for position, page in enumerate(self._snapshots, start=1)]
 
     async def _take_cookies(self) -> None:
         if self._cookies:
@@ -126,7 +134,7 @@ class Visit:
         except PlaywrightError as error:
             if self._dead(error):
                 raise Crashed from error
-            raise VisitFailed(f"{_told(number, action)}: {error.message.splitlines()[0][:300]}") from error
+            raise VisitFailed(f"{_told(number, action)}: {first_line(error)}") from error
 
     async def _read(self) -> BrowserPage:
         """The page as it is; one that is just going elsewhere is waited for."""
@@ -172,17 +180,21 @@ class Visit:
         return BrowserPage(
             self.address,
             url,
-            found["status"] or (self._response.status if self._response else None),
+            found["status"] or self._status(),
             None,
             found["type"],
             "utf-8",
-            found["body"].encode("utf-8", "replace"),
+            found["body"].encode(),
             datetime.now(UTC),
             _redirects(self._response),
             _head(self._response),
             self._tab.way.received,
             values=dict(self._values),
         )
+
+    def _status(self) -> int | None:
+        """What the server answered for the address that was opened last."""
+        return self._response.status if self._response else None
 
     def _failure(self, error: PlaywrightError, target: str) -> Exception:
         if self._tab.way.exceeded:
@@ -226,10 +238,10 @@ def _told(number: int, action: Action) -> str:
 
 
 def _plainly(error: PlaywrightError) -> str:
-    line = error.message.splitlines()[0]
+    line = first_line(error)
     if "Download is starting" in line:
         return "the address is a download, not a page"
-    return f"the browser could not open the page: {line[:300]}"
+    return f"the browser could not open the page: {line}"
 
 
 def _redirects(response: Response | None) -> tuple[str, ...]:

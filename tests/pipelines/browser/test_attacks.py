@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.actions import Action, Visit
+from pipelines.actions import Action, Browsing, Visit
+from pipelines.browser.fetcher import BrowserFetcher
 from tests.pipelines.browser.conftest import OPTIONS, visited
-from tests.pipelines.browser.strange import Strange
+from tests.pipelines.browser.strange import Strange, strange
+from tests.service import wait_until
 
 GUARDED = replace(OPTIONS, allow_networks=("127.0.0.1/32",))
 WAIT = {"action": "wait", "params": {"seconds": 1}}
@@ -207,3 +210,32 @@ def test_a_redirect_to_a_file_is_refused(strange_site: Strange) -> None:
 def test_only_the_web_is_visited(url: str) -> None:
     [page] = visited(url)
     assert page.error == f"'{url}' is not an http or https address"
+
+
+NEVER = "() => { while (true); }"
+
+
+@pytest.mark.parametrize(
+    "script", [f"onbeforeunload = onpagehide = onunload = {NEVER}", f"setTimeout({NEVER}, 150)"], ids=["stays", "hangs"]
+)
+def test_a_page_that_does_not_go_spoils_no_visit_of_another_site(strange_site: Strange, script: str) -> None:
+    url = attacking(strange_site, script, "")
+    with strange() as other, BrowserFetcher(replace(OPTIONS, total_timeout=30), Browsing()) as fetcher:
+        pages = [page for each in (url, f"{other.url}/two") for page, _ in fetcher.fetch([(each, None)])]
+    assert [page.error for page in pages] == [None, None]
+
+
+def test_a_page_that_was_read_asks_for_nothing_more(strange_site: Strange) -> None:
+    url = attacking(strange_site, "setInterval(() => fetch('/tick'), 20)", "")
+
+    def rests() -> bool:
+        before = strange_site.requests["/tick"]
+        time.sleep(0.5)
+        return strange_site.requests["/tick"] == before
+
+    with BrowserFetcher(OPTIONS, Browsing()) as fetcher:
+        [(page, _)] = fetcher.fetch([(url, None)])
+        assert page.error is None
+        wait_until(rests, 30)
+        again = [page for page, _ in fetcher.fetch([(f"{strange_site.url}/one", None)])]
+    assert b"One, by script" in again[0].body

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -39,7 +40,7 @@ def closed() -> Iterator[str]:
         yield f"127.0.0.1:{holder.getsockname()[1]}"
 
 
-def error(url: str, *traces: dict[str, object]) -> str | None:
+def error(url: str, *traces: dict[str, Any]) -> str | None:
     [page] = visited(url, *traces, options=replace(OPTIONS, total_timeout=60))
     assert page.body == b""
     return page.error

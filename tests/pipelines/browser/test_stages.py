@@ -135,7 +135,28 @@ spindle: {keepColumns: [_status, _error], maxFailureRatio: 0.5}
     )
     one = f"{strange_site.url}/one"
     error = "action 1, click a[href='/three']: nothing to act on came within 0.5 s"
-    assert [tuple(row.values()) for row in rows] == [(one, None, error), (one, 200, None)]
+    assert [tuple(row.values()) for row in rows] == [(one, 200, error), (one, 200, None)]
+
+
+def test_half_characters_of_a_page_end_no_run(run: Run, strange_site: Strange) -> None:
+    half = "'a\\ud800b'"
+    throws = f"scrollBy = () => {{ throw new Error({half}) }}"
+    strange_site.pages["/half"] = (
+        f"<a href=/throws>a</a><h1></h1><script>document.querySelector('h1').append({half})</script>"
+    )
+    strange_site.pages["/throws"] = f"<script>{throws}</script>"
+    rows = run(
+        """
+fetch: {url: "${BASE}/half", traces: []}
+pipeline:
+  - {stage: extract, args: [{selector: h1, as: title}]}
+  - {stage: visitJoin, args: [a, {traces: [{action: scroll_to_bottom}]}]}
+spindle: {keepColumns: [_error], maxFailureRatio: 1}
+""",
+        BASE=strange_site.url,
+    )
+    error = "action 1, scroll_to_bottom: Page.evaluate: Error: a\ufffdb"
+    assert [tuple(row.values()) for row in rows] == [("a\ufffdb", error)]
 
 
 def test_visits_keep_to_robots_txt_and_fetch_no_page_twice(run: Run, strange_site: Strange) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
@@ -220,13 +222,41 @@ def test_a_status_of_an_error_is_kept_and_a_busy_server_asked_again(strange_site
 def test_an_action_that_fails_is_named(strange_site: Strange) -> None:
     url = f"{strange_site.url}/shop"
     [page] = visited(url, {"action": "wait"} | {"params": {"seconds": 0}}, {"action": "click"} | ABSENT)
-    assert page.error == "action 2, click .absent: nothing to act on came within 0.2 s"
+    assert (page.error, page.status) == ("action 2, click .absent: nothing to act on came within 0.2 s", 200)
     [page] = visited(url, {"action": "press", "params": {"key": "Nonsense"}})
     assert page.error is not None
     assert page.error.startswith("action 1, press Nonsense: ")
 
 
 ABSENT = {"params": {"selector": ".absent", "timeout": 0.2}}
+
+
+def test_a_tab_that_cannot_be_opened_is_no_crash_of_the_page(
+    strange_site: Strange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def two_lines(*_: object) -> str:
+        return "a\nb"
+
+    monkeypatch.setattr("pipelines.browser.tab._user_agent", two_lines)
+    [page] = visited(f"{strange_site.url}/one")
+    assert page.error is not None
+    assert page.error.startswith("the browser could not open a tab: ")
+
+
+def test_pages_that_came_together_live_no_longer_than_they_are_read() -> None:
+    class Tag:
+        """What the reader makes of a page."""
+
+    tags = WeakSet[Tag]()
+
+    def requests() -> Iterator[tuple[str, Tag]]:
+        for _ in range(4):
+            tag = Tag()
+            tags.add(tag)
+            yield "nowhere", tag
+
+    with BrowserFetcher(OPTIONS, Browsing()) as fetcher:
+        assert [len(tags) for _ in fetcher.fetch(requests())] == [4, 3, 2, 1]
 
 
 class CrashOnce(Action):
