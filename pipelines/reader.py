@@ -18,6 +18,7 @@ from pipelines.registry import LinkStage
 
 Read = TypeVar("Read")
 
+_MOST_STAGES = 1000
 # the names that leave it to the pipeline's fetch how pages are made
 _IN_BROWSER = {"join": "visitJoin", "explore": "visitExplore"}
 
@@ -92,6 +93,8 @@ def _stages(root: Mapping, in_browser: bool) -> Iterator[StageCall]:
         raise PipelineError([problem(root, "the key 'pipeline' is missing: a list of stages")])
     if not isinstance(node, Sequence):
         raise PipelineError([problem(node, "'pipeline' must be a list of stages")])
+    if len(node.items) > _MOST_STAGES:
+        raise PipelineError([problem(node.items[_MOST_STAGES], f"a pipeline has at most {_MOST_STAGES:,} stages")])
     problems = _Problems()
     calls: list[StageCall] = []
     for position, item in enumerate(node.items):
@@ -116,9 +119,12 @@ def _stage(item: Node, in_browser: bool) -> StageCall:
     if not isinstance(name, Scalar) or not isinstance(name.value, str):
         raise PipelineError([problem(name or item, "'stage' must be the name of a stage")])
     try:
-        registered, _ = registry.find(_IN_BROWSER.get(fold(name.value), name.value) if in_browser else name.value)
+        registered, stage = registry.find(_IN_BROWSER.get(fold(name.value), name.value) if in_browser else name.value)
     except Unknown as error:
         raise PipelineError([problem(name, str(error), "stage")]) from None
+    if stage.takes_name and not registered.partition(":")[2]:
+        base = registered.rstrip(":")
+        raise PipelineError([problem(name, f"{base} needs the name of a function: {base}:NAME", "stage")])
     problems = _Problems()
     with problems.collect("args"):
         return _call(registered, item.get("args"), item)

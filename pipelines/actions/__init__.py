@@ -110,7 +110,9 @@ def read_action(entry: object) -> object:
     for folded, key in named.items():
         if folded not in ("action", "factory", "params"):
             raise _fault(unknown("key", str(key), ("action", "params")), key)
-    if len(given) != 1:
+    if len(given) == 2:
+        raise _fault("give either 'action' or 'factory', not both", given[1])
+    if not given:
         raise ValueError(_SHAPE)
     return _bound(entry, given[0], named.get("params"))
 

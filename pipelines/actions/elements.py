@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from pipelines.actions import Action, Visit, action
+from pipelines.actions.selectors import PageSelector
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator
@@ -18,7 +19,7 @@ class _OnElement(Action):
     When none comes in `timeout` seconds the page fails, or, if the action is `optional`, the trace goes on.
     """
 
-    selector: str = Field(min_length=1)
+    selector: PageSelector
     timeout: float = Field(10, gt=0, le=600)
     optional: bool = False
 
@@ -99,7 +100,7 @@ class Press(Action):
     example = "[{action: press, params: {key: Enter, selector: input}}]"
 
     key: str = Field(min_length=1)
-    selector: str | None = None
+    selector: PageSelector | None = None
     timeout: float = Field(10, gt=0, le=600)
 
     def title(self) -> str:

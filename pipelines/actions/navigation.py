@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from pipelines.actions import Action, Visit, action
+from pipelines.actions.selectors import PageSelector
 from pipelines.fetch import canonical_url
 from pipelines.names import choice
 
@@ -68,7 +69,7 @@ class WaitFor(Action):
 
     example = "[{action: wait_for, params: {selector: h1}}]"
 
-    selector: str = Field(min_length=1)
+    selector: PageSelector
     state: Annotated[str, choice("state", ("visible", "attached", "hidden", "detached"))] = "visible"
     timeout: float = Field(30, gt=0, le=600)
 

@@ -95,6 +95,26 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
             ONE_PAGE + "- {stage: extract, args: [{selector: h2, as: Title}]}",
             ["4: the columns 'title' and 'Title' differ only in case"],
         ),
+        (
+            FETCH + "- stage: extract\n  args:\n  - {selector: h1, as: title}\n  - {selector: a, as: __link}",
+            ["6: the column '__link' begins with __, as columns do that the engine keeps to itself"],
+        ),
+        (
+            FETCH + '- {stage: extract, args: [{selector: h1, as: "a\\0b"}]}',
+            [r"3: the column 'a\x00b' has a character"],
+        ),
+        (
+            ONE_PAGE + "- {stage: sql_query, args: ['SELECT title AS __link FROM rows']}",
+            ["4: sql_query: the column '__link' begins with __"],
+        ),
+        (
+            FETCH + "- {stage: python_row_transform}\n- {stage: 'python_row_transform: '}",
+            [
+                "3: python_row_transform needs the name of a function: python_row_transform:NAME",
+                "4: python_row_transform needs the name of a function: python_row_transform:NAME",
+            ],
+        ),
+        (FETCH + "- {stage: reset}\n" * 1001, ["1003: a pipeline has at most 1,000 stages"]),
         (FETCH + "- {stage: join, args: [a]}", ["3: the pipeline gives no columns: extract some"]),
         (ONE_PAGE + "spindle: {maxFailure: 1}", ["4: unknown argument 'maxFailure'; did you mean maxFailureRatio?"]),
         (ONE_PAGE + "spindle: {maxFailureRatio: 2}", ["4: 'maxFailureRatio': input should be less than or equal to 1"]),
@@ -173,7 +193,7 @@ def test_a_user_agent_brings_no_line_break_by_a_parameter_either() -> None:
     "wrong",
     [
         FETCH + "- {stage: nothing}\n" * 1000,
-        ONE_PAGE + "- {stage: dedup, args: [none]}\n" * 1000,
+        ONE_PAGE + "- {stage: dedup, args: [none]}\n" * 900,
         FETCH + "- stage: extract\n  args:\n" + "  - {selektor: h1}\n" * 1000,
     ],
     ids=["stages", "columns", "arguments"],

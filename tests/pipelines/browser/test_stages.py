@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from pipelines import Pipeline, PipelineError, RunError
+from pipelines.actions.elements import Click
 from pipelines.fetch.cache import CacheOptions
 from pipelines.spark.context import RunContext
 from tests.pipelines.browser.strange import Strange
@@ -231,6 +233,9 @@ fetch:
     - {action: wait, parms: {seconds: 1}}
     - {action: visit, params: {url: "file:///etc/passwd"}}
     - wait
+    - {action: wait, factory: wait}
+    - {action: click, params: {selector: 'a['}}
+    - {action: wait_for, params: {selector: 'li >> '}}
 pipeline:
   - {stage: visitExplore, args: [a, {traces: [{action: snapshot}, {action: snapshot}]}]}
   - {stage: visitJoin, args: [a, {trace: []}]}
@@ -250,9 +255,42 @@ def test_every_fault_of_a_trace_has_its_line() -> None:
         (12, "unknown key 'parms'; did you mean params?"),
         (13, "visit: 'file:///etc/passwd' is not an http or https address"),
         (14, "an entry of a trace is a map with 'action', its name, and 'params'"),
-        (16, "visitExplore: an explore visits each page once: its trace can take one snapshot"),
-        (17, "visitJoin: unknown argument 'trace'; did you mean traces?"),
+        (15, "give either 'action' or 'factory', not both"),
+        (16, "click: not a selector: a ] is missing"),
+        (17, "wait_for: not a selector: it is empty, or a part of it between >>"),
+        (19, "visitExplore: an explore visits each page once: its trace can take one snapshot"),
+        (20, "visitJoin: unknown argument 'trace'; did you mean traces?"),
     ]
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "a[b='x >> y'] >> li",
+        "text=It's [",
+        "//a[",
+        "li >> text=(",
+        "'quoted (",
+        ":has-text('(') >> nth=0",
+        r"a\(b",
+        "a[href=x]",
+        "> a",
+        "..",
+        "xpath=(//a",
+        "a:not([b]) >> ..",
+        "a${X}[",
+        'p:text("It\'s")',
+        "li>>a",
+    ],
+)
+def test_what_the_browser_may_read_is_a_selector(selector: str) -> None:
+    assert Click(selector=selector).selector == selector
+
+
+@pytest.mark.parametrize("selector", ["a]", "a(", "a[b='c]", "a >> >> b", ">> a", " ", "a:not([b)]", "li >> a["])
+def test_what_no_browser_can_read_is_no_selector(selector: str) -> None:
+    with pytest.raises(ValidationError, match="not a selector"):
+        Click(selector=selector)
 
 
 def test_a_trace_may_hold_parameters() -> None:
