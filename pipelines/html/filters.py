@@ -8,7 +8,7 @@ from selectolax.lexbor import LexborNode
 
 from pipelines.html.matching import Filter, Predicate, Query, Scope
 from pipelines.html.patterns import Pattern
-from pipelines.html.text import data_of, normalised, own_text_of, text_of, whole_own_text_of, whole_text_of
+from pipelines.html.text import data_of, may_contain, normalised, own_text_of, text_of, whole_own_text_of, whole_text_of
 
 _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
     "=": lambda actual, value: actual.strip() == value,
@@ -62,7 +62,8 @@ def _value(node: LexborNode, key: str, scope: Scope) -> str | None:
 
 def contains(text: str) -> Filter:
     wanted = normalised(text).lower()
-    return _test(lambda node: wanted in text_of(node).lower())
+    word = max(wanted.split(" "), key=len)
+    return _test(lambda node: may_contain(node, word) and wanted in text_of(node).lower())
 
 
 def contains_own(text: str) -> Filter:

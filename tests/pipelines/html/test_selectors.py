@@ -7,8 +7,9 @@ from types import FrameType
 
 import pytest
 
-from pipelines.html import Element, SelectorError, compile_selector
+from pipelines.html import Element, SelectorError, compile_selector, filters
 from pipelines.html.matching import Query
+from pipelines.html.text import normalised, text_of
 from tests.pipelines.html.pages import document
 
 PAGE = """
@@ -169,3 +170,33 @@ def steps(selector: str, size: int) -> int:
 @pytest.mark.parametrize("selector", ["h2:contains(X) ~ p", "h2:has(~ p)", "p:has(~ p)", "p:contains(a) ~ p"])
 def test_twice_as_many_siblings_take_twice_the_steps(selector: str) -> None:
     assert steps(selector, 800) < 2.2 * steps(selector, 400)
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<b>fir</b>st <i>word</i>", "FIRST WORD"),
+        ("<p>first</p>word", "first word"),
+        ("first&nbsp; \n<br>word", "first word"),
+        ("fir\u200bst wo\xadrd", "first word"),
+        ("<pre>first\n word</pre>", "first\n word"),
+        ("<svg><style><g>first</g></style></svg>", "first"),
+        ("<textarea>first</textarea>", "first"),
+        ("<b>ΟΔΟΣ</b>", "οδος"),
+        ("<b>İstanbul</b> straße", "İSTANBUL straße"),
+    ],
+)
+def test_contains_finds_what_the_text_has(html: str, text: str) -> None:
+    page = document(f"<meta charset=utf-8><div id=d>{html}</div>").root
+    element = page.first("#d")
+    assert element is not None
+    expected = normalised(text).lower() in element.text().lower()
+    assert len(page.select(f"#d:contains({text})")) == expected
+
+
+def test_contains_reads_no_text_without_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    monkeypatch.setattr(filters, "text_of", lambda node: read.append(node) or text_of(node))  # pyright: ignore
+    page = document("<div>" * 100 + "<i>a</i> " * 100).root
+    assert (page.select("div:contains(zz)"), read) == ([], [])
+    assert len(page.select("div:contains(a a)")) == len(read) == 100
