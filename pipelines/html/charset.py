@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from chardetng_py import EncodingDetector
 from webencodings import lookup
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le"))
 _BOM_BYTES = tuple(bom for bom, _ in _BOMS)
 _PRESCAN = 1024
+_LOOKED_AT = 64 * 1024  # bytes that tell the encoding of a page that does not
+_NO_LETTERS = bytes(range(0xC0))  # to detection a £ or a pair of “” among ASCII is as well Polish or Japanese
+_FEWEST_LETTERS = 3
 _META = re.compile(rb"(?s)<(?:!--.*?(?:-->|\Z)|[mM][eE][tT][aA][\s/]([^>]*))")
 _META_CHARSET = re.compile(rb"(?is)charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)")
 
@@ -20,11 +24,8 @@ _WINDOWS_1252 = {byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for
 
 
 def decode(body: bytes, header: str | None) -> str:
-    """The text of `body`: by its BOM, the `header`'s charset, a meta element, else UTF-8, else windows-1252."""
-    encoding, start = _encoding(body, header)
-    if encoding == "cp1252":
-        return body.decode("latin-1").translate(_WINDOWS_1252)
-    return body[start:].decode(encoding, "replace")
+    """The text of `body`: by its BOM, the `header`'s charset, a meta element, else UTF-8, else as detected."""
+    return _decoded(body, *_encoding(body, header))
 
 
 def to_utf8(body: bytes, header: str | None) -> bytes:
@@ -33,7 +34,13 @@ def to_utf8(body: bytes, header: str | None) -> bytes:
     Bytes that are none in a page of UTF-8 stay: what is read from lexbor has U+FFFD in their place.
     """
     encoding, start = _encoding(body, header)
-    return body[start:] if encoding == "utf-8" else decode(body, header).encode()
+    return body[start:] if encoding == "utf-8" else _decoded(body, encoding, start).encode()
+
+
+def _decoded(body: bytes, encoding: str, start: int) -> str:
+    if encoding == "cp1252":
+        return body.decode("latin-1").translate(_WINDOWS_1252)
+    return body[start:].decode(encoding, "replace")
 
 
 def _encoding(body: bytes, header: str | None) -> tuple[str, int]:
@@ -41,7 +48,7 @@ def _encoding(body: bytes, header: str | None) -> tuple[str, int]:
     if body.startswith(_BOM_BYTES):
         return next((encoding, len(bom)) for bom, encoding in _BOMS if body.startswith(bom))
     encoding = _codec(header) or _declared(body[:_PRESCAN])
-    return encoding or ("utf-8" if _is_utf8(body) else "cp1252"), 0
+    return encoding or ("utf-8" if _is_utf8(body) else _detected(body)), 0
 
 
 def _is_utf8(body: bytes) -> bool:
@@ -52,6 +59,20 @@ def _is_utf8(body: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _detected(body: bytes) -> str:
+    """Python's codec for a `body` that tells none and is not UTF-8, by its beginning, as in Firefox; else cp1252.
+
+    It costs a page of 2 KB 0.2 ms, one of 64 KB and more 6 to 10 ms; one with hardly a letter but ASCII's nothing.
+    """
+    start = body[:_LOOKED_AT]
+    if len({*start.translate(None, _NO_LETTERS)}) < _FEWEST_LETTERS:
+        return "cp1252"
+    detector = EncodingDetector()
+    detector.feed(start, last=len(start) == len(body))
+    guess = detector.guess(tld=None, allow_utf8=False)
+    return _codec(guess) or guess  # cp874 has Python's name already
 
 
 def _declared(start: bytes) -> str | None:

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001
 from __future__ import annotations
 
 import random
@@ -84,3 +85,36 @@ def test_any_bytes_are_decoded_to_characters_in_every_encoding(label: str) -> No
     bodies = [some.randbytes(60) for _ in range(50)] + [b"\xd8\0\0\xd8", b"\x1b$B\x1b(I\xff", b"~{", b"\xed\xa0\x80"]
     for body in bodies:
         decode(body, label).encode()
+
+
+UNDECLARED = [
+    ("shift_jis", "当店では、伝統的な製法で作られたお茶や和菓子を取り扱っております。価格は税込みで"),
+    ("gb18030", "本店销售各种家居用品和电子产品，全国范围内三天送达。所有价格均含税，购买满二百元"),
+    ("euc-kr", "저희 가게에서는 다양한 생활용품과 전자제품을 판매하고 있습니다. 전국 어디든지 이틀 안에"),
+    ("big5", "本店銷售各種家居用品和電子產品，全國範圍內三天送達。所有價格均含稅，購買滿二百元"),
+    ("windows-1251", "Наш магазин предлагает широкий выбор товаров для дома и сада. Доставка по всей стране осуществл"),
+    ("koi8-r", "Наш магазин предлагает широкий выбор товаров для дома и сада. Доставка по всей стране осуществл"),
+    ("iso-8859-2", "Możesz zwrócić towar w ciągu czternastu dni, jeśli nie spełnia oczekiwań. Żółte łóżka"),
+    ("windows-1250", "Náš obchod nabízí široký výběr zboží pro dům a zahradu. Doručení po celé zemi probíhá do tří dn"),
+    ("windows-1254", "Mağazamız ev ve bahçe için geniş bir ürün yelpazesi sunar. Teslimat ülke genelinde üç gün içind"),
+    ("windows-1253", "Το κατάστημά μας προσφέρει μεγάλη ποικιλία προϊόντων για το σπίτι και τον κήπο. Η παράδοση γίνε"),
+    ("cp874", "ร้านของเรามีสินค้าสำหรับบ้านและสวนหลากหลาย จัดส่งทั่วประเทศภายในสามวัน ราคารวมภาษีแล้ว"),
+    ("cp1252", "Où que vous soyez : l’été à la française, « cœur » de métier, dès 12 € – château, gâteau"),
+    ("cp1252", "„Qualität“ für alle – natürlich, große Auswahl für Küche und Geschäft ab 12 €"),
+    ("cp1252", "Nuestra tienda ofrece una amplia selección de artículos para el hogar y el jardín. El envío a t"),
+    ("cp1252", "Vår butik erbjuder ett stort urval av varor för hem och trädgård. Leverans sker över hela lande"),
+    ("cp1252", "Our shop has it all – don’t miss the “summer” offers: £5 or 5 € for a cup. We deliver everywher"),
+    ("cp1252", "Price: £5.00 © 2020, don’t"),
+    ("cp1252", "20 °C ± 5, 10 µm"),
+    ("cp1252", "«Bonjour» naïve"),
+    ("cp1252", "“x”—y"),
+    ("cp1252", "Größe ½ × 3"),
+]
+
+
+@pytest.mark.parametrize(("encoding", "text"), UNDECLARED)
+@pytest.mark.parametrize("times", [3, 2000])
+def test_an_encoding_that_no_page_tells_is_detected(encoding: str, text: str, times: int) -> None:
+    body = f"<html><title>Shop</title><a href=/shop>Shop</a><p>{text * times}</p>".encode(encoding)
+    assert decode(body, None) == body.decode(encoding)
+    assert document(body).root.text() == f"Shop Shop {text * times}"
