@@ -1,53 +1,286 @@
-"""Bounds how deep elements nest, as browsers do: a parser takes quadratic time over a page that nests for ever."""
+"""Bounds what a page can make a parser do over and over: nest, open formatting elements again, compare attributes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from itertools import islice
 
 _DEEPEST = 512  # as in Blink
 _SUSPICIOUS = 8192  # tags; fewer cost little however they nest
 _SHORTEST_TAG = 3  # bytes
-_TAG = re.compile(rb"<(/?[a-zA-Z][^\s/>]*)[^>]*>?")
-_NAMES_THAT_DO_NOT_NEST = b"""
-    area base br col embed hr img input link meta param source track wbr
-    p li dt dd option optgroup tr td th thead tbody tfoot colgroup rt rp
-"""
-_STARTS = frozenset(_NAMES_THAT_DO_NOT_NEST.split())
-_FLAT = _STARTS | {b"/" + name for name in _STARTS}
+_SMALL = 8192  # bytes; fewer cannot make the parser copy more than _COPIED
+_COPIED = 4 << 20  # bytes of formatting tags that a page may have opened again, besides its own size
+_FORMATTED = 64  # formatting elements open at once
+_ATTRIBUTES = 512  # in one tag
+_LONG = 16384  # bytes; a page without a longer tag loses no time over attributes
+_HTML, _SURELY_FOREIGN, _EITHER = range(3)  # what a start tag opens an element of
+_CDATA = b"<![CDATA["
+_ALIKE = 3  # formatting elements that a parser remembers of one kind
+
+_FORMATTING = frozenset(b"a b big code em font i nobr s small strike strong tt u".split())
+_PLAIN = _FORMATTING | frozenset(b"span label abbr cite q sub sup var kbd samp dfn time mark ins del".split())
+_FLAT = frozenset(
+    b"""area base br col embed hr img input link meta param source track wbr
+    p li dt dd option optgroup tr td th thead tbody tfoot colgroup rt rp html head body""".split()
+)
+_RAW = frozenset(b"script style textarea title xmp noframes iframe noembed plaintext".split())
+_FOREIGN = frozenset((b"svg", b"math"))
+_INTEGRATION = frozenset(b"foreignobject desc title annotation-xml mi mo mn ms mtext".split())
+_SCOPES = frozenset(b"applet caption marquee object table template select button".split())
+_BOUNDARIES = _SCOPES | _FOREIGN | _INTEGRATION
+_MARKERS = frozenset(b"applet caption marquee object template td th".split())
+# These end whatever is open in them; other elements only what is formatting or a word of the text.
+_BLOCKS = _SCOPES | frozenset(
+    b"""address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer header
+    hgroup h1 h2 h3 h4 h5 h6 listing main menu nav ol pre search section summary ul""".split()
+)
+_BREAKING_OUT = (_FORMATTING - {b"a"}) | frozenset(
+    b"""blockquote body br center dd div dl dt embed h1 h2 h3 h4 h5 h6 head hr img li listing menu meta ol p pre ruby
+    span sub sup table ul var""".split()
+)
+
+_VALUE = rb"(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^ \t\n\r\f>\"'][^ \t\n\r\f>]*+)"
+_ATTRIBUTE = rb"[^ \t\n\r\f/>][^ \t\n\r\f/>=]*+(?:[ \t\n\r\f]*+=[ \t\n\r\f]*+" + _VALUE + rb"?+)?+"
+_NAME = re.compile(_ATTRIBUTE)
+_TOKEN = re.compile(
+    rb"<!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>)?)|<!\[CDATA\[|<[!?][^>]*+>?|</[^a-zA-Z][^>]*+>?"
+    rb"|<(/?[a-zA-Z][^ \t\n\r\f/>]*+)((?:[ \t\n\r\f]++|/(?!>)|" + _ATTRIBUTE + rb")*+)(/?+)>?"
+)
+_IN_SCRIPT = re.compile(rb"<!---?>|<!--|-->|<(/?)script(?=[ \t\n\r\f/>])", re.IGNORECASE)
+_ENDS = {name: re.compile(rb"</" + name + rb"(?=[ \t\n\r\f/>])", re.IGNORECASE) for name in _RAW}
+_QUOTED_END = re.compile(rb"=\s*+[\"'][^\"'>]*+>")
+# Starts of formatting elements with more than text in them; a link does not count, the next one ends it.
+_OPEN = re.compile(
+    rb"<(?=[bBcCeEfFiInNsStTuU])("
+    + b"|".join(b"".join(b"[%c%c]" % (c, c - 32) for c in name) for name in sorted(_FORMATTING - {b"a"}))
+    + rb")(?=[\s/>])"
+    rb"(?!(?:\s++[^\s<>\"'=/]++(?:=(?:\"[^\"<>]*+\"|'[^'<>]*+'|[^\s<>\"'=]++))?+)*+\s*+>[^<]*+</\1\s*+>)"
+)
 
 
 def bounded(html: bytes) -> bytes:
-    """`html` without the tags, though with the text, of what nests deeper than browsers let it."""
-    if len(html) < _SUSPICIOUS * _SHORTEST_TAG or html.count(b"<") < _SUSPICIOUS:
+    """`html` without the tags, though with the text, of what costs a parser more than the page's size explains."""
+    if len(html) < _SMALL or not (_has_many_tags(html) or _has_long_tag(html) or _copies(html)):
         return html
-    names = _TAG.findall(html)
-    steps = {name: _step(name) for name in set(names)}
-    if _deepest(map(steps.__getitem__, names)) <= _DEEPEST:
-        return html
-    depth = 0
-
-    def keep(tag: re.Match[bytes]) -> bytes:
-        nonlocal depth
-        before, depth = depth, max(0, depth + steps[tag.group(1)])
-        return tag.group() if max(before, depth) <= _DEEPEST else b""
-
-    return _TAG.sub(keep, html)
+    return _Walk(html).kept()
 
 
-def _step(name: bytes) -> int:
-    """How much deeper it is behind a tag than before it; the name of one that ends an element begins with a slash."""
-    if name.lower() in _FLAT:
-        return 0
-    return -1 if name.startswith(b"/") else 1
+def _has_many_tags(html: bytes) -> bool:
+    return len(html) >= _SUSPICIOUS * _SHORTEST_TAG and html.count(b"<") >= _SUSPICIOUS
 
 
-def _deepest(steps: Iterable[int]) -> int:
-    depth = deepest = 0
-    for step in steps:
-        depth += step
-        if depth > deepest:
-            deepest = depth
-        elif depth < 0:
-            depth = 0
-    return deepest
+def _has_long_tag(html: bytes) -> bool:
+    """Whether a tag may be longer than `_LONG`: no `>` for so long, or one in quotes."""
+    at = 0
+    while len(html) - at > _LONG:
+        end = html.rfind(b">", at, at + _LONG)
+        if end < 0:
+            return True
+        at = end + 1
+    return len(html) > _LONG and _QUOTED_END.search(html) is not None
+
+
+def _copies(html: bytes) -> bool:
+    """Whether formatting elements, were they all left open and opened again behind each tag, exceed what is allowed."""
+    size, tags = 0, -1
+    for start in _OPEN.finditer(html):
+        tags = html.count(b"<") if tags < 0 else tags
+        tag = _TOKEN.match(html, start.start())
+        size += len(tag.group()) if tag else 0
+        if size * tags > _COPIED + len(html):
+            return True
+    return False
+
+
+class _Walk:
+    """Goes through the tags of a page as a tokenizer does, and never takes for closed what a parser holds open."""
+
+    def __init__(self, html: bytes) -> None:
+        self._html = html
+        self._open: list[tuple[bytes, int]] = []  # names, and _HTML, _SURELY_FOREIGN or _EITHER
+        self._places: defaultdict[bytes, list[int]] = defaultdict(list)
+        self._boundaries: list[int] = []
+        self._special: list[int] = []
+        self._formatting: list[tuple[bytes, bytes]] = []  # names and tags
+        self._alike: Counter[bytes] = Counter()
+        self._settled = 0  # formatting elements outside the last cell or the like, which no tag in it ends
+        self._formatted = self._size = self._copied = 0
+        self._page_attributes = 0
+        self._unsure = False  # whether the SVG or MathML that is open may have been left
+
+    def kept(self) -> bytes:
+        html, out, written, at = self._html, list[bytes](), 0, 0
+        while found := _TOKEN.search(html, at):
+            start, at = found.span()
+            name = found.group(1)
+            if name is None:
+                new, at = self._comment(found)
+            elif name.startswith(b"/"):
+                new = found.group() if self._end(name[1:].lower()) else b""
+            else:
+                new, at = self._start(name.lower(), found)
+            if len(new) != at - start:
+                out += (html[written:start], new)
+                written = at
+        return b"".join((*out, html[written:])) if out else html
+
+    def _kind(self) -> int:
+        kind = self._open[-1][1] if self._open else _HTML
+        return _EITHER if kind and self._unsure else kind
+
+    def _comment(self, found: re.Match[bytes]) -> tuple[bytes, int]:
+        """What is kept of a comment, and where the next token may begin."""
+        comment, end = found.group(), found.end()
+        if comment != _CDATA:
+            return comment, end
+        kind = self._kind()
+        if kind == _EITHER:
+            return b"", end
+        close = self._html.find(b">" if kind == _HTML else b"]]>", end)
+        end = len(self._html) if close < 0 else close
+        return self._html[found.start() : end], end
+
+    def _start(self, name: bytes, found: re.Match[bytes]) -> tuple[bytes, int]:
+        """What is kept of a start tag, with the text that a tokenizer takes as such, and where the next one begins."""
+        tag, end, kind = _with_fewer_attributes(found), found.end(), self._kind()
+        if name in _RAW and kind != _SURELY_FOREIGN:
+            if kind == _EITHER or self._places[b"select"] or self._exhausted():
+                return b"", end
+            end = self._raw_end(name, end)
+            return tag + self._html[found.end() : end], end
+        if name in (b"html", b"body"):
+            self._page_attributes += sum(1 for _ in _NAME.finditer(found.group(2)))
+            if self._page_attributes > _ATTRIBUTES:
+                return b"", end
+        if name in _FORMATTING and not (name == b"a" and kind == _SURELY_FOREIGN):
+            if not self._format(name, found.group()):
+                return b"", end
+        else:
+            self._copied += self._size
+        if self._exhausted():
+            return b"", end
+        if name in _MARKERS:
+            self._settled = len(self._formatting)
+        self._push(name, kind, bool(found.group(3)))
+        return (tag if len(self._open) <= _DEEPEST else b""), end
+
+    def _push(self, name: bytes, kind: int, closed: bool) -> None:
+        if kind == _HTML:
+            self._unsure = bool(self._places[b"select"])
+        elif name in _BREAKING_OUT:
+            self._unsure = True
+        inside = kind == _SURELY_FOREIGN and name not in _BREAKING_OUT
+        if name in _FOREIGN or inside:
+            if closed and not self._unsure:
+                return
+            kind = _EITHER if name in _INTEGRATION else _SURELY_FOREIGN
+        elif kind != _HTML:
+            kind = _EITHER
+        elif name in _FLAT:
+            return
+        place = len(self._open)
+        self._open.append((name, kind))
+        self._places[name].append(place)
+        if name in _BOUNDARIES:
+            self._boundaries.append(place)
+        if name not in _PLAIN and kind != _SURELY_FOREIGN:
+            self._special.append(place)
+
+    def _place(self, name: bytes) -> int | None:
+        """Where the element is open that a tag of this name ends."""
+        places = self._places[name]
+        inner = self._boundaries if name in _BLOCKS else self._special
+        if not places or (inner and inner[-1] > places[-1]) or (self._boundaries and self._boundaries[-1] > places[-1]):
+            return None
+        return places[-1]
+
+    def _close(self, place: int) -> None:
+        for name, _ in self._open[place:]:
+            self._places[name].pop()
+        del self._open[place:]
+        for places in (self._boundaries, self._special):
+            while places and places[-1] >= place:
+                places.pop()
+
+    def _end(self, name: bytes) -> bool:
+        """Whether an end tag is kept."""
+        deep, exhausted, place = len(self._open) > _DEEPEST, self._exhausted(), self._place(name)
+        self._copied += self._size
+        if place is None:
+            self._unsure = self._unsure or self._kind() != _HTML
+            return name in _RAW or not (deep or exhausted)
+        formatting = name in _FORMATTING
+        if exhausted and not formatting:
+            return False
+        self._close(place)
+        if formatting:
+            self._forget(name)
+        return place < _DEEPEST
+
+    def _format(self, name: bytes, tag: bytes) -> bool:
+        """Whether one more formatting element may be opened."""
+        if name == b"a" and (place := self._place(name)) is not None:
+            self._close(place)
+            self._forget(name)
+        if self._alike[tag] < _ALIKE:
+            if self._formatted >= _FORMATTED or self._exhausted():
+                return False
+            self._formatted += 1
+            self._size += len(tag)
+        inside = [at for at in range(self._settled, len(self._formatting)) if self._formatting[at][1] == tag]
+        if len(inside) >= _ALIKE:
+            del self._formatting[inside[0]]
+        else:
+            self._alike[tag] += 1
+        self._formatting.append((name, tag))
+        return True
+
+    def _forget(self, name: bytes) -> None:
+        for at in range(len(self._formatting) - 1, self._settled - 1, -1):
+            if self._formatting[at][0] == name:
+                _, tag = self._formatting.pop(at)
+                self._alike[tag] -= 1
+                if self._alike[tag] < _ALIKE:
+                    self._formatted -= 1
+                    self._size -= len(tag)
+                return
+
+    def _exhausted(self) -> bool:
+        return self._size > 0 and self._copied > _COPIED + len(self._html)
+
+    def _raw_end(self, name: bytes, start: int) -> int:
+        if name == b"plaintext":
+            return len(self._html)
+        if name == b"script":
+            return self._script_end(start)
+        close = _ENDS[name].search(self._html, start)
+        return close.start() if close else len(self._html)
+
+    def _script_end(self, start: int) -> int:
+        """A script in a comment in a script does not end it."""
+        escaped = twice = False
+        for mark in _IN_SCRIPT.finditer(self._html, start):
+            text = mark.group()
+            if text == b"<!--":
+                escaped = True
+            elif text == b"-->":
+                escaped = twice = False
+            elif text.startswith(b"<!"):
+                continue
+            elif not mark.group(1):
+                twice = escaped
+            elif twice:
+                twice = False
+            else:
+                return mark.start()
+        return len(self._html)
+
+
+def _with_fewer_attributes(tag: re.Match[bytes]) -> bytes:
+    """The tag without the attributes after the most that one may have."""
+    if len(tag.group(2)) < 2 * _ATTRIBUTES:
+        return tag.group()
+    html = tag.string
+    next_one = next(islice(_NAME.finditer(html, tag.start(2), tag.end(2)), _ATTRIBUTES, None), None)
+    return html[tag.start() : next_one.start()] + tag.group(3) + b">" if next_one else tag.group()

@@ -1,0 +1,115 @@
+"""What a hostile page may make a parser do, and that other pages stay as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from pipelines.html.depth import bounded
+from tests.pipelines.html.pages import document
+
+PAGES = sorted((Path(__file__).parent / "jsoup" / "pages").glob("*.html"))
+DEEP = {
+    "unmatched": b"<div></x>x" * 20_000,
+    "quoted": b'<div a="></div>">x' * 20_000,
+    "comment": b"<div><!--</div>-->x" * 20_000,
+    "title": b"<title></div></title><div>x" * 20_000,
+    "svg": b"<svg>" + b"<td>x" * 20_000 + b"</x>" * 20_000,
+    "cdata": b"<svg>" + b"<g><![CDATA[></g>]]>x" * 20_000,
+    "left svg": b"<svg></p>" + b"<foo/>x" * 20_000,
+    "unquoted": b'<div a=b="></div>x' * 20_000 + b'">',
+}
+FORMATTING = {
+    "many": b"<p>" + b"".join(b"<b a=%d>" % i for i in range(4000)) + b"</p>" + b"<p>x" * 4100,
+    "fonts": b"<p>" + b"".join(b"<font a=%d>" % i for i in range(500)) + b"</p>" + b"<p>x" * 40_000,
+    "in comments": b"<p>" + b"".join(b"<i a=%d><!--</i>-->" % i for i in range(4000)) + b"</p>" + b"<p>x" * 4100,
+}
+TAGS = ["div", "p", "b", "a", "font", "table", "td", "svg", "title", "script", "select", "i", "li", "g"]
+MARKUP = st.lists(
+    st.one_of(
+        st.sampled_from([f"<{tag}>" for tag in TAGS] + [f"</{tag}>" for tag in TAGS]),
+        st.sampled_from(["<b a='>'>", '<i b="x', "<!--", "-->", "<![CDATA[", "]]>", "<g/>", "</", "<", "x", " "]),
+    ),
+    max_size=60,
+).map(lambda parts: "".join(parts).encode())
+
+
+def deepest(html: bytes) -> int:
+    depth = most = 0
+    node: LexborNode | None = LexborHTMLParser(html).root
+    while node is not None:
+        if node.first_child is not None:
+            node, depth = node.first_child, depth + 1
+            most = max(most, depth)
+            continue
+        while node is not None and node.next is None:
+            node, depth = node.parent, depth - 1
+        node = node.next if node is not None else None
+    return most
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_page_nests_no_deeper_than_browsers_let_it_and_keeps_its_text(name: str) -> None:
+    html = bounded(DEEP[name])
+    assert deepest(html) <= 600
+    text = document(DEEP[name]).root.text()
+    assert text.count("x") >= DEEP[name].count(b">x")
+
+
+@pytest.mark.parametrize("name", FORMATTING)
+def test_open_formatting_elements_are_not_copied_without_end(name: str) -> None:
+    page = FORMATTING[name]
+    html = bounded(page)
+    assert len(re.findall(rb"<(?:b|i|font) ", html)) <= 64
+    root = document(page).root
+    assert len(root.select("b, i, font")) < 1_000_000
+    assert root.text().count("x") == page.count(b"x")
+
+
+def test_a_tag_has_only_so_many_attributes() -> None:
+    page = b"<div " + b" ".join(b"a%d" % i for i in range(40_000)) + b">x</div>"
+    [div] = document(page).root.select("div")
+    assert list(div.attrs()) == [f"a{i}" for i in range(512)]
+    assert div.text() == "x"
+
+
+def test_a_sign_in_quotes_does_not_hide_a_long_tag() -> None:
+    page = b"<div " + b" ".join(b'a%d=">"' % i for i in range(20_000)) + b">x</div>"
+    [div] = document(page).root.select("div")
+    assert (len(div.attrs()), div.text()) == (512, "x")
+
+
+def test_the_tags_of_the_body_together_have_only_so_many_attributes() -> None:
+    [body] = document(b"".join(b"<body a%d>x" % i for i in range(20_000))).root.select("body")
+    assert (len(body.attrs()), body.text().count("x")) == (512, 20_000)
+
+
+@given(MARKUP)
+def test_markup_of_few_tags_stays_as_it_is(html: bytes) -> None:
+    assert bounded(html) == html
+    padded = html + b" " * 40_000
+    assert bounded(padded) == padded
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_as_they_are_written_stay_as_they_are(page: Path) -> None:
+    html = page.read_bytes()
+    assert bounded(html) == html
+
+
+def test_large_pages_of_closed_elements_stay_as_they_are() -> None:
+    row = b'<tr><td><a href="/x"><img src=x><b>x</b></a><br><svg><title>t</title><path d="x"/></svg><p>y</td></tr>'
+    html = b"<table>" + row * 4000 + b"</table>"
+    assert bounded(html) == html
+
+
+@pytest.mark.parametrize(
+    "sign", [b"<", b"<a ", b"<!--", b'<a b="', b"<b ", b"<a b=", b"<![CDATA[", b"<script><!--<script>", b"<p>"]
+)
+def test_what_never_ends_is_gone_through_once(sign: bytes) -> None:
+    assert len(bounded(sign * ((2 << 20) // len(sign)))) <= 2 << 20
