@@ -8,8 +8,9 @@ from itertools import islice
 
 _DEEPEST = 512  # as in Blink
 _SUSPICIOUS = 8192  # tags; fewer cost little however they nest
-_SHORTEST_TAG = 3  # bytes
-_SMALL = 8192  # bytes; fewer cannot make the parser copy more than _COPIED
+_MANY = 1000  # tags; fewer cost little whatever formatting they have opened again
+_SMALL = 8192  # bytes; fewer cost little whatever stands in them
+_WIDE = 65536  # bytes; fewer cost little though they are all one tag's attributes
 _COPIED = 4 << 20  # bytes of formatting tags that a page may have opened again, besides its own size
 _FORMATTED = 64  # formatting elements open at once
 _ATTRIBUTES = 512  # in one tag
@@ -61,13 +62,11 @@ _OPEN = re.compile(
 
 def bounded(html: bytes) -> bytes:
     """`html` without the tags, though with the text, of what costs a parser more than the page's size explains."""
-    if len(html) < _SMALL or not (_has_many_tags(html) or _has_long_tag(html) or _copies(html)):
+    if len(html) < _SMALL:
         return html
-    return _Walk(html).kept()
-
-
-def _has_many_tags(html: bytes) -> bool:
-    return len(html) >= _SUSPICIOUS * _SHORTEST_TAG and html.count(b"<") >= _SUSPICIOUS
+    tags = html.count(b"<")
+    suspicious = tags >= _SUSPICIOUS or (tags >= _MANY and _copies(html, tags))
+    return _Walk(html).kept() if suspicious or (len(html) >= _WIDE and _has_long_tag(html)) else html
 
 
 def _has_long_tag(html: bytes) -> bool:
@@ -78,14 +77,13 @@ def _has_long_tag(html: bytes) -> bool:
         if end < 0:
             return True
         at = end + 1
-    return len(html) > _LONG and _QUOTED_END.search(html) is not None
+    return _QUOTED_END.search(html) is not None
 
 
-def _copies(html: bytes) -> bool:
+def _copies(html: bytes, tags: int) -> bool:
     """Whether formatting elements, were they all left open and opened again behind each tag, exceed what is allowed."""
-    size, tags = 0, -1
+    size = 0
     for start in _OPEN.finditer(html):
-        tags = html.count(b"<") if tags < 0 else tags
         tag = _TOKEN.match(html, start.start())
         size += len(tag.group()) if tag else 0
         if size * tags > _COPIED + len(html):

@@ -65,16 +65,16 @@ def may_contain(root: LexborNode, word: str) -> bool:
 def _raw_text(root: LexborNode) -> str | None:
     """The text inside `root` with a space wherever a block begins or ends; None when some of it is preformatted."""
     parts: list[str] = []
-    skipped: LexborNode | None = None
+    skipped: int | None = None
     for node in root.traverse(include_text=True):
         kind = node.tag_id
         if kind in _BLOCK or ((before := node.prev) is not None and before.tag_id in _BLOCK):
             parts.append(" ")
         if kind == _TEXT:
-            if skipped is None or node.parent != skipped:
+            if skipped is None or (above := node.parent) is None or above.mem_id != skipped:
                 parts.append(node.text_content or "")
         elif kind in _DATA:
-            skipped = node
+            skipped = node.mem_id  # nodes themselves are compared by their markup
         elif kind in _PRESERVED:
             return None
     return "".join(parts)

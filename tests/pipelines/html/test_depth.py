@@ -18,6 +18,7 @@ DEEP = {
     "unmatched": b"<div></x>x" * 20_000,
     "quoted": b'<div a="></div>">x' * 20_000,
     "comment": b"<div><!--</div>-->x" * 20_000,
+    "script": b"<script><!--<script></script></div>--></script><div>x" * 20_000,
     "title": b"<title></div></title><div>x" * 20_000,
     "svg": b"<svg>" + b"<td>x" * 20_000 + b"</x>" * 20_000,
     "cdata": b"<svg>" + b"<g><![CDATA[></g>]]>x" * 20_000,
