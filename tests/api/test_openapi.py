@@ -15,6 +15,7 @@ from playwright.sync_api import sync_playwright
 from tests.api.conftest import Api, Server
 from tests.api.operations import OPENAPI, OPERATIONS, Operation, operations_of
 from tests.api.world import make_world
+from tests.service import PATIENCE_SECONDS
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chromium-headless-shell"))), None)
 GOLDEN = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -83,8 +84,11 @@ def test_the_command_lists_every_operation():
 def test_the_docs_page_loads_nothing_from_elsewhere(acme: Api):
     base, requests, errors = str(acme.client.base_url), [], []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=1000 * PATIENCE_SECONDS
+        )
         page = browser.new_page()
+        page.set_default_timeout(1000 * PATIENCE_SECONDS)
         page.on("request", lambda request: requests.append(request.url))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{base}/api/docs")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.service import PATIENCE_SECONDS, wait_until
+
 CLONE = Path(__file__).parents[2]
 
 
@@ -35,7 +37,7 @@ def processes_with(text: str) -> list[str]:
     found: list[str] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(FileNotFoundError, ProcessLookupError):  # ended while we looked
-            found.append(path.read_bytes().replace(b"\0", b" ").decode())
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return [line for line in found if text in line]
 
 
@@ -47,7 +49,7 @@ def test_it_prints_rows_and_leaves_no_process(tmp_path: Path, taken_port: int) -
     assert f"Port {taken_port} is taken: the API is on" in done.stdout
     assert "125 rows, 120 of them with a page" in done.stdout
     assert "The Salt Road" in done.stdout
-    assert processes_with(data) == []
+    wait_until(lambda: not processes_with(data), PATIENCE_SECONDS)
 
 
 def test_without_rows_the_exit_code_says_so() -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Generator
@@ -16,23 +15,18 @@ from pathlib import Path
 import pytest
 
 from core.settings import Settings
+from tests.service import PATIENCE_SECONDS, READY_SECONDS, free_port
 
 CLONE = Path(__file__).parents[2]
 DECLARATION = re.compile(r"^```yaml\n(# spindle.yaml\n.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def blocks(port: str) -> list[str]:
     text = (CLONE / "README.md").read_text(encoding="utf-8")
     for there, here in {
         "8080": port,
-        "8900": free_port(),
+        "8900": str(free_port()),
         "bin/spindle": str(CLONE / "bin/spindle"),
         ".venv/bin/python": str(CLONE / ".venv/bin/python"),
     }.items():
@@ -49,7 +43,7 @@ def terminal(block: str, folder: Path, until: str, **environment: str) -> Genera
             ["bash", "-c", f"exec {block}"], cwd=folder, env={**os.environ, **environment}, stdout=output, stderr=output
         )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + READY_SECONDS
         while until not in log.read_text():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
@@ -57,14 +51,14 @@ def terminal(block: str, folder: Path, until: str, **environment: str) -> Genera
         yield
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(PATIENCE_SECONDS)
 
 
 @pytest.mark.timeout(420)
 def test_the_first_pipeline_by_hand_and_from_a_file(tmp_path: Path) -> None:
-    port = free_port()
+    port = str(free_port())
     up, shop, by_hand, from_a_file, *_ = blocks(port)
-    ports = {"SPINDLE_PORT": port, "SPINDLE_UI_PORT": free_port()}
+    ports = {"SPINDLE_PORT": port, "SPINDLE_UI_PORT": str(free_port())}
     with ExitStack() as stack:
         stack.enter_context(terminal(f"env {up}", tmp_path, "Spindle is ready", **ports))
         stack.enter_context(terminal(shop, tmp_path, "shop at"))

@@ -17,7 +17,7 @@ from examples.shop.site import server
 def shop() -> Generator[httpx.Client]:
     site = server(0)
     threading.Thread(target=site.serve_forever, daemon=True).start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{site.server_port}") as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{site.server_port}", timeout=60) as client:
         yield client
     site.shutdown()
     site.server_close()

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(240)
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chromium-headless-shell"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-SECONDS = 30_000
+PATIENCE_MS = 60_000
 TAGS = "query ($run: ID!) { runOrError(runId: $run) { ... on Run { tags { key value } } } }"
 PIPELINE = """\
 fetch: {{url: "{url}"}}
@@ -42,8 +42,10 @@ def page(tmp_path: Path) -> Iterator[Page]:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed: the Dagster UI is not looked at.")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
         page = browser.new_page(viewport={"width": 1600, "height": 1600})
+        page.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
         yield page
         page.screenshot(path=tmp_path / "page.png")
         browser.close()
@@ -52,14 +54,14 @@ def page(tmp_path: Path) -> Iterator[Page]:
 def test_the_run_shows_its_stages(service: Service, run: str, page: Page) -> None:
     page.goto(f"{service.ui_url}/runs/{run}")
     for key in ("s01_fetch", "s02_wgetJoin", "s03_extract", "s04_output"):
-        expect(page.get_by_text(f"stage[{key}]").first).to_be_visible(timeout=SECONDS)
+        expect(page.get_by_text(f"stage[{key}]").first).to_be_visible()
     expect(page.get_by_text("ASSET_MATERIALIZATION").or_(page.get_by_text("Materialized value")).first).to_be_visible()
 
 
 def test_the_asset_shows_rows_and_a_preview(service: Service, run: str, page: Page) -> None:
     project = next(tag["value"] for tag in tags(service, run) if tag["key"] == "spindle/project")
     page.goto(f"{service.ui_url}/assets/{project}/rows?view=events")
-    expect(page.get_by_text("dagster/row_count").first).to_be_visible(timeout=SECONDS)
+    expect(page.get_by_text("dagster/row_count").first).to_be_visible()
     expect(page.get_by_text("headline").first).to_be_visible()
     expect(page.get_by_text("Gate").first).to_be_visible()
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import func, select
 
 from core.tables import DatasetVersion, Execution, Project
-from tests.service import Job, Service, wait_until
+from tests.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.site import GatedSite
 
 pytestmark = pytest.mark.timeout(300)
@@ -55,7 +55,7 @@ def test_an_execution_outlives_every_part_of_the_service(crashing: Service, site
         kill(crashing, module)
     site.open()
     assert_completed_once(crashing, job, execution)
-    wait_until(lambda: all(crashing.pid(module) for module in PARTS), 60)
+    wait_until(lambda: all(crashing.pid(module) for module in PARTS), PATIENCE_SECONDS)
 
 
 def test_an_accepted_execution_is_launched_all_the_same(crashing: Service, site: GatedSite, job: Job) -> None:
@@ -72,14 +72,14 @@ def test_a_driver_completes_without_its_run(crashing: Service, site: GatedSite, 
     os.kill(run_worker(crashing, execution), signal.SIGKILL)
     site.open()
     assert_completed_once(crashing, job, execution)
-    wait_until(lambda: crashing.runs(execution)[0]["status"] == "FAILURE", 60)
+    wait_until(lambda: crashing.runs(execution)[0]["status"] == "FAILURE", PATIENCE_SECONDS)
 
 
 def test_a_killed_driver_fails_its_execution(crashing: Service, site: GatedSite, job: Job) -> None:
     execution = crashing.execute(job)
     site.wait_for_visitor()
     os.kill(driver(crashing, execution), signal.SIGKILL)
-    status = crashing.wait(job, execution, seconds=30)
+    status = crashing.wait(job, execution, seconds=PATIENCE_SECONDS)
     assert (status["status"], "The driver ended" in status["errorMessage"]) == ("FAILED", True)
     assert_nothing_published(crashing, execution)
 
@@ -89,13 +89,13 @@ def test_run_and_driver_killed_together(crashing: Service, site: GatedSite, job:
     site.wait_for_visitor()
     for pid in (run_worker(crashing, execution), driver(crashing, execution)):
         os.kill(pid, signal.SIGKILL)
-    status = crashing.wait(job, execution, seconds=LOST_AFTER_SECONDS + 30)
+    status = crashing.wait(job, execution, seconds=LOST_AFTER_SECONDS + PATIENCE_SECONDS)
     assert (status["status"], "lost its driver" in status["errorMessage"]) == ("FAILED", True)
     assert_nothing_published(crashing, execution)
 
 
 def kill(service: Service, module: str) -> None:
-    wait_until(lambda: service.pid(module), 60)
+    wait_until(lambda: service.pid(module), PATIENCE_SECONDS)
     os.kill(service.pids(module)[0], signal.SIGKILL)
 
 

@@ -18,6 +18,7 @@ from core.database import BUSY_TIMEOUT_SECONDS
 from core.settings import Settings
 from tests.api.conftest import running
 from tests.postgres import cluster
+from tests.service import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.long
 SECONDS = 10
@@ -41,7 +42,7 @@ def assert_refused(answer: httpx.Response) -> None:
 
 
 def assert_recovers(client: httpx.Client, name: str) -> None:
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while (answer := client.post(PROJECTS, json={"name": name})).status_code == 503:
         assert time.monotonic() < deadline, answer.text
         time.sleep(0.2)

@@ -6,7 +6,7 @@ import pytest
 
 from core.executions.complete import cancel
 from core.tables import DatasetVersion, Execution
-from tests.service import Job, Json, Service, wait_until
+from tests.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
 from tests.site import PAGE, GatedSite
 
 pytestmark = pytest.mark.timeout(240)
@@ -106,7 +106,7 @@ def test_terminating_the_run_in_dagster_cancels_the_execution(service: Service, 
     site.wait_for_visitor()
     run = service.runs(execution)[0]["runId"]
     assert service.graphql(TERMINATE, run=run)["terminateRun"]["__typename"] == "TerminateRunSuccess"
-    status = service.wait(job, execution, seconds=30)
+    status = service.wait(job, execution)
     assert (status["status"], status["errorMessage"]) == ("FAILED", "The run was terminated in Dagster.")
     assert_gone(service, execution, "CANCELED")
 
@@ -137,7 +137,7 @@ def test_cancelling_over_rest_ends_driver_and_run_and_a_retry_runs_to_the_end(
     service.post(f"{job.path}/executions/{execution}/retry", {})
     assert service.wait(job, execution, seconds=120)["status"] == "COMPLETED"
     runs = {tag["value"]: run for run in service.runs(execution) for tag in run["tags"] if tag["key"] == ATTEMPT}
-    wait_until(lambda: service.runs(execution)[0]["status"] == "SUCCESS", 60)
+    wait_until(lambda: service.runs(execution)[0]["status"] == "SUCCESS", PATIENCE_SECONDS)
     assert sorted(runs) == ["1", "2"]
 
 
@@ -153,11 +153,13 @@ def test_deleting_the_project_ends_driver_and_run(service: Service, site: GatedS
 def assert_gone(service: Service, execution: str, status: str) -> None:
     """The run has ended with this status, and no driver is left."""
     assert ended_run(service, execution)["status"] == status
-    wait_until(lambda: not any("pipelines.runner" in name for name in service.pids("pipelines.runner")), 30)
+    wait_until(
+        lambda: not any("pipelines.runner" in name for name in service.pids("pipelines.runner")), PATIENCE_SECONDS
+    )
 
 
 def ended_run(service: Service, execution: str) -> Json:
-    wait_until(lambda: service.runs(execution)[0]["status"] in ("SUCCESS", "FAILURE", "CANCELED"), 60)
+    wait_until(lambda: service.runs(execution)[0]["status"] in ("SUCCESS", "FAILURE", "CANCELED"), PATIENCE_SECONDS)
     return service.runs(execution)[0]
 
 

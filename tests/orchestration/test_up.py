@@ -13,7 +13,7 @@ import pytest
 
 from core.cli.client import Connection
 from core.cli.up import up
-from tests.service import Service, command_line, descendants, free_port, wait_until
+from tests.service import PATIENCE_SECONDS, Service, command_line, descendants, free_port, wait_until
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -63,6 +63,6 @@ def test_no_process_is_left_behind(tmp_path: Path, service: Service, number: sig
     family = descendants(other.process.pid)
     assert len(family) >= 6
     other.process.send_signal(number)
-    assert other.process.wait(60) == (-signal.SIGKILL if number is signal.SIGKILL else 0)
-    wait_until(lambda: not any(command_line(pid) for pid in family), 30)
+    assert other.process.wait(PATIENCE_SECONDS) == (-signal.SIGKILL if number is signal.SIGKILL else 0)
+    wait_until(lambda: not any(command_line(pid) for pid in family), PATIENCE_SECONDS)
     assert service.get("/projects") is not None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -137,23 +137,14 @@ def read_everything(client: httpx.Client, project: str, job: str, execution: str
     paths = ("", "/executions", f"/executions/{execution}", f"/executions/{execution}/logs?tail=10000", "/tasks")
     lists = ("/projects", "/agents", "/cloud-credentials", "/auth/api-keys", f"/projects/id/{project}/webhooks")
     texts = [client.get(path).text for path in (*(own + path for path in paths), *lists)]
-    with client.stream("GET", f"{own}/executions/{execution}/events", timeout=5) as stream:
-        events: list[str] = []
-        deadline = time.monotonic() + 5
-        try:
-            for line in stream.iter_lines():
-                events.append(line)
-                if time.monotonic() > deadline:
-                    break
-        except httpx.ReadTimeout:
-            events.append("")
-    return [*texts, "\n".join(events)]
+    return [*texts, client.get(f"{own}/executions/{execution}/events").text]  # which ends: the execution has
 
 
 def contents(service: Service) -> dict[str, bytes]:
     """The database, Dagster's storage, logs and specs: all that the instance has written."""
     written: dict[str, bytes] = {}
-    for path in [service.log, *service.data.rglob("*")]:
+    files = [Path(folder, name) for folder, _, names in os.walk(service.data) for name in names]
+    for path in [service.log, *files]:
         if path.is_file() and not path.is_symlink() and path.name not in KEPT_ON_PURPOSE:
             with suppress(FileNotFoundError):  # SQLite removes its -shm and -wal with the last connection
                 written[str(path)] = path.read_bytes()

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pipelines.actions import Browsing
 from pipelines.browser.fetcher import BrowserFetcher
 from tests.pipelines.browser.conftest import OPTIONS
 from tests.pipelines.browser.strange import Strange
+from tests.service import PATIENCE_SECONDS, wait_until
 
 WORKER = """
 import sys, time
@@ -63,11 +63,8 @@ def test_a_worker_that_dies_leaves_no_browser(strange_site: Strange, number: sig
         browser = descendants(worker.pid)
         assert len(browser) > 3, "Playwright's driver, Chromium and its children"
         worker.send_signal(number)
-        worker.wait(30)
-        deadline = time.monotonic() + 30
-        while alive(browser) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert alive(browser) == set()
+        worker.wait(PATIENCE_SECONDS)
+        wait_until(lambda: not alive(browser), PATIENCE_SECONDS)
 
 
 def megabytes(pids: set[int]) -> float:
