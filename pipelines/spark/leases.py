@@ -44,6 +44,10 @@ class _Site:
                 return bool(self.starts) and self.starts[0] <= now
         return self.running < self.places - self.recalled
 
+    def wants(self, places: int) -> bool:
+        """Whether to ask for more, up to so many places; a start that is still to come is waited for before."""
+        return not self.starts if self.delay else self.places < places
+
     def spare(self) -> int:
         """Places to give back: all that nothing waits for, where others want them, or what was called back."""
         idle = not self.waiting and not self.running
@@ -74,7 +78,7 @@ class Leases:
             return refusal
         if not site.free():
             site.waiting = True
-            if origin not in self._asked and (site.delay or site.places < self._places):
+            if origin not in self._asked and site.wants(self._places):
                 self._send("want", origin, places=self._places - (0 if site.delay else site.places))
             return False
         site.running += 1

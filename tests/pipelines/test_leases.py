@@ -159,6 +159,18 @@ def test_a_place_that_comes_when_nobody_waits_any_more_goes_to_those_who_do() ->
     assert channel.sent[-1] == {"kind": "giveBack", "origin": host, "places": 1, "wanted": 0}
 
 
+def test_no_start_is_asked_for_while_one_is_to_come() -> None:
+    """Those that a task hoards are lost to the others when it ends: the site would lie idle for as long."""
+    host = "http://shop.test"
+    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "delay": 600.0}
+    channel = Said(site, {"grant": host, "places": 1, "starts": [300.0]})
+    leases = Leases(channel, FetchOptions(per_host=16))
+    for url in (f"{host}/a", f"{host}/b"):
+        assert leases.enter(host, url) is False
+        leases.news()
+    assert [message["kind"] for message in channel.sent] == ["open"]
+
+
 @pytest.mark.parametrize(("start", "told"), [(-300.0, ["open", "late"]), (0.0, ["open"])])
 def test_others_are_told_of_a_request_that_begins_long_after_its_start(start: float, told: list[str]) -> None:
     """Its start had come, but whoever fetches had no room for it."""
