@@ -91,7 +91,8 @@ class RequestQueue(Generic[T]):
         self._held_count = 0
         self._ready: deque[Request[T]] = deque()
         self._may_enter: deque[str] = deque()
-        self._awaited: dict[str, deque[Request[T]]] = {}
+        # by address that is being asked for: who else wants its page, and gets it from the cache
+        self._awaited: dict[str, deque[Request[T]] | None] = {}
         self._delayed: list[tuple[float, int, Request[T]]] = []
         self._sequence = count()
 
@@ -136,21 +137,15 @@ class RequestQueue(Generic[T]):
     def redirected(self, request: Request[T], address: str, seconds: float, cookies: Cookies = ()) -> None:
         """After so many seconds `request` is told to go on at `address`: at hand, or to be asked like any other.
 
-        Where others were led to as well, it waits for the page that the first of them is asking for. With `cookies`
-        that were set on the way it may be shown what no other is, and asks by itself.
+        With `cookies` that were set on the way it may be shown what no other is, and asks by itself.
         """
         self._left(request)
         self._over(request)
         request.go_on(address, seconds, cookies)
         if self._cache and not cookies:
-            if self._at_hand(request, self._cache):
-                return
-            if address in self._awaited:
-                self._awaited[address].append(request)
-                self._held_count += 1
-                return
-            self._awaited[address] = deque()
-        self._offer(request)
+            self._ask(request, self._cache)
+        else:
+            self._offer(request)
 
     def again(self, request: Request[T], delay: float) -> None:
         """Puts `request` back, to start in `delay` seconds."""
@@ -199,8 +194,23 @@ class RequestQueue(Generic[T]):
                 self._finished.append((_failed(asked_url, error), tag))
                 continue
             request = Request(asked_url, url, tag)
-            if not (self._cache and self._at_hand(request, self._cache)):
+            if self._cache:
+                self._ask(request, self._cache)
+            else:
                 self._offer(request)
+
+    def _ask(self, request: Request[T], cache: PageCache) -> None:
+        """Takes a page that is at hand, waits for one that is being asked for, or has `request` ask like any other."""
+        if self._at_hand(request, cache):
+            return
+        if request.address not in self._awaited:
+            self._awaited[request.address] = None
+            self._offer(request)
+            return
+        waiting = self._awaited[request.address] or deque[Request[T]]()
+        waiting.append(request)
+        self._awaited[request.address] = waiting
+        self._held_count += 1
 
     def _at_hand(self, request: Request[T], cache: PageCache) -> bool:
         """Whether the cache has the page; one that may have changed is left with the request."""
@@ -251,9 +261,9 @@ class RequestQueue(Generic[T]):
 
         Two for each that brought nothing: one of them may bring it, and where none does, all have asked before long.
         """
-        if not request.passed or request.cookies:
+        if request.cookies:
             return
-        waiting, asking = self._awaited.pop(request.address, deque[Request[T]]()), 0
+        waiting, asking = self._awaited.pop(request.address, None), 0
         while waiting and asking < _NEXT:
             each = waiting.popleft()
             self._held_count -= 1

@@ -101,6 +101,26 @@ def test_what_several_redirects_lead_to_is_asked_for_once_where_the_first_brings
     assert {(each.url, each.status, each.redirects) for each in pages} == {(f"{ONE}/home", status, ())}
 
 
+@pytest.mark.parametrize("direct_first", [True, False])
+def test_what_a_link_and_a_redirect_lead_to_is_asked_for_once(direct_first: bool, tmp_path: Path) -> None:
+    options, urls = FetchOptions(), [f"{ONE}/old", f"{ONE}/home"]
+    with PageCache(CacheOptions(str(tmp_path))) as cache:
+        queue = RequestQueue(((url, url) for url in urls), options, OwnHosts(options), cache)
+        if direct_first:
+            old, home = queue.starting(2)
+            queue.redirected(old, f"{ONE}/home", 0.1)
+        else:
+            [old] = queue.starting(1)
+            queue.redirected(old, f"{ONE}/home", 0.1)
+            [home] = queue.starting(1)
+        assert list(queue.starting(16)) == []
+        pages = [queue.done(home, led_to(page(f"{ONE}/home", 200), home))]
+        assert list(queue.starting(16)) == []
+        pages += [found for found, _ in queue.take_finished()]
+        assert queue.empty
+    assert {each.requested_url: each.url for each in pages} == dict.fromkeys(urls, f"{ONE}/home")
+
+
 @pytest.mark.parametrize(("failures", "asked"), [(0, 1), (1, 3), (3, 7), (100, 12)])
 def test_where_the_first_of_several_redirects_fails_two_ask_in_its_place_and_so_on(
     failures: int, asked: int, bad_server: BadServer, tmp_path: Path
