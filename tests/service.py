@@ -20,6 +20,7 @@ from pydantic import SecretStr
 
 from core.database import Database, open_database
 from core.settings import Settings
+from tests.processes import command_line, descendants
 
 CLONE = Path(__file__).parents[1]
 READY_SECONDS = 180
@@ -182,20 +183,3 @@ def wait_until(condition: Any, seconds: float) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s"
         time.sleep(0.05)
-
-
-def descendants(pid: int) -> list[int]:
-    children: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        try:
-            children += map(int, (task / "children").read_text().split())
-        except OSError:
-            continue
-    return sorted(children + [one for child in children for one in descendants(child)])
-
-
-def command_line(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-    except OSError:
-        return []

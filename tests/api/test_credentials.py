@@ -12,7 +12,7 @@ from core.database import open_database
 from core.executions.spec import driver_environment
 from core.tables import Execution
 from tests.api.conftest import Api, Job, Server
-from tests.service import command_line
+from tests.processes import command_line
 
 CANARY = "canary-4711-secret"
 OWN_KEY = "canary-4711-own-key"

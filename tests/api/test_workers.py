@@ -25,7 +25,8 @@ from core.migrations import migrate
 from core.organizations import create_organization
 from core.settings import Settings
 from tests.api.conftest import within_a_minute
-from tests.service import PATIENCE_SECONDS, descendants, free_port, wait_until
+from tests.processes import command_line, descendants
+from tests.service import PATIENCE_SECONDS, free_port, wait_until
 
 LIMIT = 40
 
@@ -38,7 +39,7 @@ class Workers:
     def pids(self) -> list[int]:
         """The processes that serve: the others of its children are not Python's spawned ones."""
         found = descendants(self.process.pid)
-        return [pid for pid in found if "--multiprocessing-fork" in _command(pid)]
+        return [pid for pid in found if "--multiprocessing-fork" in command_line(pid)]
 
     def status(self, key: str) -> int:
         """Each time over a connection of its own, so that any of the processes may answer."""
@@ -53,13 +54,6 @@ class Workers:
             return len(self.pids()) == 2 and httpx.get(f"{self.url}/readyz").is_success
         except httpx.TransportError:
             return False
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
 
 
 @pytest.fixture
@@ -107,7 +101,7 @@ def test_limits_are_exact_over_processes_and_none_that_dies_stays_away(data: Pat
         assert kept in family
         workers.process.kill()  # and with the one that started them they all end
         workers.process.wait()
-        wait_until(lambda: not any(_command(pid) for pid in family), PATIENCE_SECONDS)
+        wait_until(lambda: not any(command_line(pid) for pid in family), PATIENCE_SECONDS)
 
 
 def of_many_requests(workers: Workers, key: str) -> list[int]:

@@ -11,7 +11,8 @@ import pytest
 
 from orchestration.compute.local import LocalCompute
 from orchestration.pidfile import alive, living, living_pid
-from tests.service import PATIENCE_SECONDS, command_line, wait_until
+from tests.processes import command_line
+from tests.service import PATIENCE_SECONDS, wait_until
 
 HOLDER = """
 import os, sys, time

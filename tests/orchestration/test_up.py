@@ -13,7 +13,8 @@ import pytest
 
 from core.cli.client import Connection
 from core.cli.up import up
-from tests.service import PATIENCE_SECONDS, Service, command_line, descendants, free_port, wait_until
+from tests.processes import command_line, descendants
+from tests.service import PATIENCE_SECONDS, Service, free_port, wait_until
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -18,6 +18,7 @@ from pipelines.errors import RunError
 from pipelines.transforms import sandbox
 from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task
 from pipelines.transforms.transform import Transforms
+from tests.processes import descendants, running
 from tests.service import PATIENCE_SECONDS, wait_until
 
 Call = Callable[..., Any]
@@ -376,16 +377,4 @@ def test_the_process_ends_with_its_worker() -> None:
     worker.kill()
     worker.wait()
     worker.stdout.close()
-    wait_until(lambda: not any(living(pid) for pid in family), PATIENCE_SECONDS)
-
-
-def descendants(pid: int) -> list[int]:
-    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [each for child in children for each in (child, *descendants(child))]
-
-
-def living(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    wait_until(lambda: not running(family), PATIENCE_SECONDS)

@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 from core.tables import Execution
-from tests.service import Json, Service, command_line, descendants, wait_until
+from tests.processes import command_line, descendants
+from tests.service import Json, Service, wait_until
 from tests.site import gated_site
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]

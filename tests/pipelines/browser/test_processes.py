@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pipelines.actions import Browsing
 from pipelines.browser.fetcher import BrowserFetcher
 from tests.pipelines.browser.conftest import OPTIONS
 from tests.pipelines.browser.strange import Strange
+from tests.processes import command_line, descendants, running
 from tests.service import PATIENCE_SECONDS, wait_until
 
 WORKER = """
@@ -30,30 +32,6 @@ with fetcher:
 """
 
 
-def descendants(root: int) -> set[int]:
-    """The processes below `root`, those whose parents are gone among them, by what /proc says."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            continue
-    found = {root}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {root}
-
-
-def alive(pids: set[int]) -> set[int]:
-    def runs(pid: int) -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        except OSError:
-            return False
-
-    return {pid for pid in pids if runs(pid)}
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_worker_that_dies_leaves_no_browser(strange_site: Strange, number: signal.Signals) -> None:
     command = [sys.executable, "-c", WORKER, f"{strange_site.url}/one"]
@@ -64,10 +42,10 @@ def test_a_worker_that_dies_leaves_no_browser(strange_site: Strange, number: sig
         assert len(browser) > 3, "Playwright's driver, Chromium and its children"
         worker.send_signal(number)
         worker.wait(PATIENCE_SECONDS)
-        wait_until(lambda: not alive(browser), PATIENCE_SECONDS)
+        wait_until(lambda: not running(browser), PATIENCE_SECONDS)
 
 
-def megabytes(pids: set[int]) -> float:
+def megabytes(pids: list[int]) -> float:
     """Memory that is the processes' own: what they share is counted once, by halves and thirds."""
     total = 0
     for pid in pids:
@@ -88,7 +66,7 @@ def test_memory_is_bounded_over_a_thousand_pages(strange_site: Strange) -> None:
         for count, (page, _) in enumerate(fetcher.fetch(requests), start=1):
             assert page.ok
             if count % 50 == 0:
-                measured.append(megabytes({os.getpid(), *descendants(os.getpid())}))
+                measured.append(megabytes([os.getpid(), *descendants(os.getpid())]))
     print(" ".join(f"{each:.0f}" for each in measured), "MB")
     early, late = sorted(measured[3:8])[2], sorted(measured[-5:])[2]
     assert late < 1.25 * early + 50
@@ -97,15 +75,8 @@ def test_memory_is_bounded_over_a_thousand_pages(strange_site: Strange) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_storm_of_crashes_loses_no_page(strange_site: Strange) -> None:
-    def chromiums() -> set[int]:
-        found: set[int] = set()
-        for pid in descendants(os.getpid()):
-            try:
-                if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.add(pid)
-            except OSError:
-                continue
-        return found
+    def renderers() -> list[int]:
+        return [pid for pid in descendants(os.getpid()) if "--type=renderer" in command_line(pid)]
 
     paths = [f"{strange_site.url}/two?{number}" for number in range(100)]
     with BrowserFetcher(replace(OPTIONS, retries=3), Browsing()) as fetcher:
@@ -114,6 +85,7 @@ def test_a_storm_of_crashes_loses_no_page(strange_site: Strange) -> None:
             came.append(path)
             assert page.ok, page.error
             if len(came) % 10 == 0:
-                for pid in chromiums():
-                    os.kill(pid, signal.SIGKILL)
+                for pid in renderers():
+                    with suppress(ProcessLookupError):  # it has ended of itself
+                        os.kill(pid, signal.SIGKILL)
     assert sorted(came) == sorted(paths)

@@ -20,7 +20,7 @@ from pipelines.fetch import FetchOptions, Page
 from tests.pipelines.browser.conftest import OPTIONS
 from tests.pipelines.browser.strange import Strange
 from tests.pipelines.browser.test_attacks import listening
-from tests.service import command_line
+from tests.processes import command_line
 
 KEY = "canary-7f3a/9c+b"
 

@@ -20,6 +20,7 @@ import pytest
 
 from tests.pipelines.runner.receiver import Receiver, receiving
 from tests.pipelines.site import Site
+from tests.processes import descendants, running
 from tests.service import PATIENCE_SECONDS, wait_until
 from tests.site import gated_site
 
@@ -212,26 +213,5 @@ def measured(receiver: Receiver) -> bool:
     return bool(receiver.messages) and receiver.messages[-1].payload.get("totalCpuTimeSeconds", 0) > 0
 
 
-def descendants(pid: int) -> set[int]:
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended meanwhile
-    found, wave = set[int](), {pid}
-    while wave:
-        wave = {child for child, parent in parents.items() if parent in wave}
-        found |= wave
-    return found
-
-
-def await_end(pids: set[int]) -> None:
-    wait_until(lambda: not any(map(_running, pids)), PATIENCE_SECONDS)
-
-
-def _running(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+def await_end(pids: list[int]) -> None:
+    wait_until(lambda: not running(pids), PATIENCE_SECONDS)

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.runner.test_driver import await_end, descendants, driver, spec
+from tests.pipelines.runner.test_driver import await_end, driver, spec
 from tests.pipelines.site import Site, serving
+from tests.processes import descendants
 
 LINKS = "".join(f"<a href=/{each}>{each}</a>" for each in range(12))
 PAGES = {"/": LINKS} | {f"/{each}": f"<h1>{each}</h1><a href=/x{each}>x</a>" for each in range(12)}

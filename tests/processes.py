@@ -1,0 +1,35 @@
+"""The processes that a test started, and whether they still run; they may end while one looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below `pid`, the oldest first."""
+    try:
+        return sorted(child.pid for child in psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
+
+
+def running(pids: Iterable[int]) -> set[int]:
+    """Those that have not ended, waited for or not."""
+    return {pid for pid in pids if _runs(pid)}
+
+
+def command_line(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
