@@ -2,15 +2,17 @@
 
 Our engine, Scrapy, Crawlee and two bare loops crawl the same static site, one after the other, each pinned to one core
 while nginx has the other; five fields a page, as many requests in flight. Politeness and the page cache are off, the
-guard is on; then the engine again with the cache written, and with everything taken from it, and on two cores. At the
-end a long crawl, in which what a young JVM compiles counts for little. Takes about eleven minutes; installs nginx with
-apt, and the other contenders into `.bench`.
+guard is on; then the engine again with the cache written, and with everything taken from it, and on two cores, beside
+two bare loops at once. At the end a long crawl, in which what a young JVM compiles counts for little. Takes about
+sixteen minutes; installs nginx with apt, and the other contenders into `.bench`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 from bench.contenders import installed, output_of
@@ -27,6 +29,7 @@ OURS, BARE, BARE_AIOHTTP = "Spindle, Spark local[1]", "bare pycurl + lexbor", "b
 
 Command = Sequence[str | Path]
 ENGINE: Command = [sys.executable, "-m", "bench.crawlers.engine", "catalog"]
+LOOP: Command = [sys.executable, "-m", "bench.crawlers.bare", "catalog"]
 
 
 def main() -> None:
@@ -41,17 +44,19 @@ def main() -> None:
             report(results)
             if size == SMALL:
                 with_cache(results, site, passes)
-            two_cores(results[OURS], site, passes)
+            two_cores(results, site, passes)
     with catalog(LONG * pages, SMALL) as site:
         print(f"\n{LONG * pages:,} pages of {SMALL:,} bytes")
-        report({name: crawled(name, contenders[name], site, LONG_PASSES) for name in (BARE, BARE_AIOHTTP, OURS)})
+        results = {name: crawled(name, contenders[name], site, LONG_PASSES) for name in (BARE, BARE_AIOHTTP, OURS)}
+        report(results)
+        two_cores(results, site, LONG_PASSES)
 
 
 def commands() -> Mapping[str, Command]:
     """Each contender's command, but for the site."""
     aiohttp = installed("aiohttp", "aiohttp", "uvloop", "selectolax")
     return {
-        BARE: [sys.executable, "-m", "bench.crawlers.bare", "catalog"],
+        BARE: LOOP,
         BARE_AIOHTTP: [aiohttp, "-m", "bench.crawlers.loop", "catalog"],
         OURS: ENGINE,
         "Crawlee": [installed("crawlee", "crawlee[parsel]"), "-m", "bench.crawlers.crawlee_http", "catalog"],
@@ -90,17 +95,30 @@ def with_cache(results: Mapping[str, Json], site: str, passes: int) -> None:
             print(f"  / {other}: {speed(result) / speed(results[other]):.2f}")
 
 
-def two_cores(one: Json, site: str, passes: int) -> None:
-    """The server shares its core with the second half of the engine: with it, not even twice the speed is left."""
+def two_cores(results: Mapping[str, Json], site: str, passes: int) -> None:
+    """The server shares its core with the second half of the engine: with it, not even twice the speed is left.
+
+    What the machine itself leaves of that, two bare loops tell.
+    """
+    one = results[OURS]
     before = cpu_seconds()
     two = pinned("0,1", [*ENGINE, site, *engine_arguments(2, "off", passes)])
     served = (cpu_seconds() - before) / passes / two["rows"]
     most = 2 / (1 + served * speed(one))
+    bare = max((loops_at_once(site) for _ in range(ROUNDS)), key=speed)
     print(
         f"two cores / one: {speed(two) / speed(one):.2f}, without the seed and what Spark does once a pass "
         f"{linked_seconds(one) / linked_seconds(two):.2f}; nginx takes {served * 1e6:.0f} µs a page, "
-        f"{served * speed(two) / 2:.0%} of the two cores, which leaves {most:.2f} at most"
+        f"{served * speed(two) / 2:.0%} of the two cores, which leaves {most:.2f} at most; "
+        f"two bare loops at once / one: {speed(bare) / speed(results[BARE]):.2f}"
     )
+
+
+def loops_at_once(site: str) -> Json:
+    """A bare loop on each core, both with all pages; over with the slower one, as the engine is."""
+    with ThreadPoolExecutor() as both:
+        results = list(both.map(pinned, "01", repeat([*LOOP, site])))
+    return {"rows": sum(each["rows"] for each in results), "seconds": max(each["seconds"] for each in results)}
 
 
 def linked_seconds(result: Json) -> float:
