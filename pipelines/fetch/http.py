@@ -137,7 +137,7 @@ class HttpFetcher:
         """The pages of the transfers that are over, but for those that will be tried again."""
         pages: deque[tuple[Page, T]] = deque()
         now = datetime.now(UTC)
-        while finished:
+        while finished and not (pages and time.monotonic() - self._worked_at > _TICK):  # what is in flight goes on
             transfer = finished.popleft()
             request = transfer.request
             page = transfer.page(now) if transfer.came or not self._goes_on(transfer, queue) else None
@@ -151,10 +151,6 @@ class HttpFetcher:
     def _goes_on(self, transfer: Transfer, queue: RequestQueue[T]) -> bool:
         """Whether the request has to be sent again, elsewhere or later; `queue` is told."""
         request = transfer.request
-        if transfer.is_zstd():
-            request.zstd = True
-            queue.again(request, 0)
-            return True
         if address := transfer.redirect():
             queue.redirected(request, address, transfer.seconds())
             return True

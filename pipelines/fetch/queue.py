@@ -30,8 +30,7 @@ _NEXT = 2  # that ask for what others were led to, for each that failed there
 class Request(Generic[T]):
     """One page to fetch; `asked_url` is as the caller wrote it, `url` the same as pages are told apart, `address` where
     it is now looked for: where redirects led, which are `passed`, in all `spent` seconds, and have set the `cookies`.
-    `tag` is the caller's, `kept` an old copy of the page that may still be right. `zstd`: the server compresses so,
-    whatever it was asked for.
+    `tag` is the caller's, `kept` an old copy of the page that may still be right.
     """
 
     __slots__ = (
@@ -45,7 +44,6 @@ class Request(Generic[T]):
         "spent",
         "tag",
         "url",
-        "zstd",
     )
 
     def __init__(self, asked_url: str, url: str, tag: T) -> None:
@@ -58,7 +56,6 @@ class Request(Generic[T]):
         self.tag = tag
         self.origin = origin(url)
         self.kept: Page | None = None
-        self.zstd = False
         self.attempt = 0
 
     def go_on(self, address: str, seconds: float, cookies: Cookies) -> None:
@@ -67,7 +64,7 @@ class Request(Generic[T]):
         self.passed = (*self.passed, address)
         self.spent += seconds
         self.cookies = cookies
-        self.kept, self.zstd = None, False
+        self.kept = None
 
 
 class RequestQueue(Generic[T]):
@@ -303,7 +300,7 @@ def _keep_where_led(page: Page, request: Request[T], cache: PageCache) -> None:
 def _forbidden(request: Request[T], reason: str) -> Page:
     sentence = f"redirects to {shortened(request.address)}: {reason}" if request.passed else reason
     page = _failed(request.asked_url, sentence)
-    forbidden = not reason.startswith(UNREACHED)  # a site that is not there forbids nothing
+    forbidden = not reason.endswith(UNREACHED)  # a site that is not there forbids nothing
     return replace(page, url=request.address if request.passed else page.url, forbidden=forbidden)
 
 

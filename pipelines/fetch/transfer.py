@@ -15,24 +15,23 @@ import certifi
 import pycurl
 from ada_url import URL
 
-from pipelines.fetch import failures
+from pipelines.fetch import codings, failures
 from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
 from pipelines.fetch.queue import Request
 from pipelines.fetch.urls import absolute_url, canonical_url
-from pipelines.fetch.zstd import BadZstd, Unzstd
 
-_ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+_HEADER = [
+    "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    f"Accept-Encoding: {codings.ACCEPTED}",  # libcurl is not told, and leaves what comes as it is
+]
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SUCCESSES = range(200, 300)
 _READ = 64 * 1024  # bytes at a time; with libcurl's own 16 KiB most pages took several
-_UNYIELDING = 256 * 1024  # bytes received of which nothing came out; no honest compression needs so many
 _SLOWEST = 32  # bytes a second; a page that comes slower than this for first_byte_timeout is given up
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
-_NO_CODINGS = frozenset((b"", b"identity", b"none"))
-_ENCODING = re.compile(rb"(?im)^content-encoding:[ \t]*([^\r\n]*)")
 _RETRY_AFTER = re.compile(rb"(?im)^retry-after:[ \t]*([^\r\n]*)")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
 
@@ -42,7 +41,7 @@ class Transfer:
 
     __slots__ = (
         "_astray",
-        "_codings",
+        "_conditional",
         "_guard",
         "_hurried",
         "_interrupted",
@@ -51,10 +50,7 @@ class Transfer:
         "_parts",
         "_refused",
         "_size",
-        "_special",
         "_started",
-        "_undecodable",
-        "_unzstd",
         "came",
         "curl",
         "failure",
@@ -75,11 +71,12 @@ class Transfer:
         self._options = options
         self._guard = guard
         self._lines: list[bytes] = []
-        self._special = False
+        self._parts: list[bytes] = []
+        self._conditional = False
         self._hurried = False
         self.curl = _handle(options)
         self.curl.setopt(pycurl.WRITEFUNCTION, self._add)
-        self.curl.setopt(pycurl.HEADERFUNCTION, self._add_line)
+        self.curl.setopt(pycurl.HEADERFUNCTION, self._lines.append)
         self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
     def prepare(self, request: Request[Any], finished: deque[Transfer]) -> None:
@@ -91,26 +88,20 @@ class Transfer:
         self.given_up = False
         self.status = 0
         self._interrupted = False
-        self._codings = 0
-        self._undecodable = False
-        self._parts: list[bytes] = []
         self._size = 0
         self._refused: GuardRefused | None = None
         self._astray: str | None = None
         self._started = time.monotonic()
         self._lines.clear()
+        self._parts.clear()
         self.curl.setopt(pycurl.URL, request.address)
         if request.spent or self._hurried:  # redirects take from the time of one page
             left = max(0.001, self._options.total_timeout - request.spent)
             self.curl.setopt(pycurl.TIMEOUT_MS, int(left * 1000))
             self._hurried = request.spent > 0
-        self._unzstd = Unzstd() if request.zstd else None
-        if request.kept or request.zstd or self._special:
-            encoding = ["Accept-Encoding: zstd"] if request.zstd else []
-            self.curl.setopt(pycurl.HTTPHEADER, [_ACCEPT, *encoding, *_conditions(request.kept)])
-            self.curl.setopt(pycurl.HTTP_CONTENT_DECODING, 0 if request.zstd else 1)
-            self.curl.setopt(pycurl.WRITEFUNCTION, self._add_zstd if request.zstd else self._add)
-            self._special = request.zstd or request.kept is not None
+        if request.kept or self._conditional:
+            self.curl.setopt(pycurl.HTTPHEADER, [*_HEADER, *_conditions(request.kept)])
+            self._conditional = request.kept is not None
 
     def end(self, failure: int | None) -> None:
         """libcurl is done with it; `failure` is its error."""
@@ -126,23 +117,11 @@ class Transfer:
         self._started += seconds
 
     def give_up_if_stuck(self, now: float) -> None:
-        """libcurl has no timer for the first byte of an answer, and no end of unpacking what unpacks to nothing."""
-        if self.given_up:
+        """libcurl has no timer for the first byte of an answer."""
+        if self._lines or self.given_up or now - self._started <= self._options.first_byte_timeout:
             return
-        if self._lines:
-            self.given_up = self.curl.getinfo(pycurl.SIZE_DOWNLOAD_T) - self._size > _UNYIELDING
-            self._undecodable |= self.given_up
-        else:
-            self.given_up = now - self._started > self._options.first_byte_timeout
-        if self.given_up:
-            self.status = self.curl.getinfo(pycurl.RESPONSE_CODE)
-            self.finished.append(self)
-
-    def is_zstd(self) -> bool:
-        """Whether libcurl failed because the body is compressed by zstd, which it was not asked to expect."""
-        if self.failure != pycurl.E_BAD_CONTENT_ENCODING or self.request.zstd:
-            return False
-        return [each.strip().lower() for each in _ENCODING.findall(self._head())] == [b"zstd"]
+        self.given_up = True
+        self.finished.append(self)
 
     def redirect(self) -> str | None:
         """The address at which the request is to go on; None when it is over here."""
@@ -168,7 +147,7 @@ class Transfer:
 
     def may_pass(self) -> bool:
         """Whether the request failed and may fare better in a moment."""
-        if self.given_up or self._refused or self._undecodable or self._size > self._options.max_body:
+        if self.given_up or self._refused or self._size > self._options.max_body:
             return False
         if self.failure is None:
             return failures.passing_status(self.status)
@@ -184,13 +163,18 @@ class Transfer:
         return (failures.retry_after(asked[-1].decode("latin-1")) if asked else None) or 0.0
 
     def page(self, now: datetime) -> Page:
-        curl, request = self.curl, self.request
+        request, most = self.request, self._options.max_body
         error = None if self.came else self._error()
-        content_type, charset = parse_content_type(curl.getinfo_raw(pycurl.CONTENT_TYPE))
-        parts, self._parts = self._parts, []
-        whole = error is None or self._size > self._options.max_body
-        body = (parts[0] if len(parts) == 1 else b"".join(parts)) if whole else b""
-        received: int = curl.getinfo(pycurl.SIZE_DOWNLOAD_T)
+        content_type, charset = parse_content_type(self.curl.getinfo_raw(pycurl.CONTENT_TYPE))
+        head = self._head()
+        body = b"".join(self._parts) if error is None or self._size > most else b""
+        self._parts.clear()
+        try:
+            body = codings.undone(body, head, most)
+        except codings.Undecodable:
+            body, error = b"", failures.undecodable()
+        if len(body) > most:
+            body, error = body[:most], error or failures.too_large(self._options)
         return Page(
             request.url,
             request.address,
@@ -201,47 +185,19 @@ class Transfer:
             body,
             now,
             request.passed[:-1],
-            b"".join(self._lines),
-            received,
+            head,
+            self._size,
         )
 
     def _head(self) -> bytes:
         """The lines that have come of the answer's header."""
         return b"".join(self._lines)
 
-    def _add_line(self, line: bytes) -> int | None:
-        """Takes a line of the header; codings in codings are refused, as libcurl undoes all five of them at once."""
-        self._lines.append(line)
-        if line[16:17] == b":" and line[:16].lower() == b"content-encoding":
-            self._codings += sum(each.strip().lower() not in _NO_CODINGS for each in line[17:].split(b","))
-            if self._codings > 1:
-                self._undecodable = True
-                return -1
-        return None
-
-    def _add_zstd(self, data: bytes) -> int:
-        """Takes what has come, decompressed."""
-        if self._unzstd is None or not _ENCODING.search(self._head()):
-            return self._add(data)
-        try:
-            for piece in self._unzstd.pieces(data):
-                if self._add(piece) != len(piece):
-                    return 0
-        except BadZstd:
-            self._undecodable = True
-            return 0
-        return len(data)
-
-    def _add(self, data: bytes) -> int:
+    def _add(self, data: bytes) -> int | None:
         """Takes what has come; libcurl gives up when told another length than that of `data`."""
-        size = len(data)
-        self._size += size
-        excess = self._size - self._options.max_body
-        if excess > 0:
-            self._parts.append(data[:-excess])
-            return 0
         self._parts.append(data)
-        return size
+        self._size += len(data)
+        return 0 if self._size > self._options.max_body else None
 
     def _open_socket(self, purpose: int, address: Any) -> Any:
         """Every connection passes here with the address it really goes to, after redirects and name lookups."""
@@ -260,8 +216,6 @@ class Transfer:
         where = _where(self.curl)
         if self._size > self._options.max_body:
             return failures.too_large(self._options)
-        if self._undecodable:
-            return failures.undecodable()
         if self.given_up:
             return failures.no_answer(where, self._options)
         if self._refused:
@@ -286,9 +240,8 @@ def _handle(options: FetchOptions) -> pycurl.Curl:
         (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
         (pycurl.FOLLOWLOCATION, 0),  # each address is asked for by leave of its own host
         (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS),
-        (pycurl.ACCEPT_ENCODING, ""),  # all that libcurl can undo
         (pycurl.USERAGENT, options.user_agent),
-        (pycurl.HTTPHEADER, [_ACCEPT]),
+        (pycurl.HTTPHEADER, _HEADER),
         (pycurl.CONNECTTIMEOUT_MS, int(options.connect_timeout * 1000)),
         (pycurl.TIMEOUT_MS, int(options.total_timeout * 1000)),
         (pycurl.LOW_SPEED_LIMIT, _SLOWEST),

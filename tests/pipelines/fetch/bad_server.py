@@ -13,7 +13,7 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import zstandard
+from backports import zstd
 
 PAGE = b"<!doctype html><html><head><title>Page</title></head><body><h1>It works</h1></body></html>"
 
@@ -22,7 +22,10 @@ _BR_BOMB = "cfffff7f002400e2b14072effff9ffff0f8004401c1680eefd3fffffff01900088c3
 
 
 class BadServer(ThreadingTCPServer):
-    """`url(path)` is the address of a misbehaviour; `requests` counts by path, `connections` counts all."""
+    """`url(path)` is the address of a misbehaviour; `requests` counts by path, `connections` counts all.
+
+    `coded` is what `/coded` answers: the Content-Encoding and the body.
+    """
 
     allow_reuse_address = True
     daemon_threads = True
@@ -34,6 +37,7 @@ class BadServer(ThreadingTCPServer):
         self.headers: dict[str, dict[str, str]] = {}
         self.times: list[float] = []
         self.connections = 0
+        self.coded = "", b""
         self.running: Counter[str] = Counter()
         self.most_running = 0
         self.lock = threading.Lock()
@@ -230,9 +234,9 @@ def _bomb_br(handler: _Handler, query: dict[str, str], count: int) -> None:
 
 
 def _zstd(handler: _Handler, query: dict[str, str], count: int) -> None:
-    """A page, or `size` zeros, by zstd, which nobody asked for."""
+    """A page, or `size` zeros, by zstd."""
     body = bytes(int(query["size"])) if "size" in query else PAGE
-    handler.answer(zstandard.ZstdCompressor().compress(body), Content_Encoding="zstd")
+    handler.answer(zstd.compress(body), Content_Encoding="zstd")
 
 
 def _bad_zstd(handler: _Handler, query: dict[str, str], count: int) -> None:
@@ -251,6 +255,11 @@ def _gzip(handler: _Handler, query: dict[str, str], count: int) -> None:
 
 def _bad_gzip(handler: _Handler, query: dict[str, str], count: int) -> None:
     handler.answer(b"this is no gzip stream", Content_Encoding="gzip")
+
+
+def _coded(handler: _Handler, query: dict[str, str], count: int) -> None:
+    coding, body = handler.server.coded
+    handler.answer(body, query.get("status", "200 OK"), Content_Encoding=coding)
 
 
 def _codings(handler: _Handler, query: dict[str, str], count: int) -> None:
@@ -328,6 +337,7 @@ _BEHAVIOURS: dict[str, Behaviour] = {
     "/slow-redirects": _slow_redirects,
     "/gzip": _gzip,
     "/bad-gzip": _bad_gzip,
+    "/coded": _coded,
     "/codings": _codings,
     "/unyielding": _unyielding,
     "/headers": _headers,

@@ -35,10 +35,6 @@ class TestBodies:
         page = fetch(bad_server.url("/bomb-br"), max_body=2**20)
         assert (page.error, page.body) == ("the page is larger than 1,048,576 bytes", bytes(2**20))
 
-    def test_zstd_is_undone_where_a_server_insists_on_it(self, bad_server: BadServer) -> None:
-        urls = [bad_server.url(path) for path in ("/zstd", "/good", "/zstd", "/gzip")]
-        assert [page.body for page in fetch_all(urls, concurrency=1)] == [PAGE] * 4
-
     def test_a_bomb_by_zstd_is_stopped_too(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url(f"/zstd?size={64 * 2**20}"), max_body=2**20)
         assert (page.error, page.body) == ("the page is larger than 1,048,576 bytes", bytes(2**20))
@@ -46,7 +42,7 @@ class TestBodies:
     def test_what_is_no_zstd_is_an_error(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url("/bad-zstd"), retries=3)
         assert page.error == "the page cannot be decompressed"
-        assert bad_server.requests["/bad-zstd"] == 2
+        assert bad_server.requests["/bad-zstd"] == 1
 
     @pytest.mark.parametrize("said", ["gzip, gzip", "gzip,gzip", "gzip|gzip", "identity|gzip, gzip", "gzip|GZIP"])
     def test_what_is_compressed_more_than_once_is_refused(self, said: str, bad_server: BadServer) -> None:
@@ -64,9 +60,9 @@ class TestBodies:
         assert [page.body for page in fetch_all(urls, concurrency=1)] == [PAGE, PAGE]
 
     def test_a_bomb_of_which_nothing_comes_out_is_given_up(self, bad_server: BadServer) -> None:
-        page = fetch(bad_server.url("/unyielding"), retries=3, total_timeout=600, first_byte_timeout=600)
-        assert (page.status, page.error, page.body) == (200, "the page cannot be decompressed", b"")
-        assert (page.received > 256 * 1024, bad_server.requests["/unyielding"]) == (True, 1)
+        page = fetch(bad_server.url("/unyielding"), retries=3, max_body=2**20, total_timeout=600)
+        assert (page.status, page.error, page.body) == (200, "the page is larger than 1,048,576 bytes", b"")
+        assert (2**20 < page.received < 2 * 2**20, bad_server.requests["/unyielding"]) == (True, 1)
 
     def test_a_large_page_is_stopped_while_it_streams(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url(f"/large?size={100 * 2**20}"), max_body=2**20)
