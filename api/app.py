@@ -35,6 +35,7 @@ from api.metrics import in_project as metrics_in_project
 from api.metrics import of_execution as metrics_of_execution
 from api.packages import endpoints as packages
 from api.projects import endpoints as projects
+from api.python_extensions import endpoints as python_extensions
 from api.tasks import endpoints as tasks
 from api.tasks import zombies
 from api.webhooks import endpoints as webhooks
@@ -86,6 +87,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _include_service(app: FastAPI, prefix: str) -> None:
     """Every router at once in the application: what is in routers of routers is looked for again at each level."""
+    _include_python_extensions(app, prefix)
     for part in (zombies.router, projects.router, categories.router, agents.router, catalog.router):
         app.include_router(part, prefix=prefix, responses=EVERYWHERE)
     for part in (datasets_of_task.router, datasets.router, html.router, auth.router, cloud_credentials.router):
@@ -98,6 +100,14 @@ def _include_service(app: FastAPI, prefix: str) -> None:
         _include_in_project(app, part, f"{prefix}/projects/id/{{projectId}}", also=f"{prefix}/projects/{{projectId}}")
     for part in (datasets_of_job.router, metrics_of_execution.router):
         _include_in_project(app, part, f"{prefix}/projects/{{projectId}}", also=f"{prefix}/projects/id/{{projectId}}")
+
+
+def _include_python_extensions(app: FastAPI, prefix: str) -> None:
+    """Before the agents, whose paths they lengthen. Theirs may be read below their own prefix, as shown, or without."""
+    room = f"{prefix}{python_extensions.PREFIX}"
+    app.include_router(python_extensions.about, prefix=room, responses=EVERYWHERE)
+    app.include_router(python_extensions.router, prefix=room, responses=EVERYWHERE)
+    app.include_router(python_extensions.router, prefix=prefix, responses=EVERYWHERE, include_in_schema=False)
 
 
 def _include_in_project(app: FastAPI, part: APIRouter, shown: str, *, also: str) -> None:

@@ -14,7 +14,7 @@ from core.errors import BadInput, Conflict, Detail, NotFound
 from core.repository import Repository, checked, lock_organization
 from core.tables import Agent
 from core.values import check_storable, storable
-from pipelines import MAX_PROBLEMS, PipelineError, check_yaml, script
+from pipelines import MAX_PROBLEMS, Pipeline, PipelineError, Transforms, check_yaml, script
 
 # a top-level key `pipeline` of block or flow YAML, and not the annotated name of a line of Python
 _PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?pipeline["']?\s*:""", re.MULTILINE)
@@ -92,6 +92,9 @@ class Agents(Repository[Agent]):
         self.session.delete(self.get(agent_id))
         self.session.flush()
 
+    def visible_ids(self) -> Select[tuple[str]]:
+        return self._own().with_only_columns(Agent.id)
+
     def _own(self) -> Select[tuple[Agent]]:
         own = super()._own()
         if self._categories.viewer_key_id is None:
@@ -156,6 +159,23 @@ def pyspark_code(agent: Agent) -> str | None:
     """The agent's pipeline as a Python script, with its row transforms; None for an agent without a pipeline."""
     if agent.pipeline_yaml is None:
         return None
-    calls_functions = "pythonrowtransform" in agent.pipeline_yaml.replace("_", "").casefold()
-    transforms = {each.name: each.source for each in agent.extensions} if calls_functions else {}
-    return script(agent.pipeline_yaml, transforms)
+    return script(agent.pipeline_yaml, _transforms(agent) if _calls_functions(agent.pipeline_yaml) else {})
+
+
+def warnings(agent: Agent) -> Sequence[str]:
+    """What an execution would fail at as long as the agent's row transforms are as they are, by line."""
+    if agent.pipeline_yaml is None or not _calls_functions(agent.pipeline_yaml):
+        return ()
+    try:
+        found = Pipeline.from_yaml(agent.pipeline_yaml).check(Transforms(_transforms(agent)))
+    except PipelineError as error:
+        found = error.problems
+    return [str(problem) for problem in found]
+
+
+def _calls_functions(pipeline: str) -> bool:
+    return "pythonrowtransform" in pipeline.replace("_", "").casefold()
+
+
+def _transforms(agent: Agent) -> Mapping[str, str]:
+    return {each.name: each.source for each in agent.extensions}

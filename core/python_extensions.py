@@ -2,85 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
-from core.agents import Agents
-from core.errors import BadInput, Conflict, Detail, NotFound
-from core.repository import lock_organization
+from core.agents import Agents, bad_pipeline
+from core.errors import BadInput, Conflict, Detail
+from core.repository import Repository, lock_organization
 from core.tables import PythonExtension
-from core.values import check_name, check_storable, storable
-from pipelines import PipelineError
+from core.values import check_name, check_storable
+from pipelines import Pipeline, PipelineError, Transforms, document, script
 from pipelines.names import fold
+from pipelines.transforms import ROW_TRANSFORMS
 from pipelines.transforms import source as texts
 
 ROW_TRANSFORM = "row_transform"
 TYPES = (ROW_TRANSFORM,)
+INLINE = "python_extensions.stages"
 
 
-class PythonExtensions:
-    """Of one organization's agents. Names ignore case and underscores, as they do in a pipeline."""
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One that a pipeline can call by its name."""
 
-    def __init__(self, session: Session, organization_id: str) -> None:
-        self._session = session
-        self._organization_id = organization_id
+    name: str
+    type: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """The functions that stand in a pipeline's text, and its script with them; `code` is None without a pipeline."""
+
+    functions: Sequence[Function]
+    warnings: Sequence[str]
+    code: str | None
+
+
+class PythonExtensions(Repository[PythonExtension]):
+    """Of one organization's agents. Names ignore case and underscores, as they do in a pipeline.
+
+    `viewer_key_id` hides those of agents in the private categories of other keys.
+    """
+
+    row = PythonExtension
+    noun = "Python extension"
+
+    def __init__(self, session: Session, organization_id: str, *, viewer_key_id: str | None = None) -> None:
+        super().__init__(session, organization_id)
+        self._viewer_key_id = viewer_key_id
+        self._agents = Agents(session, organization_id, viewer_key_id=viewer_key_id)
 
     def list(self) -> Sequence[PythonExtension]:
         """Those of all agents."""
-        return self._session.scalars(self._own()).all()
+        return self._page(self._own(), None, None)
 
-    def of_agent(self, agent_id: str) -> Sequence[PythonExtension]:
+    def of_agent(
+        self, agent_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> Sequence[PythonExtension]:
         """Raises NotFound for an agent that is not there."""
-        agent = Agents(self._session, self._organization_id).get(agent_id)
-        return self._session.scalars(self._own().where(PythonExtension.agent_id == agent.id)).all()
+        agent = self._agents.get(agent_id)
+        return self._page(self._own().where(PythonExtension.agent_id == agent.id), limit, after)
 
     def transforms(self, agent_id: str) -> dict[str, str]:
         """Texts of the agent's row transforms by name, as an execution spec has them."""
         return {each.name: each.source for each in self.of_agent(agent_id) if each.type == ROW_TRANSFORM}
 
     def get(self, extension_id: str) -> PythonExtension:
-        own = self._own().where(PythonExtension.id == extension_id)
-        found = self._session.scalar(own) if storable(extension_id) else None
-        if found is None:
-            raise NotFound("There is no Python extension with this id.")
-        return found
+        return self._by_id(extension_id)
 
-    def create(self, agent_id: str, *, name: str, source: str, type: str = ROW_TRANSFORM) -> PythonExtension:
+    def create(
+        self, agent_id: str, *, source: str, name: str | None = None, type: str = ROW_TRANSFORM
+    ) -> PythonExtension:
         """Raises BadInput with the lines of what is wrong, Conflict for a name that the agent has already."""
-        agent = Agents(self._session, self._organization_id).get(agent_id)
-        _check(name, source, type)
-        lock_organization(self._session, self._organization_id)
-        if any(each.folded_name == fold(name) for each in self.of_agent(agent_id)):
-            raise Conflict(f"The agent has a Python extension called '{name}' already.")
+        agent, function = self._agents.get(agent_id), checked_function(source, name, type)
+        self._check_free(agent.id, function.name)
         extension = PythonExtension(
-            organization_id=self._organization_id,
+            organization_id=self.organization_id,
             agent_id=agent.id,
-            name=name,
-            folded_name=fold(name),
-            type=type,
-            source=source,
+            name=function.name,
+            folded_name=fold(function.name),
+            type=function.type,
+            source=function.source,
         )
-        self._session.add(extension)
-        self._session.flush()
+        self.session.add(extension)
+        self.session.flush()
         return extension
 
-    def replace(self, extension_id: str, source: str) -> PythonExtension:
-        """Gives an extension another text; executions that are on their way keep theirs."""
+    def update(self, extension_id: str, changes: Mapping[str, Any]) -> PythonExtension:
+        """Merges `name`, `type` and `source`; executions that are on their way keep the text they began with."""
         extension = self.get(extension_id)
-        _check(extension.name, source, extension.type)
-        extension.source = source
-        self._session.flush()
+        old = {"name": extension.name, "type": extension.type, "source": extension.source}
+        function = checked_function(**{**old, **changes})
+        if fold(function.name) != extension.folded_name:
+            self._check_free(extension.agent_id, function.name)
+        extension.name, extension.folded_name = function.name, fold(function.name)
+        extension.type, extension.source = function.type, function.source
+        self.session.flush()
         return extension
 
     def delete(self, extension_id: str) -> None:
-        self._session.delete(self.get(extension_id))
-        self._session.flush()
+        self.session.delete(self.get(extension_id))
+        self.session.flush()
 
     def _own(self) -> Select[tuple[PythonExtension]]:
-        own = select(PythonExtension).where(PythonExtension.organization_id == self._organization_id)
-        return own.order_by(PythonExtension.id)
+        own = super()._own()
+        if self._viewer_key_id is None:
+            return own
+        return own.where(PythonExtension.agent_id.in_(self._agents.visible_ids()))
+
+    def _check_free(self, agent_id: str, name: str) -> None:
+        lock_organization(self.session, self.organization_id)
+        same = (PythonExtension.agent_id == agent_id, PythonExtension.folded_name == fold(name))
+        if self.session.scalar(self._own().where(*same)):
+            raise Conflict(f"The agent has a Python extension called '{name}' already.")
+
+
+def provided() -> Sequence[str]:
+    """Row transforms of plugins, which every pipeline may call."""
+    return sorted(each.name for each in ROW_TRANSFORMS)
 
 
 def problems(name: str, source: str) -> tuple[str, ...]:
@@ -92,12 +136,95 @@ def problems(name: str, source: str) -> tuple[str, ...]:
     return ()
 
 
-def _check(name: str, source: str, type: str) -> None:
-    check_name(name)
+def checked_function(source: str, name: str | None = None, type: str = ROW_TRANSFORM) -> Function:
+    """Raises BadInput with the lines of what is wrong; without a name it has that of the only function in the text."""
     check_storable("function", source)
-    if type not in TYPES:
-        raise BadInput(f"There is no Python extension of the type '{type}'; there is {', '.join(TYPES)}.")
+    check_storable("extensionType", type)
+    known = next((each for each in TYPES if fold(each) == fold(type)), None)
+    if known is None:
+        sentence = f"There is no Python extension of the type '{type}'; there is {', '.join(TYPES)}."
+        raise BadInput(sentence, [Detail("extensionType", sentence)])
+    name = _only_name(source) if name is None else name
+    check_name(name)
     if wrong := problems(name, source):
-        raise BadInput(
-            f"The function '{name}' cannot be used: {wrong[0]}", [Detail("function", each) for each in wrong]
-        )
+        raise _unusable(name, wrong)
+    return Function(name, known, source)
+
+
+def _only_name(source: str) -> str:
+    try:
+        names = texts.names(source)
+    except PipelineError as error:
+        raise _unusable("", [str(problem) for problem in error.problems]) from error
+    if len(names) != 1:
+        raise BadInput("A Python extension needs a 'name'.", [Detail("name", "'name' is missing.")])
+    return names[0]
+
+
+def _unusable(name: str, wrong: Sequence[str]) -> BadInput:
+    called = f"The function '{name}'" if name else "The function"
+    return BadInput(f"{called} cannot be used: {wrong[0]}", [Detail("function", each) for each in wrong])
+
+
+def pyspark_code(extension: PythonExtension) -> str | None:
+    """A script that calls the function for each row of a CSV file, with arguments that the environment has.
+
+    None for a name that no YAML can have.
+    """
+    required = texts.read(extension.name, extension.source).keywords.required
+    stages = [
+        {"stage": "load_csv", "args": {"path": "${INPUT_PATH}", "header": True}},
+        {
+            "stage": f"python_row_transform:{extension.name}",
+            "args": {name: f"${{{name.upper()}}}" for name in required},
+        },
+    ]
+    text = json.dumps({"pipeline": stages}, ensure_ascii=False)
+    return script(text, {extension.name: extension.source})
+
+
+def process(text: str) -> Processed:
+    """Raises BadInput for a pipeline or functions that are wrong, by line and name."""
+    try:
+        root = document.parse(text).plain()
+        functions = _inline(root)
+        if not isinstance(root, dict) or "pipeline" not in root:
+            return Processed(functions, (), None)
+        transforms = Transforms({each.name: each.source for each in functions})
+        warnings = Pipeline.from_yaml(text).check(transforms)
+    except PipelineError as error:
+        raise bad_pipeline(error) from error
+    return Processed(functions, [str(each) for each in warnings], script(text))
+
+
+def _inline(root: object) -> Sequence[Function]:
+    """The functions that stand under `python_extensions`; raises BadInput that names those that are wrong."""
+    functions: list[Function] = []
+    wrong: list[Detail] = []
+    for name, given in _stages(root).items():
+        try:
+            functions.append(_function(name, given))
+        except BadInput as error:
+            wrong.extend(Detail(f"{INLINE}.{name}.{each.path}", each.message) for each in error.details)
+    if wrong:
+        raise BadInput(f"A Python extension cannot be used: {wrong[0].path}: {wrong[0].message}", wrong)
+    return functions
+
+
+def _stages(root: object) -> Mapping[str, object]:
+    found = root
+    for key in INLINE.split("."):
+        found = cast(Mapping[str, object], found).get(key) if isinstance(found, dict) else None
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise BadInput(f"'{INLINE}' is not a map of functions by name.", [Detail(INLINE, "is not a map")])
+    return cast(Mapping[str, object], found)
+
+
+def _function(name: str, given: object) -> Function:
+    fields = cast(Mapping[str, object], given) if isinstance(given, dict) else {}
+    source = fields.get("function")
+    if not isinstance(source, str):
+        raise BadInput("A Python extension needs a 'function'.", [Detail("function", "is missing, or no text")])
+    return checked_function(source, name, str(fields.get("type", ROW_TRANSFORM)))

@@ -33,11 +33,14 @@ from core.tables import (
     Job,
     Organization,
     Project,
+    PythonExtension,
     Webhook,
 )
 from core.values import check_name, check_storable, storable
 
-Row = TypeVar("Row", Agent, ApiKey, Category, CloudCredential, Dataset, Execution, Job, Project, Webhook)
+Row = TypeVar(
+    "Row", Agent, ApiKey, Category, CloudCredential, Dataset, Execution, Job, Project, PythonExtension, Webhook
+)
 
 
 Ids = tuple[str, ...]

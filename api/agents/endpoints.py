@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from sqlalchemy.orm import Session
 
-from api.agents.schemas import AgentCreate, AgentRecord, AgentUpdate, agent_record
+from api.agents.schemas import AgentCreate, AgentRecord, AgentUpdate, WrittenAgent, agent_record, written_agent
 from api.categories.endpoints import CategoryId, visible
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.editions import TAGGED, ExpectedOf, TagOf
@@ -44,11 +44,11 @@ def list_agents(caller: Reader, service: ServiceOf, page: PageOf) -> list[AgentR
 
 
 @router.post("", summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409)})
-def create_agent(body: AgentCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> AgentRecord:
+def create_agent(body: AgentCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> WrittenAgent:
     with service.database.write() as session:
         agent = _agents(session, caller).create(body.values())
         tag.put(agent)
-        return agent_record(agent)
+        return written_agent(agent)
 
 
 @router.get(
@@ -104,13 +104,13 @@ def update_agent(
     caller: Writer,
     service: ServiceOf,
     expected: ExpectedOf,
-) -> AgentRecord:
+) -> WrittenAgent:
     with service.database.write() as session:
         agents = _agents(session, caller)
         expected.hold(session, caller, _within(agents, category_id, agent_id))
         agent = agents.update(agent_id, body.values())
         expected.put(agent)
-        return agent_record(agent)
+        return written_agent(agent)
 
 
 @router.delete("/{agentId}", summary="Delete an agent; its jobs stay", responses=answers(404, 412))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from datetime import datetime
+from typing import Any
+
+from pydantic import Field
 
 from api.kit.schemas import Body, Name, Record, example
-from core.agents import pyspark_code
+from core.agents import pyspark_code, warnings
 from core.tables import Agent
 
 EXAMPLE = "fetch: {url: https://example.com/}\npipeline:\n  - {stage: extract, args: [{selector: h1, as: title}]}\n"
@@ -41,7 +45,20 @@ class AgentRecord(Record):
     updated_at: datetime
 
 
+class WrittenAgent(AgentRecord):
+    """`warnings`, where there are some, name what an execution would fail at: row transforms to be registered yet."""
+
+    warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+
+
 def agent_record(agent: Agent) -> AgentRecord:
-    computed = {"code", "pyspark_code"}
-    fields = {name: getattr(agent, name) for name in AgentRecord.model_fields if name not in computed}
-    return AgentRecord(**fields, code=agent.code or agent.pipeline_yaml, pyspark_code=pyspark_code(agent))
+    return AgentRecord(**_fields(agent))
+
+
+def written_agent(agent: Agent) -> WrittenAgent:
+    return WrittenAgent(**_fields(agent), warnings=[*warnings(agent)])
+
+
+def _fields(agent: Agent) -> dict[str, Any]:
+    computed = {"code": agent.code or agent.pipeline_yaml, "pyspark_code": pyspark_code(agent)}
+    return computed | {name: getattr(agent, name) for name in AgentRecord.model_fields if name not in computed}

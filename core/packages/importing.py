@@ -148,11 +148,8 @@ class _Import:
         def create(values: Mapping[str, Any]) -> PythonExtension:
             return self._extensions.create(agent.id, **values)
 
-        def update(extension_id: str, values: Mapping[str, Any]) -> PythonExtension:
-            return self._extensions.replace(extension_id, values["source"])
-
         values = part.model_dump() if row is None else {"source": part.source}
-        self._put("python extension", shown, row, values, create, update)
+        self._put("python extension", shown, row, values, create, self._extensions.update)
 
     def _all_projects(self, parts: Sequence[ProjectPart]) -> Sequence[Project]:
         here = {row.name: row for row in self._projects.list()}

@@ -18,6 +18,7 @@ PATHS = {
     "category": "/categories/id/{categoryId}",
     "credential": "/cloud-credentials/id/{credentialId}",
     "webhook": "/projects/{projectId}/webhooks/{webhookId}",
+    "extension": "/python-extensions/{extensionId}",
 }
 FIELDS = dict.fromkeys(PATHS, "name") | {"webhook": "description"}
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import PIPELINE, Api, Server
+from tests.api.world import FUNCTION
 
 Ids = dict[str, str]
 OPERATIONS: list[tuple[str, str, Any]] = [
@@ -20,6 +21,13 @@ OPERATIONS: list[tuple[str, str, Any]] = [
     ("DELETE", "/agents/{agent}", None),
     ("POST", "/agents", {"name": "Mine", "categoryId": "{category}"}),
     ("PUT", "/agents/none/{mine}", {"categoryId": "{category}"}),
+    ("GET", "/agents/{agent}/python-extensions", None),
+    ("POST", "/agents/{agent}/python-extensions", {"function": FUNCTION["function"]}),
+    ("POST", "/python-extensions/register", {"agentId": "{agent}", "function": FUNCTION["function"]}),
+    ("GET", "/python-extensions/{extension}", None),
+    ("PUT", "/python-extensions/{extension}", {"name": "x"}),
+    ("DELETE", "/python-extensions/{extension}", None),
+    ("POST", "/python-extensions/{extension}/generate-pyspark", None),
     ("POST", "/projects/id/{project}/jobs", {"name": "Taken", "agentId": "{agent}"}),
     ("PUT", "/projects/id/{project}/jobs/{job}", {"agentId": "{agent}"}),
 ]
@@ -39,9 +47,10 @@ def other(server: Server, acme: Api) -> Api:
 def ids(owner: Api, other: Api) -> Ids:
     category = owner.post("/categories", {"name": "Owner's alone", "visibility": "PRIVATE"})["id"]
     agent = owner.post("/agents", {"name": "Hidden", "categoryId": category, "pipelineYaml": PIPELINE})["id"]
+    extension = owner.post(f"/agents/{agent}/python-extensions", FUNCTION)["id"]
     job = other.job("Another's")
     own = {"mine": job.agent_id, "project": job.project_id, "job": job.id}
-    return {"category": category, "agent": agent, **own}
+    return {"category": category, "agent": agent, "extension": extension, **own}
 
 
 def answer(api: Api, method: str, path: str, body: Any, ids: Ids) -> tuple[int, Any]:
@@ -52,7 +61,7 @@ def answer(api: Api, method: str, path: str, body: Any, ids: Ids) -> tuple[int, 
 
 @pytest.mark.parametrize(("method", "path", "body"), OPERATIONS, ids=[f"{each[0]} {each[1]}" for each in OPERATIONS])
 def test_another_key_is_answered_as_if_there_were_none(other: Api, ids: Ids, method: str, path: str, body: Any):
-    unknown = ids | {"category": "unknown", "agent": "unknown"}
+    unknown = ids | {"category": "unknown", "agent": "unknown", "extension": "unknown"}
     status, told = answer(other, method, path, body, ids)
     assert status in (400, 404)
     assert (status, told) == answer(other, method, path, body, unknown)

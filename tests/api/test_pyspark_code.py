@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from core.database import open_database
-from core.python_extensions import PythonExtensions
 from tests.api.conftest import Api
 
 PIPELINE = """
@@ -18,10 +16,7 @@ SHOUT = "def shout(row):\n    return {'title': row['title'].upper()}\n"
 def test_an_agent_shows_its_pipeline_as_a_script_with_its_functions(acme: Api):
     agent = acme.post("/agents", {"name": "script", "pipelineYaml": PIPELINE})
     assert 'stage("extract", {"selector": "h1", "as": "title"}),' in agent["pysparkCode"]
-    database = open_database(acme.settings)
-    with database.write() as session:
-        PythonExtensions(session, acme.organization_id).create(agent["id"], name="shout", source=SHOUT)
-    database.close()
+    acme.post(f"/agents/{agent['id']}/python-extensions", {"function": SHOUT})
     listed = next(each for each in acme.get("/agents") if each["id"] == agent["id"])
     assert f'SHOUT = """{SHOUT}"""' in listed["pysparkCode"]
 

@@ -38,6 +38,7 @@ NOT_CHECKED = {
     "allow_header_conformance": {
         "(GET|DELETE) /.*/agents/{(categoryId|agentId)}": "two nouns share a path, which the file shows as two",
         "POST /.*/datasets/query": "as the path of a dataset it could be read too",
+        "(GET|POST) /.*/python-extensions/(info|supported-types|process-yaml|validate)": "as that of an extension, too",
     },
     "negative_data_rejection": {
         "POST /.*/jobs/{jobId}/completion": "what the compute side reports is read as far as it can be",
@@ -51,6 +52,7 @@ NOT_CHECKED = {
         "(POST|PUT) /.*/projects(/id/{projectId})?": "which names paths use, and what is a cron schedule",
         "(POST|PUT) /.*/tasks(/{taskId})?": "taskType is known in any case",
         "(POST|PUT) /.*/categories.*": "which names paths use",
+        "(POST|PUT) /.*/python-extensions/.*": "which Python and which pipeline is right, and which agents there are",
         "(POST|PUT) /.*/webhooks(/{webhookId})?": "which addresses the service calls",
         "(POST|PUT) /.*/cloud-credentials.*": "which fields a provider needs, and that it is named by a letter",
         "(POST|PUT) .*/cms-tables/.*": "which documents can be stored",

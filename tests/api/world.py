@@ -8,6 +8,8 @@ UNKNOWN_ID = "01990000-0000-7000-8000-000000000000"
 UNKNOWN_NUMBER = "999999999"  # of what counts in integers
 UNKNOWN_NAME = "no-such-name"
 
+FUNCTION = {"name": "clean", "function": "def clean(row):\n    return row\n"}
+
 World = dict[str, str]
 
 
@@ -29,6 +31,7 @@ def make_world(api: Api, name: str) -> World:
         "datasetId": dataset,
         "taskId": api.get(job.path)["taskIds"][0],
         "credentialId": api.post("/cloud-credentials", {"provider": "OPENAI", "apiKey": "theirs"})["id"],
+        "extensionId": api.post(f"/agents/{job.agent_id}/python-extensions", FUNCTION)["id"],
         "webhookId": api.post(f"/projects/id/{job.project_id}/webhooks", {"url": "https://example.com/hook"})["id"],
         "keyId": api.post("/auth/api-keys", {"name": name})["id"],
         "recordId": api.post(f"/api/api/cms-tables/{table}", {"title": name})["id"],

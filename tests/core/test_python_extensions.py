@@ -32,7 +32,7 @@ def test_an_execution_keeps_the_functions_that_it_was_submitted_with(shop: Shop)
     extension_id = create(shop)
     execution = shop.submit()
     with shop.database.write() as session:
-        PythonExtensions(session, shop.organization_id).replace(extension_id, CLEAN.replace("kg", "g"))
+        PythonExtensions(session, shop.organization_id).update(extension_id, {"source": CLEAN.replace("kg", "g")})
     spec = json.loads(write_spec(shop.settings, execution, shared=False).read_text())
     assert (spec["rowTransforms"], spec["isolateTransforms"]) == ({"clean": CLEAN}, False)
 

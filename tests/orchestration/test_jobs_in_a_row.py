@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from core.python_extensions import PythonExtensions
-from core.tables import Agent
 from tests.service import Job, Json, Service
 from tests.site import GatedSite
 
@@ -39,11 +37,9 @@ def shout(row, *, mark) -> Loud:
 
 def test_a_job_loads_what_another_made_with_its_agents_python(service: Service, site: GatedSite) -> None:
     site.open()
-    pipeline = SAVING.format(url=site.url)
-    saving = service.make_job(pipeline)
-    with service.database() as database, database.write() as session:
-        agent = session.query(Agent).filter_by(pipeline_yaml=pipeline).one()
-        PythonExtensions(session, agent.organization_id).create(agent.id, name="shout", source=SHOUT)
+    saving = service.make_job(SAVING.format(url=site.url))
+    agent = service.get(saving.path)["agentId"]
+    service.post(f"/agents/{agent}/python-extensions", {"extensionType": "row_transform", "function": SHOUT})
     loading = beside(service, saving, LOADING)
     assert rows(service, saving) == [{"place": 1, "title": "GATE!"}]
     assert rows(service, loading) == [{"place": 2, "title": "GATE!"}, {"place": 1, "title": "GATE!"}]

@@ -1,0 +1,1 @@
+"""Python extensions of agents."""

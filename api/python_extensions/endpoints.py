@@ -1,0 +1,170 @@
+"""Python extensions: the functions that agents' pipelines call, kept and checked as text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from sqlalchemy.orm import Session
+
+from api.agents.endpoints import AgentId
+from api.categories.endpoints import visible
+from api.kit.auth import KeyRoute, Reader, Writer
+from api.kit.editions import TAGGED, ExpectedOf, TagOf
+from api.kit.errors import answers
+from api.kit.pages import PageOf
+from api.kit.schemas import Nothing
+from api.kit.service import ServiceOf
+from api.python_extensions.schemas import (
+    ExtensionCreate,
+    ExtensionRecord,
+    ExtensionRegistration,
+    ExtensionUpdate,
+    GeneratedCode,
+    Information,
+    PipelineText,
+    ProcessedText,
+    Validation,
+    extension_record,
+    processed_text,
+)
+from core.api_keys import Identity
+from core.errors import BadInput
+from core.python_extensions import TYPES, PythonExtensions, checked_function, process, provided, pyspark_code
+from pipelines.transforms.source import MAX_BYTES
+from pipelines.transforms.transform import LIMITS
+
+PREFIX = "/python-extensions"
+TAGS = ["python extensions"]
+router = APIRouter(tags=[*TAGS], route_class=KeyRoute)
+about = APIRouter(tags=[*TAGS], route_class=KeyRoute)
+ExtensionId = Annotated[str, Path(alias="extensionId", description="Id of the Python extension.")]
+
+
+def _of(session: Session, caller: Identity) -> PythonExtensions:
+    viewer = visible(session, caller).viewer_key_id
+    return PythonExtensions(session, caller.organization_id, viewer_key_id=viewer)
+
+
+@about.get("/info", summary="What Python extensions can be, and what a row may take")
+def read_extension_info(_caller: Reader) -> Information:
+    return Information(
+        supported_types=[*TYPES],
+        provided=[*provided()],
+        max_function_bytes=MAX_BYTES,
+        row_seconds=LIMITS.seconds,
+        row_memory_mib=LIMITS.memory_mib,
+    )
+
+
+@about.get("/supported-types", summary="List the types of Python extensions")
+def list_extension_types(_caller: Reader) -> list[str]:
+    return [*TYPES]
+
+
+@about.post(
+    "/process-yaml",
+    summary="Read the functions that stand in a pipeline's text",
+    description="Executions ignore what stands under `python_extensions`: register it with the agent. Nothing is "
+    "stored here, and nothing run. `warnings` name the row transforms that the pipeline calls and its text has not.",
+)
+def process_pipeline_text(body: PipelineText, _caller: Reader) -> ProcessedText:
+    return processed_text(process(body.pipeline_yaml))
+
+
+@about.post("/validate", summary="Check a function without storing or running it")
+def validate_extension(body: ExtensionCreate, _caller: Reader) -> Validation:
+    try:
+        checked_function(**body.values())
+    except BadInput as error:
+        return Validation(valid=False, errors=[each.message for each in error.details])
+    return Validation(valid=True, errors=[])
+
+
+@router.post(
+    f"{PREFIX}/register",
+    summary="Register a function with the agent that the body names",
+    responses={**TAGGED, **answers(404, 409)},
+)
+def register_extension(body: ExtensionRegistration, caller: Writer, service: ServiceOf, tag: TagOf) -> ExtensionRecord:
+    with service.database.write() as session:
+        extension = _of(session, caller).create(body.agent_id, **body.function())
+        tag.put(extension)
+        return extension_record(extension)
+
+
+@router.get(
+    f"{PREFIX}/{{extensionId}}", summary="Read a Python extension", responses={**TAGGED, **answers(404)}
+)  # fmt: skip
+def read_extension(extension_id: ExtensionId, caller: Reader, service: ServiceOf, tag: TagOf) -> ExtensionRecord:
+    with service.database.read() as session:
+        extension = _of(session, caller).get(extension_id)
+        tag.put(extension)
+        return extension_record(extension)
+
+
+@router.put(
+    f"{PREFIX}/{{extensionId}}",
+    summary="Change a Python extension; what the body leaves out stays",
+    description="Executions that are on their way keep the text that they were submitted with.",
+    responses={**TAGGED, **answers(404, 409, 412)},
+)
+def update_extension(
+    extension_id: ExtensionId, body: ExtensionUpdate, caller: Writer, service: ServiceOf, expected: ExpectedOf
+) -> ExtensionRecord:
+    with service.database.write() as session:
+        repository = _of(session, caller)
+        expected.hold(session, caller, repository.get(extension_id))
+        extension = repository.update(extension_id, body.values())
+        expected.put(extension)
+        return extension_record(extension)
+
+
+@router.delete(f"{PREFIX}/{{extensionId}}", summary="Delete a Python extension", responses=answers(404, 412))
+def delete_extension(extension_id: ExtensionId, caller: Writer, service: ServiceOf, expected: ExpectedOf) -> Nothing:
+    with service.database.write() as session:
+        repository = _of(session, caller)
+        expected.hold(session, caller, repository.get(extension_id))
+        repository.delete(extension_id)
+    return Nothing()
+
+
+@router.post(
+    f"{PREFIX}/{{extensionId}}/generate-pyspark",
+    summary="A script that calls the function for each row of a CSV file",
+    description="It takes the file's path from the environment variable INPUT_PATH, and the arguments that the "
+    "function needs from variables of their names. An agent's `pysparkCode` is its whole pipeline.",
+    responses=answers(404),
+)
+def generate_extension_code(extension_id: ExtensionId, caller: Reader, service: ServiceOf) -> GeneratedCode:
+    with service.database.read() as session:
+        return GeneratedCode(code=pyspark_code(_of(session, caller).get(extension_id)))
+
+
+@router.get(
+    "/agents/{agentId}/extensions", summary="List the extensions of an agent: Python is all that there is",
+    name="list_extensions", responses=answers(404),
+)  # fmt: skip
+@router.get(
+    "/agents/{agentId}/python-extensions", summary="List the Python extensions of an agent", responses=answers(404)
+)
+def list_python_extensions(
+    agent_id: AgentId, caller: Reader, service: ServiceOf, page: PageOf
+) -> list[ExtensionRecord]:
+    with service.database.read() as session:
+        extensions = _of(session, caller).of_agent(agent_id, limit=page.limit, after=page.after)
+        return [extension_record(extension) for extension in page.linked(extensions)]
+
+
+@router.post(
+    "/agents/{agentId}/python-extensions",
+    summary="Register a function with an agent",
+    responses={**TAGGED, **answers(404, 409)},
+)
+def create_python_extension(
+    agent_id: AgentId, body: ExtensionCreate, caller: Writer, service: ServiceOf, tag: TagOf
+) -> ExtensionRecord:
+    with service.database.write() as session:
+        extension = _of(session, caller).create(agent_id, **body.values())
+        tag.put(extension)
+        return extension_record(extension)

@@ -1,0 +1,140 @@
+"""Python extensions as JSON. The service keeps their text, checks it and never runs it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AliasChoices, Field
+
+from api.kit.schemas import Body, Record, example
+from core.python_extensions import Function, Processed
+from core.tables import PythonExtension
+
+SOURCE = "def shout(row, *, mark='!'):\n    return {'title': row['title'].upper() + mark}\n"
+INLINE = """\
+python_extensions:
+  stages:
+    shout:
+      type: row_transform
+      function: |
+        def shout(row):
+            return {'title': row['title'].upper()}
+fetch: {url: https://example.com/}
+pipeline:
+  - {stage: extract, args: [{selector: h1, as: title}]}
+  - {stage: "python_row_transform:shout"}
+"""
+ExtensionName = Annotated[
+    str | None, Field(description="What the agent's pipeline calls it by: `python_row_transform:<name>`.")
+]
+ExtensionType = Annotated[
+    str | None,
+    Field(
+        validation_alias=AliasChoices("extensionType", "type"),
+        description="`row_transform`, in any spelling. Also understood as `type`.",
+    ),
+]
+
+
+class ExtensionUpdate(Body):
+    model_config = example({"name": "shout", "extensionType": "row_transform", "function": SOURCE})
+
+    name: ExtensionName = None
+    type: ExtensionType = None
+    source: str | None = Field(default=None, alias="function", description="The function's text, of at most 64 KiB.")
+
+
+class ExtensionCreate(ExtensionUpdate):
+    """`name` left out is that of the only function in the text."""
+
+    source: str = Field(  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+        alias="function", description="The function's text, of at most 64 KiB."
+    )
+
+
+class ExtensionRegistration(ExtensionCreate):
+    """`name` left out is that of the only function in the text."""
+
+    model_config = example(
+        {"agentId": "01a1fe8d-908f-7f00-a12a-dce377429a92", "name": "shout", "function": SOURCE.replace("!", "?")}
+    )
+
+    agent_id: str = Field(description="The agent whose pipeline calls it.")
+
+    def function(self) -> dict[str, str]:
+        return {name: value for name, value in self.values().items() if name != "agent_id"}
+
+
+class PipelineText(Body):
+    """A pipeline, or its `python_extensions` alone."""
+
+    model_config = example({"pipelineYaml": INLINE})
+
+    pipeline_yaml: str = Field(
+        validation_alias=AliasChoices("pipelineYaml", "yaml", "code"),
+        description="The YAML. Also understood as `yaml` or `code`.",
+    )
+
+
+class FunctionRecord(Record):
+    name: str
+    extension_type: str
+    function: str
+
+
+class ExtensionRecord(FunctionRecord):
+    id: str
+    agent_id: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class ProcessedText(Record):
+    """`code` is the pipeline as a script with its functions, null for a text without a pipeline."""
+
+    extensions: list[FunctionRecord]
+    warnings: list[str]
+    code: str | None
+
+
+class GeneratedCode(Record):
+    code: str | None
+
+
+class Validation(Record):
+    """`errors` name the lines of the function's text."""
+
+    valid: bool
+    errors: list[str]
+
+
+class Information(Record):
+    """`provided` are the row transforms of plugins, which every pipeline may call."""
+
+    supported_types: list[str]
+    provided: list[str]
+    max_function_bytes: int
+    row_seconds: float
+    row_memory_mib: int
+
+
+def extension_record(extension: PythonExtension) -> ExtensionRecord:
+    return ExtensionRecord(
+        id=extension.id,
+        agent_id=extension.agent_id,
+        name=extension.name,
+        extension_type=extension.type,
+        function=extension.source,
+        created_at=extension.created_at,
+        updated_at=extension.updated_at,
+    )
+
+
+def processed_text(processed: Processed) -> ProcessedText:
+    extensions = [_function_record(each) for each in processed.functions]
+    return ProcessedText(extensions=extensions, warnings=[*processed.warnings], code=processed.code)
+
+
+def _function_record(function: Function) -> FunctionRecord:
+    return FunctionRecord(name=function.name, extension_type=function.type, function=function.source)

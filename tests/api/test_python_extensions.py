@@ -1,0 +1,302 @@
+"""Python extensions over HTTP: registered with an agent, called by its pipeline, and never run by the service."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import Api, Server
+
+SHOUT = "def shout(row, *, mark):\n    return {'title': row['title'].upper() + mark}\n"
+PIPELINE = """\
+fetch: {url: "http://127.0.0.1/"}
+pipeline:
+  - {stage: extract, args: [{selector: h1, as: title}]}
+  - {stage: "python_row_transform:Shout", args: {mark: "!"}}
+"""
+UNKNOWN = ["line 4: unknown row transform 'Shout'; known are none"]
+INLINE = """\
+python_extensions:
+  stages:
+    shout:
+      type: row_transform
+      function: |
+        def shout(row, *, mark):
+            return {'title': row['title'].upper() + mark}
+"""
+ROOM = "/python-extensions"
+
+
+@pytest.fixture
+def reader(server: Server, acme: Api) -> Api:
+    return server.caller(acme.organization_id, "etl:read")
+
+
+@pytest.fixture
+def agent(acme: Api) -> str:
+    return acme.post("/agents", {"name": "shouts", "pipelineYaml": PIPELINE})["id"]
+
+
+def registered(api: Api, agent: str, **fields: str) -> str:
+    return api.post(f"/agents/{agent}/python-extensions", {"function": SHOUT, **fields})["id"]
+
+
+def refusal(api: Api, method: str, path: str, body: Any) -> tuple[int, str, list[str]]:
+    """Status, sentence, and the paths of what is wrong."""
+    response = api.call(method, path, json=body)
+    told = response.json()
+    return response.status_code, told["error"], [each["path"] for each in told.get("details", [])]
+
+
+def test_an_extension_from_first_to_last(acme: Api, agent: str):
+    made = acme.post(f"/agents/{agent}/python-extensions", {"name": "shout", "extensionType": "ROW_TRANSFORM",
+                                                           "function": SHOUT})  # fmt: skip
+    assert made.keys() == {"id", "agentId", "name", "extensionType", "function", "createdAt", "updatedAt"}
+    assert (made["agentId"], made["name"], made["extensionType"]) == (agent, "shout", "row_transform")
+    path = f"{ROOM}/{made['id']}"
+    assert acme.get(path) == made
+    changed = acme.put(path, {"function": SHOUT.replace("upper", "lower"), "name": None})
+    assert (changed["name"], changed["function"]) == ("shout", SHOUT.replace("upper", "lower"))
+    assert acme.put(path, {**changed, "name": "whisper"})["name"] == "whisper"
+    assert [each["name"] for each in acme.get(f"/agents/{agent}/extensions")] == ["whisper"]
+    assert acme.call("DELETE", path).json() == {}
+    assert acme.get(f"/agents/{agent}/python-extensions") == []
+    assert acme.call("GET", path).status_code == 404
+
+
+def test_a_path_may_be_read_below_the_prefix_or_without_it(acme: Api, agent: str):
+    one = acme.post(f"{ROOM}{ROOM}/register", {"agentId": agent, "function": SHOUT})["id"]
+    two = acme.post(f"{ROOM}/register", {"agentId": agent, "type": "rowTransform", "name": "b", "function": SHOUT})[
+        "id"
+    ]
+    for listed in (f"{ROOM}/agents/{agent}/extensions", f"{ROOM}/agents/{agent}/python-extensions"):
+        assert [each["id"] for each in acme.get(listed)] == [one, two]
+        assert acme.get(listed) == acme.get(listed.removeprefix(ROOM))
+    three = acme.post(f"{ROOM}/agents/{agent}/python-extensions", {"name": "c", "function": SHOUT})["id"]
+    for spelling in (f"{ROOM}{ROOM}", ROOM):
+        assert acme.put(f"{spelling}/{three}", {"function": SHOUT})["id"] == three
+        assert acme.post(f"{spelling}/{three}/generate-pyspark")["code"]
+    assert acme.call("DELETE", f"{ROOM}{ROOM}/{two}").status_code == 200
+    assert acme.call("DELETE", f"{ROOM}/{three}").status_code == 200
+
+
+def test_a_list_goes_on_where_its_link_says(acme: Api, agent: str):
+    ids = [registered(acme, agent, name=name) for name in "abc"]
+    page = acme.call("GET", f"/agents/{agent}/extensions", params={"limit": 2})
+    assert [each["id"] for each in page.json()] == ids[:2]
+    rest = acme.client.get(page.links["next"]["url"], headers={"X-API-Key": acme.key}).json()
+    assert [each["id"] for each in rest] == ids[2:]
+
+
+WRONG: list[tuple[dict[str, Any], str, list[str]]] = [
+    ({}, "not valid: function", ["function"]),
+    ({"function": 5}, "not valid: function", ["function"]),
+    ({"function": SHOUT, "extensionType": 5}, "not valid: extensionType", ["extensionType"]),
+    ({"function": SHOUT, "extensionType": "udf"}, "type 'udf'; there is row_transform", ["extensionType"]),
+    ({"function": SHOUT, "name": " "}, "'name' is blank", ["name"]),
+    ({"function": SHOUT, "name": "\ud800"}, "cannot be stored", ["name"]),
+    ({"function": SHOUT, "extensionType": "\ud800"}, "cannot be stored", ["extensionType"]),
+    ({"function": SHOUT + "\0"}, "cannot be stored", ["function"]),
+    ({"function": SHOUT + SHOUT.replace("shout", "other")}, "needs a 'name'", ["name"]),
+    ({"function": "def shout(row:\n"}, "cannot be used: line 1: not Python", ["function"]),
+    ({"function": "x = 1\n", "name": "shout"}, "'shout' cannot be used: there is no function", ["function"]),
+    ({"function": "def shout(): ...\n"}, "line 1: shout must take the row", ["function"]),
+    ({"function": "#" * 70_000, "name": "shout"}, "at most 64 KiB", ["function"]),
+]
+
+
+@pytest.mark.parametrize(("body", "sentence", "paths"), WRONG, ids=[each[1] for each in WRONG])
+def test_what_cannot_be_used_is_refused_with_its_field_and_line(
+    acme: Api, agent: str, body: Any, sentence: str, paths: list[str]
+):
+    text = json.dumps(body)  # half a surrogate pair as clients can send it
+    response = acme.call("POST", f"/agents/{agent}/python-extensions", content=text)
+    told = response.json()
+    assert response.status_code == 400
+    assert sentence in told["error"]
+    assert [each["path"] for each in told["details"]] == paths
+    assert acme.get(f"/agents/{agent}/extensions") == []
+    validated = acme.call("POST", f"{ROOM}/validate", content=text)
+    if validated.status_code == 200:
+        assert validated.json()["valid"] is False
+        assert validated.json()["errors"] == [each["message"] for each in told["details"]]
+    else:
+        assert validated.json() | {"timestamp": None} == told | {"timestamp": None}
+
+
+def test_a_change_that_cannot_be_used_changes_nothing(acme: Api, agent: str):
+    extension = registered(acme, agent)
+    status, sentence, paths = refusal(acme, "PUT", f"{ROOM}/{extension}", {"function": "def shout(row:"})
+    assert (status, paths) == (400, ["function"])
+    assert "line 1: not Python" in sentence
+    assert acme.get(f"{ROOM}/{extension}")["function"] == SHOUT
+
+
+def test_a_name_is_one_of_its_agent_in_any_spelling(acme: Api, agent: str):
+    first, second = registered(acme, agent), registered(acme, agent, name="other")
+    body = {"agentId": agent, "name": "SH_OUT", "function": SHOUT}
+    for method, path in (("POST", f"{ROOM}/register"), ("PUT", f"{ROOM}/{second}")):
+        status, sentence, _ = refusal(acme, method, path, body)
+        assert (status, sentence) == (409, "The agent has a Python extension called 'SH_OUT' already.")
+    assert acme.put(f"{ROOM}/{first}", body)["name"] == "SH_OUT"
+
+
+def test_what_an_agents_pipeline_calls_and_nobody_registered_is_a_warning(acme: Api):
+    made = acme.post("/agents", {"name": "warned", "pipelineYaml": PIPELINE})
+    assert made["warnings"] == UNKNOWN
+    path = f"/agents/none/{made['id']}"
+    assert acme.put(path, {"description": "still"})["warnings"] == UNKNOWN
+    extension = registered(acme, made["id"])
+    assert "warnings" not in acme.put(path, {"description": "registered"})
+    assert "warnings" not in acme.get(path)
+    acme.put(f"{ROOM}/{extension}", {"function": SHOUT.replace("mark", "sign")})
+    assert acme.put(path, {"description": "called wrongly"})["warnings"] == [
+        "line 4: shout: unknown argument 'mark'; known are sign",
+        "line 4: shout: the argument 'sign' is missing",
+    ]
+
+
+def test_an_execution_is_refused_until_the_function_is_registered(acme: Api):
+    job = acme.job("refused", pipeline=PIPELINE)
+    status, sentence, _ = refusal(acme, "POST", f"{job.path}/execute", {})
+    assert status == 400
+    assert "unknown row transform 'Shout'" in sentence
+    registered(acme, job.agent_id)
+    assert job.execute()
+
+
+def test_what_there_is(acme: Api):
+    assert acme.get(f"{ROOM}/supported-types") == ["row_transform"]
+    assert acme.get(f"{ROOM}/info") == {
+        "supportedTypes": ["row_transform"],
+        "provided": [],
+        "maxFunctionBytes": 65536,
+        "rowSeconds": 10,
+        "rowMemoryMib": 512,
+    }
+
+
+def test_a_script_calls_the_function_for_each_row_of_a_file(acme: Api, agent: str, tmp_path: Path):
+    code = acme.post(f"{ROOM}/{registered(acme, agent)}/generate-pyspark")["code"]
+    (tmp_path / "script.py").write_text(code)
+    (tmp_path / "rows.csv").write_text("title\nkettle\n")
+    environment = {"INPUT_PATH": str(tmp_path / "rows.csv"), "MARK": "?", "PYTHONPATH": str(Path(__file__).parents[2])}
+
+    ended = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, env={**os.environ, **environment},
+        check=False,
+    )  # fmt: skip
+    assert "|KETTLE?|" in ended.stdout, ended.stderr
+
+
+class TestProcessedText:
+    def test_functions_that_stand_in_a_pipeline_are_told_and_are_in_its_script(self, acme: Api):
+        done = acme.post(f"{ROOM}/process-yaml", {"pipelineYaml": INLINE + PIPELINE})
+        [function] = done["extensions"]
+        assert function == {"name": "shout", "extensionType": "row_transform", "function": SHOUT}
+        assert done["warnings"] == []
+        assert SHOUT in done["code"]
+        assert 'stage("python_row_transform:Shout", mark="!")' in done["code"]
+
+    def test_what_they_are_told_as_can_be_registered(self, acme: Api, agent: str):
+        [function] = acme.post(f"{ROOM}/process-yaml", {"yaml": INLINE + PIPELINE})["extensions"]
+        assert acme.post(f"/agents/{agent}/python-extensions", function).items() >= function.items()
+
+    def test_a_function_that_the_text_has_not_is_a_warning(self, acme: Api):
+        done = acme.post(f"{ROOM}/process-yaml", {"pipelineYaml": PIPELINE})
+        assert (done["extensions"], done["warnings"]) == ([], UNKNOWN)
+
+    def test_functions_may_stand_alone(self, acme: Api):
+        done = acme.post(f"{ROOM}/process-yaml", {"pipelineYaml": INLINE})
+        assert ([each["name"] for each in done["extensions"]], done["code"]) == (["shout"], None)
+
+    @pytest.mark.parametrize(
+        ("text", "sentence", "path"),
+        [
+            ("pipeline: {", "not valid YAML", "line "),
+            ("pipeline: [{stage: nowhere}]", "unknown stage 'nowhere'", "line 1"),
+            ("python_extensions: {stages: [a]}", "is not a map", "python_extensions.stages"),
+            ("python_extensions: {stages: {a: 5}}", "a.function", "python_extensions.stages.a.function"),
+            ("python_extensions: {stages: {a: {function: x}}}", "no function 'a'",
+             "python_extensions.stages.a.function"),
+            ("python_extensions: {stages: {a: {type: x, function: 'def a(r): ...'}}}", "type 'x'",
+             "python_extensions.stages.a.extensionType"),
+            (INLINE + PIPELINE.replace("mark", "sign"), "unknown argument 'sign'", "line 11"),
+        ],
+    )  # fmt: skip
+    def test_what_is_wrong_is_told_by_line_or_name(self, acme: Api, text: str, sentence: str, path: str):
+        status, told, paths = refusal(acme, "POST", f"{ROOM}/process-yaml", {"pipelineYaml": text})
+        assert status == 400
+        assert sentence in told
+        assert paths[0].startswith(path)
+
+
+PLACES = [
+    "{0}\ndef f(row): return row\n",
+    "def f(row): return row\n{0}\n",
+    "@{0}\ndef f(row): return row\n",
+    "def f(row, x={0}): return row\n",
+    "def f(row, *, x={0}): return row\n",
+    "def f(row: {0}): return row\n",
+    "def f(row) -> {0}: return row\n",
+    "def f(row) -> {{'a': {0}}}: return row\n",
+    "def f(row) -> {{{0}: int}}: return row\n",
+    "def f(row) -> dict[{0}]: return row\n",
+    "def f(row) -> (int | {0}): return row\n",
+    "def f(row): {0}\n",
+    "def f(row): return [{0} for _ in row]\n",
+    "class R(dict, metaclass={0}): ...\ndef f(row) -> R: return row\n",
+    "class R({0}): ...\ndef f(row) -> R: return row\n",
+    "from typing import TypedDict\nclass R(TypedDict):\n    a: {0}\ndef f(row) -> R: return row\n",
+    "from typing import TypedDict\nclass R(TypedDict):\n    {0}\ndef f(row) -> R: return row\n",
+    "from dataclasses import dataclass\n@dataclass\nclass R:\n    a: int = {0}\ndef f(row) -> R: return row\n",
+    "@{0}\nclass R(dict): ...\ndef f(row) -> R: return row\n",
+    "x: {0} = 1\ndef f(row): return row\n",
+    "if {0}: pass\ndef f(row): return row\n",
+    "with {0} as x: pass\ndef f(row): return row\n",
+    "for x in {0}: pass\ndef f(row): return row\n",
+    "assert {0}\ndef f(row): return row\n",
+    "f = {0}\ndef f(row): return f'{{{0}}}'\n",
+]
+WRITES = [
+    "open(SIGN, 'w')",
+    "__import__('pathlib').Path(SIGN).touch()",
+    "__import__('os').system('touch ' + SIGN)",
+    "__import__('os').open(SIGN, 64)",
+    "__import__('os').mkdir(SIGN)",
+    "__import__('subprocess').run(['touch', SIGN])",
+    "__import__('importlib').import_module('os').mkdir(SIGN)",
+    "eval('open(SIGN, 1)'.replace('1', repr('w')))",
+    "exec('open(SIGN, chr(119))')",
+    "(lambda: open(SIGN, 'w'))()",
+    "[open(SIGN, 'w') for _ in 'x']",
+    "{open(SIGN, 'w'): 1}",
+    "(open)(SIGN, mode='w')",
+    "(x := open(SIGN, 'w'))",
+    "type('R', (), {'__del__': lambda s: open(SIGN, 'w')})()",
+    "print(1, file=open(SIGN, 'w'))",
+    "globals()['__builtins__']['open'](SIGN, 'w')",
+    "getattr(__import__('builtins'), 'op' + 'en')(SIGN, 'w')",
+    "compile('open(SIGN, chr(119))', 'x', 'exec')",
+    "().__class__.__base__.__subclasses__()[0](open(SIGN, 'w'))",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_500_texts_are_checked_and_none_is_run(reader: Api, place: str, tmp_path: Path):
+    sign = tmp_path / "ran"
+    assert len(PLACES) * len(WRITES) == 500
+    for write in WRITES:
+        text = place.format(write.replace("SIGN", repr(str(sign))))
+        inline = json.dumps({"python_extensions": {"stages": {"f": {"function": text}}}})
+        verdict = reader.post(f"{ROOM}/validate", {"name": "f", "function": text})
+        processed = reader.call("POST", f"{ROOM}/process-yaml", json={"pipelineYaml": inline})
+        assert verdict["valid"] is processed.is_success
+        assert bool(verdict["errors"]) is not verdict["valid"]
+    assert list(tmp_path.iterdir()) == []
