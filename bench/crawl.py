@@ -108,10 +108,14 @@ def two_cores(results: Mapping[str, Json], site: str, passes: int) -> None:
     bare = max((loops_at_once(site) for _ in range(ROUNDS)), key=speed)
     print(
         f"two cores / one: {speed(two) / speed(one):.2f}, without the seed and what Spark does once a pass "
-        f"{linked_seconds(one) / linked_seconds(two):.2f}; nginx takes {served * 1e6:.0f} µs a page, "
-        f"{served * speed(two) / 2:.0%} of the two cores, which leaves {most:.2f} at most; "
-        f"two bare loops at once / one: {speed(bare) / speed(results[BARE]):.2f}"
+        f"{linked_seconds(one) / linked_seconds(two):.2f}"
     )
+    print(f"  one task is done while the other goes on for {two['alone'] / linked_seconds(two):.0%} of that time")
+    print(
+        f"  nginx takes {served * 1e6:.0f} µs a page, {served * speed(two) / 2:.0%} of the two cores, "
+        f"which leaves {most:.2f} at most"
+    )
+    print(f"  two bare loops at once / one: {speed(bare) / speed(results[BARE]):.2f}")
 
 
 def loops_at_once(site: str) -> Json:
