@@ -33,12 +33,13 @@ UNSAID = {
     "uploadId": "what was uploaded",
     "url": "which addresses have a page",
 }
+BESIDE_EXTENSIONS = "(GET|POST) /.*/python-extensions/(info|supported-types|process-yaml|validate|register)"
 # check → the operations (method and path) that it is off for, each with why the file cannot say more than it does
 NOT_CHECKED = {
     "allow_header_conformance": {
         "(GET|DELETE) /.*/agents/{(categoryId|agentId)}": "two nouns share a path, which the file shows as two",
         "POST /.*/datasets/query": "as the path of a dataset it could be read too",
-        "(GET|POST) /.*/python-extensions/(info|supported-types|process-yaml|validate)": "as that of an extension, too",
+        BESIDE_EXTENSIONS: "as the path of an extension they could be read too",
     },
     "negative_data_rejection": {
         "POST /.*/jobs/{jobId}/completion": "what the compute side reports is read as far as it can be",
@@ -57,6 +58,9 @@ NOT_CHECKED = {
         "(POST|PUT) /.*/cloud-credentials.*": "which fields a provider needs, and that it is named by a letter",
         "(POST|PUT) .*/cms-tables/.*": "which documents can be stored",
         "POST /.*/auth/.*": "when a key may expire, and which names are blank",
+    },
+    "unsupported_method": {
+        BESIDE_EXTENSIONS: "as the path of an extension they could be read too",
     },
     "use_after_free": {
         "GET /.*/executions/{executionId}.*": "what is cancelled by DELETE stays",
