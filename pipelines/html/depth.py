@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from itertools import islice
+from itertools import islice, product
+
+import numpy as np
+from numpy.typing import NDArray
 
 _DEEPEST = 512  # as in Blink
 _SUSPICIOUS = 8192  # tags; fewer cost little however they nest
-_MANY = 1000  # tags; fewer cost little whatever formatting they have opened again
 _SMALL = 8192  # bytes; fewer cost little whatever stands in them
 _WIDE = 65536  # bytes; fewer cost little though they are all one tag's attributes
 _COPIED = 4 << 20  # bytes of formatting tags that a page may have opened again, besides its own size
+_HEAD = 128  # bytes; few formatting tags are longer
 _FORMATTED = 64  # formatting elements open at once
 _ATTRIBUTES = 512  # in one tag
 _LONG = 16384  # bytes; a page without a longer tag loses no time over attributes
@@ -50,13 +53,16 @@ _TOKEN = re.compile(
 )
 _IN_SCRIPT = re.compile(rb"<!---?>|<!--|-->|<(/?)script(?=[ \t\n\r\f/>])", re.IGNORECASE)
 _ENDS = {name: re.compile(rb"</" + name + rb"(?=[ \t\n\r\f/>])", re.IGNORECASE) for name in _RAW}
-_QUOTED_END = re.compile(rb"=\s*+[\"'][^\"'>]*+>")
-# Starts of formatting elements with more than text in them; a link does not count, the next one ends it.
-_OPEN = re.compile(
-    rb"<(?=[bBcCeEfFiInNsStTuU])("
-    + b"|".join(b"".join(b"[%c%c]" % (c, c - 32) for c in name) for name in sorted(_FORMATTING - {b"a"}))
-    + rb")(?=[\s/>])"
-    rb"(?!(?:\s++[^\s<>\"'=/]++(?:=(?:\"[^\"<>]*+\"|'[^'<>]*+'|[^\s<>\"'=]++))?+)*+\s*+>[^<]*+</\1\s*+>)"
+_QUOTED_END = re.compile(rb"=[ \t\n\r\f]*+(?:\"[^\">]*+>|'[^'>]*+>)")
+# Attributes up to a `>` that surely ends the tag, for quotes are only where they open and close a value.
+_PLAIN_ATTRIBUTES = (
+    rb"(?:[ \t\n\r\f]++[^ \t\n\r\f<>\"'=/]++(?:=(?:\"[^\"<>]*+\"|'[^'<>]*+'|[^ \t\n\r\f<>\"'=]++))?+)*+[ \t\n\r\f/]*+>"
+)
+_PLAIN_TAG = re.compile(rb"<[a-zA-Z]++" + _PLAIN_ATTRIBUTES)
+_OPENED_AGAIN = _FORMATTING - {b"a"}  # the next link ends one
+_LEFT_OPEN = re.compile(
+    rb"(?i)<(" + b"|".join(sorted(_OPENED_AGAIN)) + rb")(?=[ \t\n\r\f/>])"
+    rb"(?!" + _PLAIN_ATTRIBUTES + rb"[^<]*+</\1[ \t\n\r\f]*+>)"  # closed behind text
 )
 
 
@@ -64,9 +70,9 @@ def bounded(html: bytes) -> bytes:
     """`html` without the tags, though with the text, of what costs a parser more than the page's size explains."""
     if len(html) < _SMALL:
         return html
-    tags = html.count(b"<")
-    suspicious = tags >= _SUSPICIOUS or (tags >= _MANY and _copies(html, tags))
-    return _Walk(html).kept() if suspicious or (len(html) >= _WIDE and _has_long_tag(html)) else html
+    tags = np.flatnonzero(np.frombuffer(html, np.uint8) == ord("<"))
+    suspicious = len(tags) >= _SUSPICIOUS or _copies(html, tags) or (len(html) >= _WIDE and _has_long_tag(html))
+    return _Walk(html).kept() if suspicious else html
 
 
 def _has_long_tag(html: bytes) -> bool:
@@ -80,13 +86,43 @@ def _has_long_tag(html: bytes) -> bool:
     return _QUOTED_END.search(html) is not None
 
 
-def _copies(html: bytes, tags: int) -> bool:
-    """Whether formatting elements, were they all left open and opened again behind each tag, exceed what is allowed."""
+def _name_beginnings() -> NDArray[np.bool_]:
+    """By the two bytes behind a `<`, as a little-endian number: whether a formatting element may begin so."""
+    found = np.zeros(1 << 16, np.bool_)
+    for name in _OPENED_AGAIN:
+        behind = name[1:2] + name[1:2].upper() or b" \t\n\r\f/>"
+        for first, second in product((name[0], name[0] - 32), behind):
+            found[first | second << 8] = True
+    return found
+
+
+_BEGINNINGS = _name_beginnings()
+
+
+def _copies(html: bytes, tags: NDArray[np.intp]) -> bool:
+    """Whether formatting elements, opened again behind each of the `tags`, may exceed what is allowed.
+
+    Few on most pages, as a parser remembers only some of each kind; else it counts which may be left open at all.
+    """
+    allowed = (_COPIED + len(html)) // max(len(tags), 1)
+    if len(html) <= allowed:
+        return False
+    padded = html + bytes(_HEAD)  # so that as many bytes can be read at each place
+    behind = np.ndarray(len(html), "<u2", padded, 1, (1,))
+    starts = tags[_BEGINNINGS[behind[tags]]]
+    heads = np.ndarray(len(html), f"V{_HEAD}", padded, 0, (1,))[starts].tolist()
+    kinds = {head[: head.find(b">") + 1] for head in heads}
+    few = _ALIKE * sum(map(len, kinds)) <= allowed and all(map(_PLAIN_TAG.fullmatch, kinds))
+    return not few and _left_open(html, starts.tolist(), allowed)
+
+
+def _left_open(html: bytes, starts: list[int], allowed: int) -> bool:
+    """Whether the tags of formatting elements that are not closed behind their text exceed `allowed` bytes."""
     size = 0
-    for start in _OPEN.finditer(html):
-        tag = _TOKEN.match(html, start.start())
+    for start in starts:
+        tag = _TOKEN.match(html, start) if _LEFT_OPEN.match(html, start) else None
         size += len(tag.group()) if tag else 0
-        if size * tags > _COPIED + len(html):
+        if size > allowed:
             return True
     return False
 

@@ -55,9 +55,7 @@ class Document:
     @cached_property
     def base_url(self) -> str:
         """What addresses on the page are relative to: its first <base href>, else its own address."""
-        body, url = self.page.body, self.page.url
-        # few pages have one, and to look for the bytes is far quicker; UTF-16 is full of NULs
-        base = self.root.first("base[href]") if b"<base" in body.lower() or b"\0" in body[:64] else None
+        base, url = self.root.first("base[href]"), self.page.url
         href = base.attr("href") if base else None
         return (absolute_url(href, url) if href else None) or url
 

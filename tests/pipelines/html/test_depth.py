@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -29,7 +29,19 @@ FORMATTING = {
     "many": b"<p>" + b"".join(b"<b a=%d>" % i for i in range(4000)) + b"</p>" + b"<p>x" * 4100,
     "fonts": b"<p>" + b"".join(b"<font a=%d>" % i for i in range(500)) + b"</p>" + b"<p>x" * 40_000,
     "in comments": b"<p>" + b"".join(b"<i a=%d><!--</i>-->" % i for i in range(4000)) + b"</p>" + b"<p>x" * 4100,
+    "attributes": b"<p>" + b"".join(b"<b a=%d%s>" % (i, b" b" * 100) for i in range(400)) + b"</p>" + b"<p>x" * 500,
+    "sign in quotes": b"<p>" + b"".join(b"<b a='>' b=%d>" % i for i in range(4000)) + b"</p>" + b"<p>x" * 4100,
+    "alike for long": b"<p>" + b"".join(b"<i %0200d a=%d>" % (0, i) for i in range(400)) + b"</p>" + b"<p>x" * 500,
 }
+SPELLINGS = [
+    spelled
+    for name in ("b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u")
+    for spelled in {name, name.upper(), name.capitalize(), name[:-1] + name[-1].upper()}
+]
+ATTRIBUTES = st.lists(
+    st.sampled_from(["=", '"', "'", '="', "='", " ", "\t", "\f", "\v", "/", ">", "<", "\0", "a", " b=", '"c"']),
+    max_size=12,
+).map(lambda parts: "".join(parts).encode())
 TAGS = ["div", "p", "b", "a", "font", "table", "td", "svg", "title", "script", "select", "i", "li", "g"]
 MARKUP = st.lists(
     st.one_of(
@@ -72,6 +84,40 @@ def test_open_formatting_elements_are_not_copied_without_end(name: str) -> None:
     assert root.text().count("x") == page.count(b"x")
 
 
+def test_a_parser_remembers_three_formatting_elements_alike() -> None:
+    page = b"<p>" + b"<b class=x>" * 300 + b"</p>" + b"<p>x" * 1000
+    assert bounded(page) == page
+    assert len(document(page).root.select("b")) == 300 + 3 * 1000
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_formatting_elements_are_known_however_they_are_written(name: str) -> None:
+    for behind in " \t\n\r\f/":
+        tags = "".join(f"<{name}{behind}a={i}>" for i in range(1000))
+        page = f"<p>{tags}</p>{'<p>x' * 1000}".encode()
+        assert len(bounded(page)) < len(page) - 900 * len(f"<{name} a=1>")
+
+
+@settings(max_examples=50)
+@given(ATTRIBUTES)
+@example(b'b=a\vc="d e=" f="g h="')
+@example(b'b=a"c d=" e')
+@example(b'="b c="d')
+@example(b"b='\">'")
+def test_no_attribute_makes_an_open_formatting_element_look_closed(attributes: bytes) -> None:
+    tags = b"".join(b"<b %d %0100d %s>x</b>'\">" % (i, 0, attributes) for i in range(300))
+    page = b"<p>" + tags + b"</p>" + b"<p>x" * 1000
+    found = LexborHTMLParser(bounded(page)).root
+    assert found is not None
+    assert len(found.css("b")) < 50_000
+
+
+@pytest.mark.parametrize("end", [b"<", b"<b", b"<b ", b"<b a", b"<B/", b"</b"])
+def test_a_page_may_end_in_a_tag(end: bytes) -> None:
+    page = b"<p>x" * 3000 + end
+    assert bounded(page) == page
+
+
 def test_a_tag_has_only_so_many_attributes() -> None:
     page = b"<div " + b" ".join(b"a%d" % i for i in range(40_000)) + b">x</div>"
     [div] = document(page).root.select("div")
@@ -79,8 +125,9 @@ def test_a_tag_has_only_so_many_attributes() -> None:
     assert div.text() == "x"
 
 
-def test_a_sign_in_quotes_does_not_hide_a_long_tag() -> None:
-    page = b"<div " + b" ".join(b'a%d=">"' % i for i in range(20_000)) + b">x</div>"
+@pytest.mark.parametrize("value", [b'">"', b"""'">'""", b""""'>\""""])
+def test_a_sign_in_quotes_does_not_hide_a_long_tag(value: bytes) -> None:
+    page = b"<div " + b" ".join(b"a%d=%s" % (i, value) for i in range(20_000)) + b">x</div>"
     [div] = document(page).root.select("div")
     assert (len(div.attrs()), div.text()) == (512, "x")
 

@@ -153,6 +153,7 @@ class TestLinks:
         [
             ("<base href='/x/'>", "http://shop.test/x/c"),
             ("<BASE HREF='http://cdn.test/'>", "http://cdn.test/c"),
+            ("<body><p><bAsE href='/x/'>", "http://shop.test/x/c"),
             ("<base target=_blank><base href='y/'>", "http://shop.test/a/y/c"),
             ("<base href='/first/'><base href='/second/'>", "http://shop.test/first/c"),
             ("<base href=''>", "http://shop.test/a/c"),
