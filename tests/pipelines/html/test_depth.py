@@ -36,7 +36,7 @@ FORMATTING = {
 SPELLINGS = [
     spelled
     for name in ("b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u")
-    for spelled in {name, name.upper(), name.capitalize(), name[:-1] + name[-1].upper()}
+    for spelled in sorted({name, name.upper(), name.capitalize(), name[:-1] + name[-1].upper()})
 ]
 ATTRIBUTES = st.lists(
     st.sampled_from(["=", '"', "'", '="', "='", " ", "\t", "\f", "\v", "/", ">", "<", "\0", "a", " b=", '"c"']),
