@@ -108,7 +108,7 @@ class HttpFetcher:
         self._interrupt(began - self._worked_at)
         self._multi.perform()
         self._worked_at = now = time.monotonic()
-        self._interrupt(now - began)  # one page may be long in unpacking
+        self._interrupt(now - began)  # the machine may have been held up
         if now - self._looked_at > _TICK:
             self._looked_at = now
             for transfer in self._active.values():

@@ -29,6 +29,10 @@ def raw(data: bytes) -> bytes:
     return stream.compress(data) + stream.flush()
 
 
+def br(data: bytes) -> bytes:
+    return brotli.compress(data, quality=3)
+
+
 def streamed(data: bytes) -> bytes:
     """Of a length that is not said at the beginning, as servers send it."""
     stream = zstd.ZstdCompressor()
@@ -41,7 +45,7 @@ PACKED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "zlib as gzip": ("gzip", zlib.compress),
     "deflate": ("deflate", zlib.compress),
     "deflate without zlib": ("deflate", raw),
-    "br": ("br", brotli.compress),
+    "br": ("br", br),
     "zstd": ("zstd", zstd.compress),
     "zstd of unsaid length": ("zstd", streamed),
 }
@@ -150,6 +154,11 @@ class TestNames:
         assert (page.status, page.error, page.body) == (200, BROKEN, b"")
         assert bad_server.requests["/coded"] == 1
 
+    def test_of_an_answer_without_a_body_do_no_harm(self, bad_server: BadServer) -> None:
+        for coding in ("gzip", "unknown", "gzip, gzip"):
+            page = answered(bad_server, coding, b"", "204 No Content")
+            assert (page.status, page.error, page.body) == (204, None, b"")
+
     def test_are_read_of_a_redirect_by_nobody(self, bad_server: BadServer) -> None:
         bad_server.coded = f"unknown\r\nLocation: {bad_server.url('/good')}", b"<a href=/good>"
         page = fetch(bad_server.url("/coded?status=302+Found"))
@@ -177,7 +186,7 @@ BOMBS = {
     "zstd blocks of one byte": ("zstd", ZSTD + repeated(b"\x0a\0\0x")),
     "zstd blocks of many bytes": ("zstd", ZSTD + repeated(b"\x02\0\x10x")),
     "zeros by gzip": ("gzip", gzip.compress(bytes(2 * MOST))),
-    "zeros by br": ("br", brotli.compress(bytes(2 * MOST), quality=1)),
+    "zeros by br": ("br", br(bytes(2 * MOST))),
     "zeros by zstd": ("zstd", zstd.compress(bytes(2 * MOST))),
 }
 
@@ -193,9 +202,9 @@ def test_a_bomb_costs_a_fraction_of_a_second(coding: str, body: bytes) -> None:
 def test_bombs_that_come_at_once_are_undone_one_by_one(bad_server: BadServer) -> None:
     bad_server.coded = "gzip", gzip.compress(b"x") * 400_000
     with HttpFetcher(options()) as fetcher:
-        pages = fetcher.fetch((bad_server.url(f"/coded?{each}"), None) for each in range(4))
+        pages = fetcher.fetch((bad_server.url(f"/coded?{each}"), None) for each in range(3))
         moments = [time.monotonic() for _ in pages]
-    assert moments[-1] - moments[0] > 1  # what is in flight went on in between
+    assert moments[-1] - moments[0] > 0.5  # what is in flight went on in between
 
 
 def test_a_window_larger_than_servers_may_ask_for_is_refused() -> None:

@@ -90,7 +90,7 @@ class TestRetries:
             time.sleep(3)
             assert next(pages)[0].ok
 
-    def test_nor_is_the_time_that_another_page_takes_to_unpack(
+    def test_nor_is_the_time_for_which_libcurl_is_held_up(
         self, bad_server: BadServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         told: list[float] = []
@@ -103,7 +103,7 @@ class TestRetries:
 
 
 class _SlowOnce:
-    """libcurl as it is when one page in flight takes long to unpack."""
+    """libcurl on a machine that is held up once."""
 
     def __init__(self, multi: pycurl.CurlMulti) -> None:
         self._multi = multi
