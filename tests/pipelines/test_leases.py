@@ -118,6 +118,31 @@ def test_two_tasks_that_hold_what_the_other_waits_for_go_on(sites: list[Site], t
         assert [each.result(SECONDS) for each in running] == [[200, 200], [200, 200]]
 
 
+class Listening(Coordinator):
+    """Keeps what tasks say about sites."""
+
+    def __init__(self, options: FetchOptions) -> None:
+        super().__init__(options)
+        self.heard: list[dict[str, Any]] = []
+
+    def take(self, connection: str, message: dict[str, Any]) -> None:
+        if "origin" in message:
+            self.heard.append(message)
+        super().take(connection, message)
+
+
+def test_tasks_that_share_a_site_talk_of_it_only_when_one_comes_or_goes(sites: list[Site], tmp_path: Path) -> None:
+    base = sites[0].serve({f"/{number}": "<p>page" for number in range(400)})
+    options = FetchOptions(concurrency=16, per_host=8, allow_networks=LOOPBACK)
+    tasks = [Task([f"{base}/{number}" for number in range(half, 400, 2)], 1000) for half in range(2)]
+
+    with Listening(options) as coordinator, ThreadPoolExecutor(2) as threads:
+        running = [threads.submit(task.run, coordinator, options, tmp_path) for task in tasks]
+        assert [len(each.result(SECONDS)) for each in running] == [200, 200]
+
+    assert len(coordinator.heard) <= 4 * options.per_host
+
+
 class Said(Channel):
     """A channel whose driver has said all that it will say; `sent` is what the task said."""
 
