@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 ENGINE_COLUMNS = {
@@ -18,6 +18,8 @@ ENGINE_COLUMNS = {
 }
 
 
+# what the engine calls its own on the way, without looking whether the rows have a column of the name
+INTERNAL_COLUMNS = frozenset({"__link", "__level", "__open", "__row", "__place"})
 _UNHELD = re.compile("[\0\ud800-\udfff]")  # neither Spark nor Arrow can be told these
 
 
@@ -39,6 +41,13 @@ class Columns:
         """Whether a reference to `name` can be right, as far as is known before the run."""
         return self.open or name in tuple(self) or name in ENGINE_COLUMNS
 
+    def unknown_in_sql(self, names: Iterable[str]) -> list[str]:
+        """Of the names that SQL refers to, which ignores case, those that no column has."""
+        known = {**dict(self.types), **ENGINE_COLUMNS}
+        others = [name for name in names if name not in known]  # most often none: to fold them all takes long
+        folded = {each.casefold() for each in known} if others else set[str]()
+        return [name for name in others if name.casefold() not in folded]
+
     def clash(self) -> tuple[str, str] | None:
         """Two names that differ only in case, which neither Spark nor SQL can tell apart."""
         seen: dict[str, str] = {}
@@ -51,6 +60,14 @@ class Columns:
     def __str__(self) -> str:
         shown = [f"{name} {type_}" for name, type_ in self.types] + (["..."] if self.open else [])
         return ", ".join(shown) or "none"
+
+
+def engine_fault(name: str) -> str | None:
+    """Why a stage cannot make a column called `name`, where it is one of the engine's; None where it is not."""
+    engine = {each.casefold(): each for each in ENGINE_COLUMNS}.get(name.casefold())
+    if engine is None:
+        return None
+    return f"a column cannot be called {name}: it is the engine's own, which spindle.keepColumns puts in the output"
 
 
 def name_fault(name: str) -> str | None:

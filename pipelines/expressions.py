@@ -22,26 +22,53 @@ _REFUSED = frozenset(
     | {"from_xml", "schema_of_xml", "from_protobuf", "to_protobuf"}
 )
 _END = "; \t\r\n"  # of a statement; Spark runs what stands in parentheses
+# what stands as a column does and is none: functions, ORDER BY ALL, what Spark knows of a file, units of time
+_NO_COLUMNS = frozenset(
+    {"current_time", "user", "grouping__id", "all", "_metadata", "year", "quarter", "month", "week"}
+    | {"day", "dayofyear", "hour", "minute", "second", "millisecond", "microsecond"}
+)
 _REMEMBERED = 64  # a pipeline is read twice when it is written
 _SPARK = Dialect.get_or_raise("spark")
 _QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER)
 
 
-@lru_cache(_REMEMBERED)
 def check_expression(text: str) -> str:
     """Returns the text of an SQL expression without subqueries; raises ValueError for anything else."""
-    text = text.rstrip(_END)
-    tree = _parsed(f"SELECT 1 FROM rows WHERE ({text}\n)")  # noqa: S608 - parsed, not run
-    if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
-        raise ValueError("it must be one SQL expression over the row's columns")
-    return text
+    _read_expression(text)
+    return text.rstrip(_END)
+
+
+def check_query(text: str) -> str:
+    """Returns the text of one SELECT over the view `rows`; raises ValueError for anything else."""
+    _read_query(text)
+    return text.rstrip(_END)
+
+
+def expression_columns(text: str) -> tuple[str, ...]:
+    """The columns that an expression refers to; of `a.b` that is a, which may hold a b."""
+    return () if has_reference(text) else _read_expression(text)
+
+
+def query_columns(text: str) -> tuple[str, ...]:
+    """The columns that only the view `rows` can give a query, where it is simple enough to be sure; else nothing.
+
+    Not sure are names from inside (subqueries, joins, generators' and functions' own) and any that the query gives.
+    """
+    return () if has_reference(text) else _read_query(text)
 
 
 @lru_cache(_REMEMBERED)
-def check_query(text: str) -> str:
-    """Returns the text of one SELECT over the view `rows`; raises ValueError for anything else."""
-    text = text.rstrip(_END)
-    tree = _parsed(text)
+def _read_expression(text: str) -> tuple[str, ...]:
+    tree = _parsed(f"SELECT 1 FROM rows WHERE ({text.rstrip(_END)}\n)")  # noqa: S608 - parsed, not run
+    if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
+        raise ValueError("it must be one SQL expression over the row's columns")
+    own = {each.name.casefold() for function in tree.find_all(exp.Lambda) for each in function.expressions}
+    return tuple(name for name in _names(tree.find_all(exp.Column, bfs=False)) if name.casefold() not in own)
+
+
+@lru_cache(_REMEMBERED)
+def _read_query(text: str) -> tuple[str, ...]:
+    tree = _parsed(text.rstrip(_END))
     if not isinstance(tree, exp.Query):
         raise ValueError("it must be one SELECT over the view 'rows'")
     for name in filter(None, tree.named_selects):
@@ -51,7 +78,31 @@ def check_query(text: str) -> str:
     for table in tree.find_all(exp.Table):
         if table.name.casefold() not in views or table.db:
             raise ValueError(f"there is no table '{table.sql()}'; the rows are called 'rows'")
-    return text
+    if not isinstance(tree, exp.Select) or not _is_plain(tree):
+        return ()
+    alone = [each for each in tree.find_all(exp.Column, bfs=False) if not each.table]
+    own = {id(each.this) for each in alone}
+    given = {each.name.casefold() for each in tree.find_all(exp.Identifier) if id(each) not in own}
+    return tuple(name for name in _names(alone) if name.casefold() not in given)
+
+
+def _is_plain(select: exp.Select) -> bool:
+    """Whether it selects from the rows alone, and says what each of its columns is called."""
+    sources = (exp.Table, exp.Query, exp.UDTF, exp.Join, exp.Lateral, exp.Pivot)
+    if [type(each) for each in select.find_all(*sources)] != [exp.Select, exp.Table]:
+        return False
+    named = (exp.Star, exp.Column, exp.Alias, exp.Aliases)
+    return all(isinstance(each, named) and not _is_fields(each) for each in select.expressions)
+
+
+def _is_fields(selected: exp.Expr) -> bool:
+    """Whether it is `a.*`: as many columns as the struct has fields."""
+    return isinstance(selected, exp.Column) and selected.is_star
+
+
+def _names(columns: Iterable[exp.Column]) -> tuple[str, ...]:
+    names = dict.fromkeys(each.parts[0].name for each in columns)
+    return tuple(name for name in names if name.casefold() not in _NO_COLUMNS)
 
 
 def named_columns(query: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from selectolax.lexbor import LexborNode
 
 from pipelines.arguments import Arguments
 from pipelines.catalog import Catalog, Unknown
+from pipelines.columns import engine_fault
 from pipelines.fetch import canonical_url
 from pipelines.html import (
     NODE_READERS,
@@ -105,9 +106,9 @@ class Extractor(Arguments):
 
     @field_validator("as_")
     @classmethod
-    def _no_ordinal(cls, value: str) -> str:
-        if value == "_ordinal":
-            raise ValueError("a column cannot be called _ordinal; the engine orders the rows by it")
+    def _no_engine_column(cls, value: str) -> str:
+        if fault := engine_fault(value):
+            raise ValueError(fault)
         return value
 
     @model_validator(mode="after")

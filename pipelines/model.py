@@ -62,9 +62,12 @@ class Options(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class StageCall:
-    """One stage as it stands in the text: `name` as registered, `node` for the lines of what is found wrong later."""
+    """One stage as it stands in the text: `name` as registered, and as `written`, which may be another of its names;
+    `node` for the lines of what is found wrong later.
+    """
 
     name: str
+    written: str
     stage: Stage
     node: Node
 

@@ -15,6 +15,7 @@ from pipelines.parameters import column_reference
 from pipelines.plan import Kind, Plan, Step, step_key
 from pipelines.registry import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
 
+_MOST_NAMED = 50  # columns in a message
 _BEGIN = "begin with a fetch, a wget with an address, or a load"
 
 
@@ -85,7 +86,7 @@ class _Walk:
     problems: list[Problem] = field(default_factory=list[Problem])
     columns: Columns = field(default_factory=Columns)
     rows: bool = False
-    stored: dict[str, Columns] = field(default_factory=dict[str, Columns])
+    stored: dict[str, Node] = field(default_factory=dict[str, Node])
     saved: set[str] = field(default_factory=set[str])
     page: bool = False
     lost: Step | None = None
@@ -103,7 +104,7 @@ class _Walk:
         self.steps.append(step)
         self.rows = not isinstance(stage, Reset)
         if isinstance(stage, TableStage) and (label := stage.stores()):
-            self.stored[label] = self.columns
+            self.stored.setdefault(label, call.node)
         if isinstance(stage, Sink):
             self.saved.add(stage.path)
         if kind in (Kind.TABLE, Kind.SOURCE):
@@ -114,18 +115,21 @@ class _Walk:
     def _check(self, call: StageCall) -> Iterator[Problem]:
         stage = call.stage
         if not self.rows and not _starts(stage):
-            yield problem(call.node, f"{call.name} has no rows to work on: {_BEGIN}")
+            yield problem(call.node, f"{call.written} has no rows to work on: {_BEGIN}")
             return
         for label in stage.labels() if isinstance(stage, TableStage) else ():
             if label not in self.stored:
                 yield problem(_mention(call.node, label), unknown("label", label, self.stored))
+        label = stage.stores() if isinstance(stage, TableStage) else None
+        if label is not None and label in self.stored:
+            where = f" (line {line})" if (line := self.stored[label].line) else ""
+            yield problem(_mention(call.node, label), f"'{label}' is stored already by an earlier stage{where}")
         if isinstance(stage, Sink) and stage.path in self.saved:
             yield problem(_mention(call.node, stage.path), f"'{stage.path}' is saved already by an earlier stage")
         if stage.uses_page() and not self.page:
-            yield problem(call.node, self._no_page(call.name))
-        for name in stage.reads():
-            if not self.columns.knows(name):
-                yield problem(_mention(call.node, name), _no_column(name, self.columns))
+            yield problem(call.node, self._no_page(call.written))
+        for name in stage.unknown(self.columns):
+            yield problem(_mention(call.node, name), _no_column(name, self.columns))
 
     def _no_page(self, name: str) -> str:
         if self.lost:
@@ -176,17 +180,19 @@ def check_references(steps: Iterable[Step], columns: Columns) -> None:
     for step in steps:
         if step.stage is None:
             return
-        for name in step.stage.reads():
-            if not columns.knows(name):
-                raise RunError(f"line {step.line}: {step.title}: {_no_column(name, columns)}")
+        for name in step.stage.unknown(columns):
+            raise RunError(f"line {step.line}: {step.title}: {_no_column(name, columns)}")
         columns = step.stage.columns(columns)
         if clash := columns.clash():
             raise RunError(f"line {step.line}: {_differ(clash)}")
 
 
 def _no_column(name: str, columns: Columns) -> str:
-    meant = near(name, chain(ENGINE_COLUMNS, columns))
-    hint = f"did you mean {' or '.join(meant)}?" if meant else f"known are {', '.join(columns) or 'none'}"
+    spellings = {each.casefold(): each for each in chain(ENGINE_COLUMNS, columns)}
+    meant = [spellings[each] for each in near(name.casefold(), spellings)]
+    there = ", ".join(islice(columns, _MOST_NAMED)) or "none"
+    known = f"{there} and {more:,} more" if (more := len(columns.types) - _MOST_NAMED) > 0 else there
+    hint = f"did you mean {' or '.join(meant)}? There are {known}" if meant else f"known are {known}"
     return f"there is no column '{name}' here; {hint}"
 
 

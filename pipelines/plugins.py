@@ -7,7 +7,7 @@ A package names, in its own metadata, modules whose decorators register what the
     [project.entry-points."spindle.row_transforms"]
     to_celsius = "weather.units:to_celsius"
 
-A plugin that fails takes no other down: it is left out, and told wherever it is missed.
+An entry point that fails takes no other down: it is left out, and told wherever it is missed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ GROUPS = ("spindle.stages", "spindle.actions", "spindle.methods", TRANSFORMS)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A plugin that is left out, and why."""
+    """What of a plugin is left out, and why."""
 
     plugin: str
     entry: str
     error: str
 
     def __str__(self) -> str:
-        return f"the plugin {self.plugin} is left out, because {self.entry} cannot be loaded: {self.error}"
+        return f"{self.entry} of the plugin {self.plugin} is left out, because it cannot be loaded: {self.error}"
 
 
 _lock = RLock()
@@ -91,8 +91,8 @@ def _load(points: Iterable[EntryPoint]) -> Iterable[Failure]:
         try:
             with Catalog.of_plugin(_plugin(point)):
                 _register(point)
-        except Exception as error:  # whatever a plugin raises is its own, and must not reach the others
-            reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:  # whatever a plugin raises is its own, and must not reach the others
+            reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
             yield Failure(_plugin(point), f"{point.group} '{point.name}'", reason)
 
 

@@ -79,8 +79,8 @@ def _fetch(node: Node) -> tuple[StageCall, ...]:
         raise PipelineError([problem(node, "'url' is missing")])
     traces = block.get("traces")
     if traces is None or (isinstance(traces, Scalar) and traces.value is None):
-        return (_call("fetch", url, block),)
-    return (replace(_call("visit", block, block), name="fetch"),)
+        return (_call("fetch", "fetch", url, block),)
+    return (replace(_call("visit", "fetch", block, block), name="fetch"),)
 
 
 def _browses(call: StageCall) -> bool:
@@ -125,14 +125,15 @@ def _stage(item: Node, in_browser: bool) -> StageCall:
     if stage.takes_name and not registered.partition(":")[2]:
         base = registered.rstrip(":")
         raise PipelineError([problem(name, f"{base} needs the name of a function: {base}:NAME", "stage")])
+    written = registered if stage.takes_name else name.value
     problems = _Problems()
     with problems.collect("args"):
-        return _call(registered, item.get("args"), item)
-    raise PipelineError(replace(each, message=f"{registered}: {each.message}") for each in problems)
+        return _call(registered, written, item.get("args"), item)
+    raise PipelineError(replace(each, message=f"{written}: {each.message}") for each in problems)
 
 
-def _call(name: str, arguments: Node | None, node: Node) -> StageCall:
+def _call(name: str, written: str, arguments: Node | None, node: Node) -> StageCall:
     _, stage = registry.find(name)
     if arguments is None:
         arguments = Mapping((), node.line, node.column)
-    return StageCall(name, bind_list(stage, arguments, stage.positional, stage.rest), node)
+    return StageCall(name, written, bind_list(stage, arguments, stage.positional, stage.rest), node)

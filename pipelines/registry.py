@@ -64,6 +64,10 @@ class Stage(Arguments):
         """Names of the columns that the stage refers to."""
         return ()
 
+    def unknown(self, before: Columns) -> Iterable[str]:
+        """Names that the stage refers to and that no column has, as far as that is known before the run."""
+        return (name for name in self.reads() if not before.knows(name))
+
     def resolved(self, name: str, transforms: Transforms) -> Stage:
         """The stage with what its own `name` stands for; raises catalog.Unknown and PipelineError."""
         return self

@@ -11,7 +11,7 @@ from pipelines.fetch.page import Page
 from pipelines.fetch.urls import origin
 
 MAX_ROBOTS = 500 * 1024  # bytes that are read at most (RFC 9309, section 2.5); a fetcher for these files stops there
-UNREACHED = "robots.txt could not be fetched"  # how a refusal begins where the site did not answer at all
+UNREACHED = "so its robots.txt is not known, and nothing may be fetched from the site"  # ends why no answer came
 _LONGEST_DELAY = 60.0  # a site that asks for more would never be done
 
 
@@ -60,8 +60,8 @@ def read_robots(page: Page, user_agent: str) -> Robots:
     agent = user_agent.partition("/")[0].strip()
     if page.status is None or page.status >= 500 or (page.error and not page.body):  # a large file has a beginning
         reason = page.error or f"status {page.status}"
-        what = UNREACHED if page.status is None else "robots.txt could not be read"
-        return Robots(agent, refusal=f"{what} ({reason}), so nothing may be fetched from the site")
+        unread = f"robots.txt could not be read ({reason}), so nothing may be fetched from the site"
+        return Robots(agent, refusal=f"{reason}, {UNREACHED}" if page.status is None else unread)
     if page.status >= 400:
         return Robots(agent)
     return Robots(agent, page.body[:MAX_ROBOTS].decode("utf-8-sig", "replace"))

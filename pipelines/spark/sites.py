@@ -92,7 +92,7 @@ class Sites:
         except Exception as error:  # whatever it is: tasks wait for an answer
             _log.exception("%s could not be read", robots_url(origin))
             reason = f"{type(error).__name__}: {first_line(error)}"
-            robots = Robots("", refusal=f"{UNREACHED} ({reason}), so nothing may be fetched from the site")
+            robots = Robots("", refusal=f"{reason}, {UNREACHED}")
             delay = self._options.delay
         with self._lock:
             site = self._sites[origin]

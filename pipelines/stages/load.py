@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from pipelines.columns import Columns
+from pipelines.columns import INTERNAL_COLUMNS, Columns
 from pipelines.errors import RunError
 from pipelines.names import choice
 from pipelines.registry import Source, stage
@@ -53,6 +53,8 @@ class Files(Source):
         rows = (read.schema(reader.schema_) if reader.schema_ else read).load(list(files.paths))
         if not rows.columns:
             raise RunError(reader.empty())
+        if taken := [name for name in rows.columns if name.casefold() in INTERNAL_COLUMNS]:
+            raise RunError(f"'{self.path}' has a column '{taken[0]}', as the engine calls one of its own: rename it")
         return _placed(rows)
 
     def empty(self) -> str:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.errors import RunError
-from pipelines.expressions import Expression, Query, check_expression, check_query, named_columns, reads_again
+from pipelines.expressions import (
+    Expression,
+    Query,
+    check_expression,
+    check_query,
+    expression_columns,
+    named_columns,
+    query_columns,
+    reads_again,
+)
 from pipelines.parameters import column_reference
 from pipelines.registry import Reset, TableStage, stage
 
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
     from pipelines.spark.context import RunContext
 
 stage("reset")(Reset)
-_PLACE = "__place"
+PLACE = "__place"
 
 
 def _resolved(check: Callable[[str], str], text: str) -> str:
@@ -77,7 +86,7 @@ pipeline:
         quoted = [f"`{name.replace('`', '``')}`" for name in keys]
         # sorting finds the first for half of what an aggregate over whole rows costs, and spills where memory ends
         place = F.row_number().over(Window.partitionBy(*quoted).orderBy("_ordinal"))
-        return rows.withColumn(_PLACE, place).where(F.col(_PLACE) == 1).drop(_PLACE)
+        return rows.withColumn(PLACE, place).where(F.col(PLACE) == 1).drop(PLACE)
 
 
 @stage("filter")
@@ -95,6 +104,9 @@ pipeline:
 
     def title(self) -> str:
         return self.expression
+
+    def unknown(self, before: Columns) -> Iterable[str]:
+        return () if before.open else before.unknown_in_sql(expression_columns(self.expression))
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows.where(_resolved(check_expression, self.expression))
@@ -115,6 +127,9 @@ pipeline:
 
     def title(self) -> str:
         return " ".join(self.query.split())
+
+    def unknown(self, before: Columns) -> Iterable[str]:
+        return () if before.open else before.unknown_in_sql(query_columns(self.query))
 
     def columns(self, before: Columns) -> Columns:
         return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in named_columns(self.query)), open=True)

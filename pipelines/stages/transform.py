@@ -8,13 +8,13 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.columns import ENGINE_COLUMNS, Columns, engine_fault
 from pipelines.errors import PipelineError, Problem, RunError
 from pipelines.names import choice, fold, unknown
 from pipelines.registry import Batched, RowStage, stage
 from pipelines.rows import Row
 from pipelines.transforms.sandbox import Outcome, RowFailed
-from pipelines.transforms.schema import Mismatch, Types, fitting, held
+from pipelines.transforms.schema import Mismatch, fitting, held
 from pipelines.transforms.transform import Transform, Transforms
 
 
@@ -31,10 +31,11 @@ class PythonRowTransform(RowStage):
 
     `python_row_transform:clean` calls the function that is registered as `clean`, by a plugin or with the agent, with
     the row as a dict (its columns and the engine's) and the arguments as keywords. It runs in a process of its own with
-    10 s a row and 512 MiB; a row for which it raises keeps its place with `_error` set, or with `onError: fail` ends
-    the run. Declare the columns as its return type, a TypedDict or a dataclass; otherwise they are taken from the
-    first 100 rows, and later rows are held to them. Users' functions have Python's standard library at hand,
-    but neither files nor a network.
+    10 s a row and 512 MiB; a row for which it raises keeps its place and what fits the columns, with `_error` set, or
+    with `onError: fail` ends the run. So does one that it returns with another column or a value of another type.
+    Declare the columns as its return type, a TypedDict or a dataclass; otherwise they are taken from the first 100
+    rows, and later rows are held to them. Users' functions have Python's standard library at hand, but neither files
+    nor a network.
 
     ```python
     from typing import TypedDict
@@ -100,6 +101,9 @@ pipeline:
         for name in takes.required:
             if name not in self.keywords:
                 yield f"{transform.name}: the argument '{name}' is missing"
+        for name, _ in transform.function.columns or ():
+            if fault := engine_fault(name):
+                yield f"{transform.name}: {fault}"
 
     def columns(self, before: Columns) -> Columns:
         declared = self._transform.function.columns if self._transform else None
@@ -114,29 +118,38 @@ pipeline:
         make, columns = self._transform.rows(self.keywords), self._transform.function.columns
 
         def each(row: Row, outcome: Outcome) -> Iterable[Row]:
+            if outcome is None:
+                return ()
+            if isinstance(outcome, RowFailed):
+                return (failed(row, outcome, _given_values(row)),)
+            made = _made(outcome)
             try:
-                return () if outcome is None else (row.replaced(_made(outcome, columns)),)
-            except (RowFailed, Mismatch) as error:
-                sentence = f"{name}: {error}"
-                if self.fails():
-                    raise RunError(f"python_row_transform:{sentence}") from None
-                return (row.failed(sentence, row.values if columns is None else fitting(row.values, columns)),)
+                return (row.replaced(made if columns is None else held(made, columns)),)
+            except Mismatch as error:
+                return (failed(row, error, made),)
+
+        def failed(row: Row, error: Exception, values: dict[str, object]) -> Row:
+            sentence = f"{name}: {error}"
+            if self.fails():
+                raise RunError(f"python_row_transform:{sentence}") from None
+            return row.failed(sentence, values if columns is None else fitting(values, columns))
 
         name = self._transform.name
         return Batched(lambda rows: map(each, rows, make(_given_row(row) for row in rows)))
 
 
-def _made(outcome: dict[str, Any] | RowFailed, columns: Types | None) -> dict[str, Any]:
+def _made(outcome: dict[str, Any]) -> dict[str, Any]:
     """The function's row, without the engine's columns that it passes on as they were given to it."""
-    if isinstance(outcome, RowFailed):
-        raise outcome
-    made = {name: value for name, value in outcome.items() if name not in ENGINE_COLUMNS}
-    return made if columns is None else held(made, columns)
+    return {name: value for name, value in outcome.items() if name not in ENGINE_COLUMNS}
 
 
 def _given_row(row: Row) -> dict[str, object]:
-    engine = {name: value for name, value in row.engine_values().items() if name not in row.values}
-    return {name: _given(value) for name, value in {**row.values, **engine}.items()}
+    engine = {name: _given(value) for name, value in row.engine_values().items() if name not in row.values}
+    return {**_given_values(row), **engine}
+
+
+def _given_values(row: Row) -> dict[str, object]:
+    return {name: _given(value) for name, value in row.values.items()}
 
 
 def _given(value: object) -> object:

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from pipelines import RunError
+from pipelines.columns import INTERNAL_COLUMNS
 from pipelines.spark.context import Files, RunContext
+from pipelines.spark.schema import LEVEL, LINK, OPEN, ROW
+from pipelines.stages.tables import PLACE
 from tests.pipelines.conftest import Run
 
 LOAD = "pipeline: [{stage: load_csv, args: [{path: '${FILE}'}]}]"
@@ -61,6 +64,17 @@ def test_a_wrong_column_is_told_before_anything_is_fetched(run: Run, file: Path)
     text = LOAD.replace("]}]", "]}, {stage: wget, args: [$nam]}]")
     with pytest.raises(RunError, match=r"line 1: wget \$nam: there is no column 'nam' here; did you mean name\?"):
         run(text, FILE=str(file))
+
+
+@pytest.mark.parametrize("taken", ["__link", "__Place"])
+def test_a_column_that_is_called_as_one_of_the_engines_own_is_told(run: Run, tmp_path: Path, taken: str) -> None:
+    (tmp_path / "a.csv").write_text(f"name,__v,{taken}\nlamp,1,2\n")
+    with pytest.raises(RunError, match=f"line 1: load_csv .* has a column '{taken}', as the engine calls one"):
+        run(LOAD, FILE=str(tmp_path / "a.csv"))
+
+
+def test_every_name_that_the_engine_keeps_to_itself_is_known() -> None:
+    assert {LINK, LEVEL, OPEN, ROW, PLACE} == INTERNAL_COLUMNS
 
 
 @pytest.mark.parametrize(

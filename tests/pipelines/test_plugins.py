@@ -87,7 +87,19 @@ ENTRIES = """
     [spindle.row_transforms]
     to_fahrenheit = weather.units:to_fahrenheit
 """
-BROKEN = {"broken_plugin.py": "import a_library_that_is_not_there\n"}
+BROKEN = {
+    "broken_plugin.py": "import a_library_that_is_not_there\n",
+    "broken_ends.py": "raise SystemExit('no license')\n",
+    "broken_calm.py": '''
+        from pipelines.registry import RowStage, stage
+
+
+        @stage("calm")
+        class Calm(RowStage):
+            """Of the same package, and whole."""
+    ''',
+}
+BROKEN_ENTRIES = "[spindle.stages]\nbroken = broken_plugin\nends = broken_ends\nwhole = broken_calm\n"
 CLASHING = {
     "clashing.py": '''
         from pipelines.registry import RowStage, stage
@@ -126,7 +138,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plugins") / "site"
     folder.mkdir()
     install(folder, "weather", WEATHER, ENTRIES)
-    install(folder, "broken", BROKEN, "[spindle.stages]\nbroken = broken_plugin\n")
+    install(folder, "broken", BROKEN, BROKEN_ENTRIES)
     install(folder, "clashing", CLASHING, "[spindle.stages]\nmine = clashing\n")
     install(folder, "numbers", {"numbers_plugin.py": "x = 1\n"}, "[spindle.row_transforms]\nx = numbers_plugin:x\n")
     return folder
@@ -171,11 +183,13 @@ def test_what_a_plugin_brings_shows_in_check_and_a_failed_one_is_told(installed:
     assert "beaufort" in checked.stdout
     assert "columns: place string, fahrenheit double, force bigint" in checked.stdout
     assert checked.stderr.splitlines() == [
-        "warning: the plugin broken is left out, because spindle.stages 'broken' cannot be loaded: "
+        "warning: spindle.stages 'broken' of the plugin broken is left out, because it cannot be loaded: "
         "ModuleNotFoundError: No module named 'a_library_that_is_not_there'",
-        "warning: the plugin clashing is left out, because spindle.stages 'mine' cannot be loaded: "
+        "warning: spindle.stages 'ends' of the plugin broken is left out, because it cannot be loaded: "
+        "SystemExit: no license",
+        "warning: spindle.stages 'mine' of the plugin clashing is left out, because it cannot be loaded: "
         "two stages are called wget_join: the other one is of spindle",
-        "warning: the plugin numbers is left out, because spindle.row_transforms 'x' cannot be loaded: "
+        "warning: spindle.row_transforms 'x' of the plugin numbers is left out, because it cannot be loaded: "
         "numbers_plugin:x is no function",
     ]
 
@@ -209,13 +223,14 @@ def test_what_a_plugin_brings_shows_in_the_catalogue_the_docs_and_near_matches(i
     told = json.loads(asked.stdout)
     assert told["listing"] == [
         ["beaufort", "weather", "Adds the wind force to each row."],
+        ["calm", "broken", "Of the same package, and whole."],
         ["python_row_transform:to_fahrenheit", "weather", "Converts degrees."],
     ]
     for heading in ("## beaufort", "### sunrise", "`degrees`"):
         assert heading in told["docs"]
     assert "unknown stage 'beaufor'; did you mean beaufort?" in told["stage"]
     assert "unknown stage 'gusts'" in told["clashing"]
-    assert "the plugin clashing is left out" in told["clashing"]
+    assert "'mine' of the plugin clashing is left out" in told["clashing"]
     assert "did you mean degrees?" in told["method"]
     assert "did you mean sunrise?" in told["action"]
     assert "did you mean to_fahrenheit?" in told["transform"]

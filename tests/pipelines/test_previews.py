@@ -104,13 +104,11 @@ def test_no_more_is_shown_than_the_limit_lets_be(
         assert set(site.requests.values()) == {1}
 
 
-def test_values_are_cut_and_what_stages_write_goes_before_the_engines_own(
-    spark: SparkSession, site: Site, tmp_path: Path
-) -> None:
+def test_values_are_cut(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     base = site.serve({"/": f"<h1>{'x' * 300}</h1>"})
-    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: extract, args: [{{selector: h1, as: _url}}]}}]"
+    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: extract, args: [{{selector: h1, as: title}}]}}]"
     with written(spark, text, tmp_path) as (engine, coordinator, _):
-        assert preview(engine, coordinator) == [{"_url": "x" * (CUT - 1) + "…"}]
+        assert preview(engine, coordinator) == [{"title": "x" * (CUT - 1) + "…"}]
 
 
 def test_of_bytes_their_number_is_shown_and_where_nothing_is_cut_they_are_base64() -> None:

@@ -43,21 +43,21 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
             FETCH + "- stage: extract\n  args:\n  - {selector: h1, as: a}\n  - {selector: h2, as: a}",
             ["5: extract: two extractors are called 'a'; give each its own 'as'"],
         ),
-        (FETCH + "- stage: join\n  args: [a, Iner]", ["4: wgetJoin: unknown join type 'Iner'; did you mean Inner?"]),
-        (FETCH + "- stage: join\n  args: []", ["4: wgetJoin: 'selector' is missing"]),
+        (FETCH + "- stage: join\n  args: [a, Iner]", ["4: join: unknown join type 'Iner'; did you mean Inner?"]),
+        (FETCH + "- stage: join\n  args: []", ["4: join: 'selector' is missing"]),
         (
             FETCH + "- stage: join\n  args: [a, Inner, 3]",
-            ["4: wgetJoin: too many arguments; it takes selector, joinType"],
+            ["4: join: too many arguments; it takes selector, joinType"],
         ),
-        (FETCH + "- stage: join\n  args: ['a[']", ["4: wgetJoin: not a selector: "]),
-        (FETCH + "- stage: explore\n  args: [a, two]", ["4: wgetExplore: 'depth' must be a whole number"]),
+        (FETCH + "- stage: join\n  args: ['a[']", ["4: join: not a selector: "]),
+        (FETCH + "- stage: explore\n  args: [a, two]", ["4: explore: 'depth' must be a whole number"]),
         (
             FETCH + "- stage: explore\n  args: [a, {deep: 2}]",
-            ["4: wgetExplore: unknown argument 'deep'; did you mean depth?"],
+            ["4: explore: unknown argument 'deep'; did you mean depth?"],
         ),
         (
             FETCH + "- stage: explore\n  args: [a, -1]",
-            ["4: wgetExplore: 'depth': input should be greater than or equal to 0"],
+            ["4: explore: 'depth': input should be greater than or equal to 0"],
         ),
         (
             FETCH + "- stage: wget\n  args: ['ftp://a/']",
@@ -77,10 +77,10 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
             "pipeline:\n- {stage: extract, args: [{selector: h1}]}",
             ["2: extract has no rows to work on: begin with a fetch"],
         ),
-        ("pipeline:\n- {stage: join, args: [a]}", ["2: wgetJoin has no rows to work on: begin with a fetch"]),
+        ("pipeline:\n- {stage: join, args: [a]}", ["2: join has no rows to work on: begin with a fetch"]),
         (
             "pipeline:\n- {stage: load_csv, args: [a.csv]}\n- {stage: join, args: [a]}",
-            ["3: wgetJoin needs a page: put a fetch, a wget or a join before it"],
+            ["3: join needs a page: put a fetch, a wget or a join before it"],
         ),
         (
             ONE_PAGE + "- {stage: limit, args: [1]}\n- {stage: extract, args: [{selector: h2}]}",
@@ -98,6 +98,21 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
         (
             FETCH + "- stage: extract\n  args:\n  - {selector: h1, as: title}\n  - {selector: a, as: __link}",
             ["6: the column '__link' begins with __, as columns do that the engine keeps to itself"],
+        ),
+        (
+            FETCH + "- stage: extract\n  args:\n  - {selector: h1, as: _status}\n- {stage: limit, args: [x]}",
+            [
+                "5: extract: a column cannot be called _status: it is the engine's own, which spindle.keepColumns puts",
+                "6: limit: 'rows' must be a whole number",
+            ],
+        ),
+        (
+            FETCH + "- stage: widen\n  args:\n  - p\n  - {selector: a, as: name}\n  - {selector: b, as: _URL}",
+            ["7: widen: a column cannot be called _URL: it is the engine's own"],
+        ),
+        (
+            ONE_PAGE + "- {stage: store, args: [a]}\n- {stage: store, args: [b]}\n- stage: store\n  args:\n  - a",
+            ["8: 'a' is stored already by an earlier stage (line 4)"],
         ),
         (
             FETCH + '- {stage: extract, args: [{selector: h1, as: "a\\0b"}]}',

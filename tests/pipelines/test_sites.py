@@ -32,8 +32,8 @@ def test_rules_that_cannot_even_be_asked_for_are_an_answer_and_a_line_in_the_log
     answers = dict(told.get(timeout=SECONDS) for _ in range(2))
     sites.close()
     refusal = (
-        "robots.txt could not be fetched (ValueError: 'nowhere' is not a network such as 10.0.0.0/8 or fd00::/8), "
-        "so nothing may be fetched from the site"
+        "ValueError: 'nowhere' is not a network such as 10.0.0.0/8 or fd00::/8, "
+        "so its robots.txt is not known, and nothing may be fetched from the site"
     )
     assert {task: (answer["site"], answer["refusal"]) for task, answer in answers.items()} == {
         "a/0": (HOST, refusal),

@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from pipelines import PipelineError, RunError, check_yaml
 from pipelines.expressions import check_expression, check_query
+from pipelines.spark.schema import columns_of
+from pipelines.stages.tables import Filter, SqlQuery
 from tests.pipelines.conftest import Run
 from tests.pipelines.site import Site
 
@@ -149,8 +151,80 @@ def test_what_is_wrong_is_told_when_the_pipeline_is_read(load: str, stages: str,
 
 
 def test_a_column_that_is_not_there_is_told_with_its_line(run: Run, load: str) -> None:
-    with pytest.raises(RunError, match=r"^line 3: filter prise > 1: .*`prise`.*`price`.*\]\.$"):
-        run(load + "- {stage: filter, args: ['prise > 1']}")
+    told = "line 3: filter prise > 1: there is no column 'prise' here; did you mean price? There are name, shop, price"
+    with pytest.raises(RunError) as error:
+        run(load + "- {stage: filter, args: ['prise > 1']}\n- {stage: wget, args: [$name]}")
+    assert str(error.value) == told
+
+
+def test_a_column_that_sql_lacks_is_told_before_the_run_with_its_line() -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml("""
+fetch: {url: "http://a/"}
+pipeline:
+  - {stage: extract, args: [{selector: h1, as: name}, {selector: i, method: attrs, as: attrs}]}
+  - stage: filter
+    args:
+      - exists(map_keys(ATTRS), k -> k = names) AND attrs.width > 1 AND _Status = 200 AND PRISE > 1
+  - {stage: filter, args: ["size.width > 1 AND size.height > 1"]}
+  - stage: sql_query
+    args:
+      query: SELECT Name AS title, count(*) AS n FROM rows WHERE shop = 'a' GROUP BY title ORDER BY n, prise
+  - {stage: filter, args: ["who_knows = 1"]}
+""")
+    assert [str(problem) for problem in error.value.problems] == [
+        "line 7: there is no column 'names' here; did you mean name? There are name, attrs",
+        "line 7: there is no column 'PRISE' here; known are name, attrs",
+        "line 8: there is no column 'size' here; known are name, attrs",
+        "line 11: there is no column 'shop' here; known are name, attrs",
+        "line 11: there is no column 'prise' here; known are name, attrs",
+    ]
+
+
+ACCEPTED = """
+NAME = 'n' AND `EAN number` = 5 AND `a.b` = 6
+s.a = 1 AND S.p.q = 2 AND arr.price[0] = 1 AND m.k = m['k']
+exists(xs, Z -> z > 1) OR aggregate(xs, 0, (acc, x) -> acc + x, acc -> acc * 10) > a
+transform(arr, each -> each.price)[0] = array_sort(xs, (l, r) -> l - r)[0]
+dateadd(DAY, a, d) > d AND timestampadd(QUARTER, 1, ts) > ts AND timediff(WEEK, ts, ts) = 0
+extract(YEAROFWEEK FROM d) = 2020 AND d < current_date - interval 1 day AND ts < localtimestamp()
+user <> 'a' AND current_user <> 'a' AND session_user <> 'a' AND current_time IS NOT NULL
+name COLLATE utf8_lcase = 'N' AND mask(name, lowerChar => 'q') = 'q' AND trim(BOTH 'x' FROM name) = 'n'
+struct(a AS zz).zz = 1 AND cast(s AS struct<b: int, p: struct<q: int>>).b = 1
+a = 10L - 9Y AND 1.5BD > a AND x'1F' = X'1F' AND date'2020-01-01' = d AND name = "n"
+SELECT * EXCEPT (a), a + 1 AS q, q * 2 AS q2 FROM rows WHERE b > 0 ORDER BY q2
+SELECT s.p.q, s.a FROM rows AS r WHERE r.b > 1 ORDER BY q, a
+SELECT a, b AS q FROM rows ORDER BY ALL
+SELECT a, s.* FROM rows ORDER BY p
+SELECT posexplode(tags) AS (p, tag), name FROM rows ORDER BY p, tag
+SELECT explode(tags), a AS q FROM rows ORDER BY col
+SELECT a, grouping__id AS g FROM rows GROUP BY CUBE(a, b)
+SELECT a, sum(b) OVER w AS q FROM rows WINDOW w AS (PARTITION BY a ORDER BY d)
+SELECT two AS q FROM rows PIVOT (count(1) FOR b IN (2 AS two))
+SELECT col AS q FROM rows LATERAL VIEW explode(tags) each
+SELECT x AS q FROM (SELECT a AS x FROM rows) ORDER BY x
+WITH t AS (SELECT a AS x FROM rows) SELECT x AS q FROM t
+FROM rows |> EXTEND a + 1 AS q |> WHERE q > 0
+"""
+
+
+def test_what_spark_accepts_is_not_refused(spark: SparkSession) -> None:
+    values = (
+        "1 AS a, 2 AS b, date'2020-01-01' AS d, timestamp'2020-01-01' AS ts, 'n' AS name, array('x') AS tags, "
+        "array(1, 2) AS xs, named_struct('a', 1, 'p', named_struct('q', 2)) AS s, map('k', 1) AS m, "
+        "array(named_struct('price', 1)) AS arr, 5 AS `EAN number`, 6 AS `a.b`"
+    )
+    rows = spark.sql(f"SELECT {values}")
+    rows.createOrReplaceTempView("rows")
+    columns = columns_of(rows.schema)
+    for text in ACCEPTED.strip().splitlines():
+        if text.startswith(("SELECT", "WITH", "FROM")):
+            spark.sql(check_query(text))
+            unknown = SqlQuery(query=text).unknown(columns)
+        else:
+            rows.where(check_expression(text))
+            unknown = Filter(expression=text).unknown(columns)
+        assert not list(unknown), text
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,24 @@ def test_a_value_of_another_type_than_declared_is_an_error_row(run: RunWith, csv
     ]
 
 
+@pytest.mark.parametrize("declared", ["", " -> {'name': str, 'n': int, 'tags': dict[str, int], 'half': float}"])
+def test_a_row_that_raises_keeps_what_it_came_with(run: RunWith, csv: str, declared: str) -> None:
+    query = "SELECT name, length(name) AS n, map(name, 1) AS tags FROM rows"
+    source = f"def half(row){declared}:\n  assert row['n'] > 3\n  return {{**row, 'half': row['n'] / 2}}\n"
+    stages = f"- {{stage: sql_query, args: ['{query}']}}\n- {{stage: 'python_row_transform:half'}}\n"
+    assert run(csv + stages + "spindle: {keepColumns: [_error]}\n", half=source)[:2] == [
+        {"name": "lamp", "n": 4, "tags": {"lamp": 1}, "half": 2.0, "_error": None},
+        {"name": "cup", "n": 3, "tags": {"cup": 1}, "half": None, "_error": "half: line 2: AssertionError"},
+    ]
+
+
+def test_a_row_with_a_column_that_was_not_declared_keeps_what_was(run: RunWith, csv: str) -> None:
+    source = "def f(row) -> {'first': str}:\n  return {'first': row['name'][0], 'last': row['name'][-1]}\n"
+    text = csv + "- {stage: 'python_row_transform:f'}\nspindle: {keepColumns: [_error]}\n"
+    error = "f: there is no column 'last' among its columns first"
+    assert run(text, f=source)[0] == {"first": "l", "_error": error}
+
+
 def test_the_same_function_twice_keeps_order_and_errors_row_by_row(run: RunWith, tmp_path: Path) -> None:
     (tmp_path / "n.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(300)))
     source = "def add(row) -> {'n': int}:\n  n = int(row['n']) + 1\n  assert n != 202\n  return {'n': n}\n"
@@ -252,6 +270,7 @@ WRONG = [
     ("- {stage: 'python_row_transform:two'}", "the argument 'b' is missing"),
     ("- {stage: 'python_row_transform:bad'}", "in the function 'bad', line 2: not Python"),
     ("- {stage: 'python_row_transform:odd'}", "in the function 'odd', line 1: the type of 'a' fits no column"),
+    ("- {stage: 'python_row_transform:own'}", "own: a column cannot be called _status: it is the engine's own"),
 ]
 
 
@@ -262,6 +281,7 @@ def test_a_wrong_call_is_told_with_its_line(csv: str, stage: str, message: str) 
         "two": "def two(row, b): return row",
         "bad": "def bad(row):\n  return (",
         "odd": "def odd(row) -> {'a': complex}: return row",
+        "own": "def own(row) -> {'a': int, '_status': int}: return row",
     }
     with pytest.raises(PipelineError) as error:
         Pipeline.from_yaml(csv + stage).plan(transforms=Transforms(own))

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
-from pipelines.fetch.robots import MAX_ROBOTS, Robots, read_robots, robots_url
+from pipelines.fetch.robots import MAX_ROBOTS, UNREACHED, Robots, read_robots, robots_url
 from tests.pipelines.fetch.bad_server import BadServer
 
 SITE = "http://shop.test"
@@ -64,7 +64,7 @@ def test_a_site_that_cannot_say_allows_nothing(status: int) -> None:
 def test_a_site_that_does_not_answer_allows_nothing() -> None:
     rules = robots("", None, "could not connect to shop.test:80")
     assert rules.forbids(SITE + "/x")
-    assert "could not connect to shop.test:80" in (rules.refusal or "")
+    assert rules.refusal == f"could not connect to shop.test:80, {UNREACHED}"
 
 
 @pytest.mark.parametrize(
