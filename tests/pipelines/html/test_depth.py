@@ -43,13 +43,22 @@ ATTRIBUTES = st.lists(
     max_size=12,
 ).map(lambda parts: "".join(parts).encode())
 TAGS = ["div", "p", "b", "a", "font", "table", "td", "svg", "title", "script", "select", "i", "li", "g"]
-MARKUP = st.lists(
-    st.one_of(
-        st.sampled_from([f"<{tag}>" for tag in TAGS] + [f"</{tag}>" for tag in TAGS]),
-        st.sampled_from(["<b a='>'>", '<i b="x', "<!--", "-->", "<![CDATA[", "]]>", "<g/>", "</", "<", "x", " "]),
+SIGNS = ["<b a='>'>", '<i b="x', "<!--", "-->", "<![CDATA[", "]]>", "<g/>", "</", "<", "x", " "]
+MARKED = [*(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS), *SIGNS]
+MARKUP = st.lists(st.sampled_from(MARKED), max_size=60).map(lambda parts: "".join(parts).encode())
+
+
+ELEMENTS = [*TAGS, "tr", "option", "h1", "form", "style", "template", "object", "br", "plaintext", "math", "desc"]
+CLOSED = st.recursive(
+    st.sampled_from(["x", "-->", "]]>", "'", '">']),
+    lambda inside: st.builds(
+        lambda tag, attributes, parts: f"<{tag}{attributes}>{''.join(parts)}</{tag.upper()}>",
+        st.sampled_from(ELEMENTS),
+        st.sampled_from(["", " a=1", ' b="x y"', "/"]),
+        st.lists(inside, max_size=3),
     ),
-    max_size=60,
-).map(lambda parts: "".join(parts).encode())
+    max_leaves=6,
+)
 
 
 def deepest(html: bytes) -> int:
@@ -72,6 +81,13 @@ def test_a_page_nests_no_deeper_than_browsers_let_it_and_keeps_its_text(name: st
     assert deepest(html) <= 600
     text = document(DEEP[name]).root.text()
     assert text.count("x") >= DEEP[name].count(b">x")
+
+
+@settings(max_examples=50)
+@given(st.lists(st.sampled_from(MARKED), max_size=12), CLOSED)
+def test_what_is_closed_leaves_nothing_open_whatever_stands_before_it(before: list[str], closed: str) -> None:
+    html = bounded("".join([*before, "<p>", *[closed] * 5000]).encode())
+    assert deepest(html) <= 600
 
 
 @pytest.mark.parametrize("name", FORMATTING)
@@ -132,8 +148,9 @@ def test_a_sign_in_quotes_does_not_hide_a_long_tag(value: bytes) -> None:
     assert (len(div.attrs()), div.text()) == (512, "x")
 
 
-def test_the_tags_of_the_body_together_have_only_so_many_attributes() -> None:
-    [body] = document(b"".join(b"<body a%d>x" % i for i in range(20_000))).root.select("body")
+@pytest.mark.parametrize("end", [b"", b"</body>"])
+def test_the_tags_of_the_body_together_have_only_so_many_attributes(end: bytes) -> None:
+    [body] = document(b"".join(b"<body a%d>x" % i + end for i in range(20_000))).root.select("body")
     assert (len(body.attrs()), body.text().count("x")) == (512, 20_000)
 
 
