@@ -47,6 +47,11 @@ class Plan:
         """Columns of the output."""
         return self.steps[-1].columns
 
+    @property
+    def loads(self) -> bool:
+        """Whether rows come of files, not of pages alone."""
+        return any(step.kind is Kind.SOURCE or (step.stage and step.stage.loads()) for step in self.steps)
+
     def passes(self) -> Iterator[tuple[Step, ...]]:
         """Steps that run together: a pass begins at a source, a fetch or a table step."""
         current: list[Step] = []

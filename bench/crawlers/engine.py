@@ -48,10 +48,10 @@ def main() -> None:
 @contextmanager
 def crawled(crawl: Crawl, site: str, cores: int = 2, cache: str = "off") -> Generator[Iterator[Result]]:
     """Passes of one driver, one after the other as they are asked for."""
-    began = time.perf_counter()
-    spark = session(f"local[{cores}]")
-    started = time.perf_counter() - began
     plan = Pipeline.from_yaml(pipeline(crawl, f"  concurrency: {CONCURRENCY}\n  robots: ignore")).plan({"SITE": site})
+    began = time.perf_counter()
+    spark = session(f"local[{cores}]", loads=plan.loads)
+    started = time.perf_counter() - began
     with tempfile.TemporaryDirectory() as pages:
         try:
             yield ({"session": started, **one_pass(spark, plan, cache, pages)} for _ in iter(int, 1))

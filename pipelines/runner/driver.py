@@ -99,7 +99,7 @@ def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter
         meter.count(coordinator)
         progress = Progress(plan, coordinator, secrets.hidden)
         report.planned(plan, progress)
-        spark = session(spec.spark.master, spec.job_name, spec.spark.conf)
+        spark = session(spec.spark.master, spec.job_name, spec.spark.conf, running.loads)
         meter.watch(spark.sparkContext)
         report.started(plan, spark.sparkContext.uiWebUrl)
         engine = Engine(spark, running, context, coordinator.endpoint)

@@ -16,21 +16,27 @@ from pipelines.expressions import REFLECTION
 from pipelines.spark.classes import class_path, java_option
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
-# C2 took more time than all of Spark's tasks in a crawl, and most code runs too briefly to repay it: ten times later
-_JAVA = (
-    "-XX:-UsePerfData -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+# Java's second compiler took more time than all of Spark's tasks in a crawl, and most code runs too briefly to repay it
+_SECOND_COMPILER_LATE = (  # ten times
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
+_NO_SECOND_COMPILER = "-XX:TieredStopAtLevel=1"
 _PACKAGES = str(Path(__file__).parents[2])
 
 
-def session(master: str = "local[*]", name: str = "spindle", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Starts Spark (or returns the session that runs already); `conf` goes over the defaults."""
+def session(
+    master: str = "local[*]", name: str = "spindle", conf: Mapping[str, str] | None = None, loads: bool = True
+) -> SparkSession:
+    """Starts Spark (or returns the session that runs already); `conf` goes over the defaults.
+
+    Where nothing `loads` files, workers make every row, and Java has too little to do to repay its second compiler.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if master.startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the only setting that the web UI's address follows
     builder = SparkSession.Builder().master(master).appName(name)
-    for key, value in {**_defaults(), **(conf or {})}.items():
+    for key, value in {**_defaults(loads), **(conf or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     _forget_reflection(spark)
@@ -45,11 +51,12 @@ def _forget_reflection(spark: SparkSession) -> None:
         functions.dropFunction(java._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
 
 
-def _defaults() -> dict[str, str]:
+def _defaults(loads: bool) -> dict[str, str]:
     paths = [_PACKAGES, *plugins.folders(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Djava.io.tmpdir='{gettempdir()}' {_JAVA} {java_option()}"
+    compiler = _SECOND_COMPILER_LATE if loads else _NO_SECOND_COMPILER
+    logging, folder = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", f"-Djava.io.tmpdir='{gettempdir()}'"
     return {
-        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraJavaOptions": f"{logging} {folder} -XX:-UsePerfData {compiler} {java_option()}",
         "spark.driver.extraClassPath": class_path(),
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         # workers start in the data folder, where a user's own `core/` must not shadow ours

@@ -24,3 +24,18 @@ def test_plan_is_as_written(file: Path) -> None:
     assert len(set(keys)) == len(keys)
     assert all(re.fullmatch("[A-Za-z0-9_]+", key) for key in keys)
     assert plan.steps[-1].kind is Kind.OUTPUT
+
+
+@pytest.mark.parametrize(
+    ("more", "loads"),
+    [
+        ("", False),
+        (", {stage: dedup, args: [title]}, {stage: save_csv, args: [out]}", False),
+        (", {stage: unionByName, args: [{format: csv, path: in.csv}]}", True),
+        (", {stage: store, args: [a]}, {stage: load_csv, args: [in.csv]}, {stage: union_with, args: [a]}", True),
+    ],
+)
+def test_a_plan_tells_whether_rows_come_of_files(more: str, loads: bool) -> None:
+    extract = "{stage: extract, args: [{selector: h1, method: text, as: title}]}"
+    plan = Pipeline.from_yaml(f"fetch: {{url: https://a.example/}}\npipeline: [{extract}{more}]").plan_open()
+    assert plan.loads is loads
