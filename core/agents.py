@@ -159,15 +159,25 @@ def pyspark_code(agent: Agent) -> str | None:
     """The agent's pipeline as a Python script, with its row transforms; None for an agent without a pipeline."""
     if agent.pipeline_yaml is None:
         return None
-    return script(agent.pipeline_yaml, _transforms(agent) if _calls_functions(agent.pipeline_yaml) else {})
+    return script(agent.pipeline_yaml, row_transforms(agent))
 
 
-def warnings(agent: Agent) -> Sequence[str]:
-    """What an execution would fail at as long as the agent's row transforms are as they are, by line."""
+def row_transforms(agent: Agent) -> Mapping[str, str]:
+    """Texts by name; none for an agent whose pipeline calls none."""
     if agent.pipeline_yaml is None or not _calls_functions(agent.pipeline_yaml):
+        return {}
+    return {each.name: each.source for each in agent.extensions}
+
+
+def warnings(pipeline: str | None, transforms: Mapping[str, str]) -> Sequence[str]:
+    """What an execution would fail at as long as the row transforms are these, by line.
+
+    It reads each function that is called: no transaction should wait for it.
+    """
+    if pipeline is None or not _calls_functions(pipeline):
         return ()
     try:
-        found = Pipeline.from_yaml(agent.pipeline_yaml).check(Transforms(_transforms(agent)))
+        found = Pipeline.from_yaml(pipeline).check(Transforms(transforms))
     except PipelineError as error:
         found = error.problems
     return [str(problem) for problem in found]
@@ -175,7 +185,3 @@ def warnings(agent: Agent) -> Sequence[str]:
 
 def _calls_functions(pipeline: str) -> bool:
     return "pythonrowtransform" in pipeline.replace("_", "").casefold()
-
-
-def _transforms(agent: Agent) -> Mapping[str, str]:
-    return {each.name: each.source for each in agent.extensions}

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 from collections.abc import Iterable
 from itertools import islice
 
 from pydantic import BeforeValidator
 
-MOST_COMPARED = 200  # names, at some 10 µs each
+_MOST_COMPARED = 200  # names, at some 10 µs each where they are words
+_MOST_WORK = 100_000  # difflib takes the square of a name's length for names that are made to be slow
+_LONGEST_COMPARED = 64
+_MOST_KNOWN = 40  # names in a sentence
+_LONGEST_SHOWN = 60
 
 
 def fold(name: str) -> str:
@@ -32,14 +37,25 @@ def choice(kind: str, values: Iterable[str]) -> BeforeValidator:
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """Up to three names that may have been meant; of very many, the first are looked at."""
-    return difflib.get_close_matches(name, list(islice(known, MOST_COMPARED)), n=3, cutoff=0.6)
+    """Up to three names that may have been meant; of very many, the first are looked at, and none that is very long."""
+    if not 0 < len(name) <= _LONGEST_COMPARED:
+        return []
+    short = (each for each in known if len(each) <= _LONGEST_COMPARED)
+    most = min(_MOST_COMPARED, _MOST_WORK // len(name) ** 2)
+    return difflib.get_close_matches(name, list(islice(short, most)), n=3, cutoff=0.6)
+
+
+def shown(name: str) -> str:
+    """The name as a sentence has it, which stays readable however long the name is."""
+    return name if len(name) <= _LONGEST_SHOWN else f"{name[: _LONGEST_SHOWN - 1]}…"
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """A sentence that says that `name` is no `kind`, and what may have been meant."""
     spellings = {fold(each): each for each in known}
-    meant = [spellings[match] for match in near(fold(name), spellings)]
+    meant = [shown(spellings[match]) for match in near(fold(name), spellings)]
     if meant:
-        return f"unknown {kind} '{name}'; did you mean {' or '.join(meant)}?"
-    return f"unknown {kind} '{name}'; known are {', '.join(sorted(spellings.values(), key=str.casefold)) or 'none'}"
+        return f"unknown {kind} '{shown(name)}'; did you mean {' or '.join(meant)}?"
+    first = map(shown, heapq.nsmallest(_MOST_KNOWN, spellings.values(), key=str.casefold))
+    rest = f" and {more:,} more" if (more := len(spellings) - _MOST_KNOWN) > 0 else ""
+    return f"unknown {kind} '{shown(name)}'; known are {', '.join(first) or 'none'}{rest}"

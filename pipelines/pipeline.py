@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipelines import document, reader
 from pipelines.catalog import Unknown
 from pipelines.document import Node, Plain, node_of, problem
-from pipelines.errors import PipelineError, Problem
+from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
 from pipelines.model import PipelineModel, StageCall
 from pipelines.parameters import Value, names, substitute
 from pipelines.plan import Plan
@@ -37,7 +37,7 @@ class Pipeline:
     """A pipeline whose text has been read; raises PipelineError with located problems wherever it is wrong."""
 
     def __init__(self, root: Node) -> None:
-        self._root = root
+        self._root = reader.engine_keys(root)
 
     @classmethod
     def from_yaml(cls, text: str) -> Pipeline:
@@ -64,7 +64,7 @@ class Pipeline:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Names of the `${NAME}`s in the text."""
+        """Names of the `${NAME}`s in what the engine reads of the text."""
         return names(self._root)
 
     def plan(self, parameters: Mapping[str, Value] | None = None, transforms: Transforms = NO_TRANSFORMS) -> Plan:
@@ -116,6 +116,10 @@ def _resolved(model: PipelineModel, transforms: Transforms) -> tuple[PipelineMod
     unknown: list[Problem] = []
     wrong: list[Problem] = []
     for call in model.stages:
+        if len(unknown) + len(wrong) >= MAX_PROBLEMS:
+            (wrong or unknown).append(problem(call.node, NOT_READ))
+            calls.extend(model.stages[len(calls) :])
+            break
         name = call.name.partition(":")[2]
         try:
             calls.append(call if "${" in name else replace(call, stage=call.stage.resolved(name, transforms)))

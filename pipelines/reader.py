@@ -18,6 +18,7 @@ from pipelines.registry import LinkStage
 
 Read = TypeVar("Read")
 
+_KEYS = ("fetch", "pipeline", "output", "spindle")
 _MOST_STAGES = 1000
 # the names that leave it to the pipeline's fetch how pages are made
 _IN_BROWSER = {"join": "visitJoin", "explore": "visitExplore"}
@@ -56,6 +57,13 @@ def read(root: Node) -> PipelineModel:
     if problems:
         raise PipelineError(problems)
     return PipelineModel(tuple(stages), output, options, root.get("pipeline") or root)
+
+
+def engine_keys(root: Node) -> Node:
+    """The document without what the engine ignores: keys of others, whose texts may hold a `${NAME}` of their own."""
+    if not isinstance(root, Mapping):
+        return root
+    return replace(root, entries=tuple(entry for entry in root.entries if entry[0].value in _KEYS))
 
 
 def _optional(root: Mapping, key: str, reading: Callable[[Node], Read], default: Read) -> Read:

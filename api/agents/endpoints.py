@@ -15,7 +15,7 @@ from api.kit.errors import answers
 from api.kit.pages import PageOf
 from api.kit.schemas import Nothing
 from api.kit.service import ServiceOf
-from core.agents import NO_CATEGORY, Agents
+from core.agents import NO_CATEGORY, Agents, row_transforms
 from core.api_keys import Identity
 from core.errors import NotFound
 from core.tables import Agent
@@ -48,7 +48,8 @@ def create_agent(body: AgentCreate, caller: Writer, service: ServiceOf, tag: Tag
     with service.database.write() as session:
         agent = _agents(session, caller).create(body.values())
         tag.put(agent)
-        return written_agent(agent)
+        record, transforms = agent_record(agent), row_transforms(agent)
+    return written_agent(record, transforms)
 
 
 @router.get(
@@ -110,7 +111,8 @@ def update_agent(
         expected.hold(session, caller, _within(agents, category_id, agent_id))
         agent = agents.update(agent_id, body.values())
         expected.put(agent)
-        return written_agent(agent)
+        record, transforms = agent_record(agent), row_transforms(agent)
+    return written_agent(record, transforms)
 
 
 @router.delete("/{agentId}", summary="Delete an agent; its jobs stay", responses=answers(404, 412))

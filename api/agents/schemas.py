@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -52,13 +53,10 @@ class WrittenAgent(AgentRecord):
 
 
 def agent_record(agent: Agent) -> AgentRecord:
-    return AgentRecord(**_fields(agent))
+    computed: dict[str, Any] = {"code": agent.code or agent.pipeline_yaml, "pyspark_code": pyspark_code(agent)}
+    stored = {name: getattr(agent, name) for name in AgentRecord.model_fields if name not in computed}
+    return AgentRecord(**stored, **computed)
 
 
-def written_agent(agent: Agent) -> WrittenAgent:
-    return WrittenAgent(**_fields(agent), warnings=[*warnings(agent)])
-
-
-def _fields(agent: Agent) -> dict[str, Any]:
-    computed = {"code": agent.code or agent.pipeline_yaml, "pyspark_code": pyspark_code(agent)}
-    return computed | {name: getattr(agent, name) for name in AgentRecord.model_fields if name not in computed}
+def written_agent(record: AgentRecord, transforms: Mapping[str, str]) -> WrittenAgent:
+    return WrittenAgent(**dict(record), warnings=[*warnings(record.pipeline_yaml, transforms)])

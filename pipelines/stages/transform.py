@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from itertools import islice
 from typing import Annotated, Any, cast
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from pipelines.columns import ENGINE_COLUMNS, Columns, engine_fault
-from pipelines.errors import PipelineError, Problem, RunError
-from pipelines.names import choice, fold, unknown
+from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem, RunError
+from pipelines.names import choice, fold, shown, unknown
 from pipelines.registry import Batched, RowStage, stage
 from pipelines.rows import Row
 from pipelines.transforms.sandbox import Outcome, RowFailed
@@ -85,8 +86,9 @@ pipeline:
         try:
             transform = transforms.find(name)
         except PipelineError as error:
-            raise PipelineError(Problem(f"in the function '{name}', {each}") for each in error.problems) from error
-        wrong = list(self._wrong(transform))
+            where = f"in the function '{shown(name)}'"
+            raise PipelineError(Problem(f"{where}, {each}") for each in error.problems) from error
+        wrong = list(islice(self._wrong(transform), MAX_PROBLEMS))
         if wrong:
             raise PipelineError(Problem(message) for message in wrong)
         resolved = self.model_copy()
@@ -94,16 +96,16 @@ pipeline:
         return resolved
 
     def _wrong(self, transform: Transform) -> Iterable[str]:
-        takes = transform.function.keywords
+        called, takes = shown(transform.name), transform.function.keywords
         for name in self.keywords:
             if name not in takes.names and not takes.others:
-                yield f"{transform.name}: {unknown('argument', name, takes.names)}"
+                yield f"{called}: {unknown('argument', name, takes.names)}"
         for name in takes.required:
             if name not in self.keywords:
-                yield f"{transform.name}: the argument '{name}' is missing"
+                yield f"{called}: the argument '{shown(name)}' is missing"
         for name, _ in transform.function.columns or ():
             if fault := engine_fault(name):
-                yield f"{transform.name}: {fault}"
+                yield f"{called}: {fault}"
 
     def columns(self, before: Columns) -> Columns:
         declared = self._transform.function.columns if self._transform else None

@@ -49,7 +49,8 @@ class Mismatch(ValueError):
 def annotated(node: ast.expr) -> str | None:
     """The SQL type of an annotation; None for one that says nothing that a column could be."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return annotated(ast.parse(node.value, mode="eval").body)
+        inside = parsed(node.value)
+        return annotated(inside) if inside else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         sides = [side for side in (node.left, node.right) if not is_none(side)]
         return annotated(sides[0]) if len(sides) == 1 else None
@@ -65,6 +66,14 @@ def annotated(node: ast.expr) -> str | None:
         key, value = map(annotated, inner.elts)
         return f"map<string,{value}>" if key == "string" and value else None
     return None
+
+
+def parsed(text: str) -> ast.expr | None:
+    """The expression that stands in quotes; None for a text that is none."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def is_none(node: ast.expr) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from pipelines.columns import engine_fault, name_fault
 from pipelines.errors import PipelineError, Problem
-from pipelines.names import fold
-from pipelines.transforms.schema import Types, annotated, is_none, last_name
+from pipelines.names import fold, shown
+from pipelines.transforms.schema import Types, annotated, is_none, last_name, parsed
 
 MAX_BYTES = 64 * 1024
+_LONGEST_SENTENCE = 500
 _ANY_ROW = ("dict", "Dict", "Mapping", "MutableMapping", "Any", "object")
 
 
@@ -33,8 +35,6 @@ class Function:
 
 def read(name: str, text: str) -> Function:
     """The function for the transform `name`; raises PipelineError with the lines of what is wrong in the text."""
-    if len(text.encode(errors="replace")) > MAX_BYTES:
-        raise PipelineError([Problem(f"a row transform may have at most {MAX_BYTES // 1024} KiB")])
     module = _module(text)
     function = _function(name, module)
     try:
@@ -44,12 +44,14 @@ def read(name: str, text: str) -> Function:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The functions that a text defines for others; raises PipelineError when it is not Python."""
+    """The functions that a text defines for others, each once; raises PipelineError when it is not Python."""
     functions = (node.name for node in _module(text).body if isinstance(node, ast.FunctionDef))
-    return tuple(name for name in functions if not name.startswith("_"))
+    return tuple(dict.fromkeys(name for name in functions if not name.startswith("_")))
 
 
 def _module(text: str) -> ast.Module:
+    if len(text.encode(errors="replace")) > MAX_BYTES:
+        raise PipelineError([Problem(f"a row transform may have at most {MAX_BYTES // 1024} KiB")])
     try:
         return ast.parse(text, type_comments=False)
     except SyntaxError as error:
@@ -66,6 +68,9 @@ def _function(name: str, module: ast.Module) -> ast.FunctionDef:
     found = named or public
     if len(found) == 1:
         return found[0]
+    if named:
+        twice = f"{named[1].name} is defined twice: the first time in line {named[0].lineno}"
+        raise PipelineError([_problem(named[1], twice)])
     if any(isinstance(node, ast.AsyncFunctionDef) for node in module.body):
         raise PipelineError([Problem(f"the row transform '{name}' must be a plain function, without async")])
     raise PipelineError([Problem(f"there is no function '{name}': write def {name}(row): ... that returns a row")])
@@ -92,7 +97,7 @@ def _without_default(arguments: ast.arguments) -> list[str]:
 
 def _columns(function: ast.FunctionDef, module: ast.Module) -> Types | None:
     """The columns that the return annotation declares: a TypedDict, a dataclass or a dict of names and types."""
-    node = _unwrapped(function.returns)
+    node = _unwrapped(function.name, function.returns)
     if node is None or is_none(node):
         return None
     if isinstance(node, ast.Dict):
@@ -108,18 +113,18 @@ def _columns(function: ast.FunctionDef, module: ast.Module) -> Types | None:
     return tuple(_field(each.target, each.annotation) for each in fields)
 
 
-def _unwrapped(node: ast.expr | None) -> ast.expr | None:
+def _unwrapped(function: str, node: ast.expr | None) -> ast.expr | None:
     """The annotation without quotes, Optional and None."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        try:
-            return _unwrapped(ast.parse(node.value, mode="eval").body)
-        except SyntaxError:
-            raise PipelineError([_problem(node, f"'{node.value}' is no type")]) from None
+        inside = parsed(node.value)
+        if inside is None:
+            raise PipelineError([_problem(node, f"what {function} returns cannot be read")])
+        return _unwrapped(function, inside)
     if isinstance(node, ast.BinOp):
         sides = [side for side in (node.left, node.right) if not is_none(side)]
-        return _unwrapped(sides[0]) if len(sides) == 1 else node
+        return _unwrapped(function, sides[0]) if len(sides) == 1 else node
     if isinstance(node, ast.Subscript) and last_name(node.value) == "Optional":
-        return _unwrapped(node.slice)
+        return _unwrapped(function, node.slice)
     return node
 
 
@@ -130,23 +135,23 @@ def _is_record(node: ast.ClassDef) -> bool:
 
 def _field(key: ast.expr | None, annotation: ast.expr) -> tuple[str, str]:
     name = key.id if isinstance(key, ast.Name) else key.value if isinstance(key, ast.Constant) else None
-    try:
-        type_ = annotated(annotation)
-    except SyntaxError:
-        type_ = None
-    if not isinstance(name, str) or type_ is None:
-        unfit = no_column(name if isinstance(name, str) else ast.unparse(key) if key else "**")
-        raise PipelineError([_problem(annotation, unfit.message)])
+    if not isinstance(name, str):
+        raise PipelineError([_problem(annotation, "a column's name must be a text")])
+    if fault := name_fault(name) or engine_fault(name):
+        raise PipelineError([_problem(annotation, fault)])
+    type_ = annotated(annotation)
+    if type_ is None:
+        raise PipelineError([_problem(annotation, no_column(name).message)])
     return name, type_
 
 
 def no_column(name: str) -> Problem:
     """The type that a function declares for `name` is none that a column can have."""
     return Problem(
-        f"the type of '{name}' fits no column; columns are str, int, float, bool, bytes, date, datetime, "
+        f"the type of '{shown(name)}' fits no column; columns are str, int, float, bool, bytes, date, datetime, "
         "list[...] and dict[str, ...] of these, each also with | None"
     )
 
 
 def _problem(node: ast.expr | ast.FunctionDef, message: str) -> Problem:
-    return Problem(message, node.lineno, node.col_offset + 1)
+    return Problem(message[:_LONGEST_SENTENCE], node.lineno, node.col_offset + 1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import Any, cast, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -17,10 +16,11 @@ from pipelines.errors import PipelineError
 from pipelines.names import fold, unknown
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction, source, values
 from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task, refusal
-from pipelines.transforms.schema import Types, annotated
+from pipelines.transforms.schema import Types, annotated, parsed
 from pipelines.transforms.source import Function, Keywords
 
 LIMITS = Limits()
+_WAYS = "one is registered with the agent, by POST /svc/api/agents/{agentId}/python-extensions, or by a plugin"
 RowsOf = Callable[[Iterable[Mapping[str, Any]]], Iterator[Outcome]]
 
 
@@ -40,7 +40,7 @@ class Transform:
         return _here(self.code, arguments)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Transforms:
     """The transforms of one run by name: its `own`, texts or functions, before those of plugins."""
 
@@ -61,15 +61,39 @@ class Transforms:
 
     def find(self, name: str) -> Transform:
         """In any spelling; raises Unknown, and PipelineError for a text that is wrong."""
-        for own, code in self.own.items():
-            if fold(own) == fold(name):
-                function = source.read(own, code) if isinstance(code, str) else described(own, code)
-                return Transform(own, function, code, self.limits)
+        own = self._spellings.get(fold(name))
+        if own is not None:
+            return self._own(own)
         plugged = ROW_TRANSFORMS.get(name)
         if plugged:
             return Transform(plugged.name, described(plugged.name, plugged.thing), plugged.thing, self.limits)
         known = (*self.own, *(spelling for each in ROW_TRANSFORMS for spelling in each.spellings))
-        raise Unknown(unknown("row transform", name, known))
+        raise Unknown(f"{unknown('row transform', name, known)} ({_WAYS})")
+
+    @cached_property
+    def _spellings(self) -> Mapping[str, str]:
+        return {fold(own): own for own in reversed([*self.own])}  # of two that fold alike the first is called
+
+    @cached_property
+    def _read(self) -> dict[str, Transform | PipelineError]:
+        """What is known of those that were asked for: a thousand stages may call the same text."""
+        return {}
+
+    def _own(self, name: str) -> Transform:
+        if name not in self._read:
+            self._read[name] = self._look(name)
+        found = self._read[name]
+        if isinstance(found, PipelineError):
+            raise PipelineError(found.problems)
+        return found
+
+    def _look(self, name: str) -> Transform | PipelineError:
+        code = self.own[name]
+        try:
+            function = source.read(name, code) if isinstance(code, str) else described(name, code)
+        except PipelineError as error:
+            return error
+        return Transform(name, function, code, self.limits)
 
 
 def described(name: str, function: RowFunction) -> Function:
@@ -94,7 +118,8 @@ def _columns(declared: Any) -> Types | None:
 
 def _sql_type(name: str, hint: Any) -> str:
     text = hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
-    type_ = annotated(ast.parse(text, mode="eval").body)
+    node = parsed(text)
+    type_ = annotated(node) if node else None
     if type_ is None:
         raise PipelineError([source.no_column(name)])
     return type_

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from core.database import open_database
+from core.organizations import create_organization
+from pipelines import Transforms
 from tests.api.conftest import Api, Server
 
 SHOUT = "def shout(row, *, mark):\n    return {'title': row['title'].upper() + mark}\n"
@@ -20,7 +25,10 @@ pipeline:
   - {stage: extract, args: [{selector: h1, as: title}]}
   - {stage: "python_row_transform:Shout", args: {mark: "!"}}
 """
-UNKNOWN = ["line 4: unknown row transform 'Shout'; known are none"]
+UNKNOWN = [
+    "line 4: unknown row transform 'Shout'; known are none (one is registered with the agent, by "
+    "POST /svc/api/agents/{agentId}/python-extensions, or by a plugin)"
+]
 INLINE = """\
 python_extensions:
   stages:
@@ -100,6 +108,12 @@ WRONG: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"function": SHOUT, "extensionType": 5}, "not valid: extensionType", ["extensionType"]),
     ({"function": SHOUT, "extensionType": "udf"}, "type 'udf'; there is row_transform", ["extensionType"]),
     ({"function": SHOUT, "name": " "}, "'name' is blank", ["name"]),
+    ({"function": SHOUT, "name": "${A}"}, "no '${'", ["name"]),
+    ({"function": SHOUT, "name": "a "}, "no white space at its ends", ["name"]),
+    ({"function": SHOUT, "name": "a\nb"}, "no control character", ["name"]),
+    ({"function": SHOUT, "name": "a\x7f"}, "no control character", ["name"]),
+    ({"function": SHOUT, "extensionType": None, "type": "udf"}, "type 'udf'", ["extensionType"]),
+    ({"function": 'def f(row) -> "\\ud800": return row'}, "cannot be used", ["function"]),
     ({"function": SHOUT, "name": "\ud800"}, "cannot be stored", ["name"]),
     ({"function": SHOUT, "extensionType": "\ud800"}, "cannot be stored", ["extensionType"]),
     ({"function": SHOUT + "\0"}, "cannot be stored", ["function"]),
@@ -123,11 +137,24 @@ def test_what_cannot_be_used_is_refused_with_its_field_and_line(
     assert [each["path"] for each in told["details"]] == paths
     assert acme.get(f"/agents/{agent}/extensions") == []
     validated = acme.call("POST", f"{ROOM}/validate", content=text)
-    if validated.status_code == 200:
-        assert validated.json()["valid"] is False
-        assert validated.json()["errors"] == [each["message"] for each in told["details"]]
-    else:
+    if body.get("function", SHOUT) == 5 or body.get("extensionType") == 5:
         assert validated.json() | {"timestamp": None} == told | {"timestamp": None}
+    else:
+        assert validated.json()["valid"] is False
+        assert body == {} or validated.json()["errors"] == [each["message"] for each in told["details"]]
+
+
+@pytest.mark.parametrize("field", ["function", "code", "source"])
+def test_the_text_of_a_function_may_stand_under_several_names(acme: Api, agent: str, field: str):
+    body: dict[str, Any] = {"function": None, "code": None, "source": None} | {field: SHOUT}
+    assert acme.post(f"{ROOM}/validate", body) == {"valid": True, "errors": []}
+    assert acme.post(f"/agents/{agent}/python-extensions", body)["function"] == SHOUT
+
+
+@pytest.mark.parametrize("body", [{}, {"name": "f"}, {"function": None}, {"code": None, "type": "row_transform"}])
+def test_without_a_text_nothing_is_valid(acme: Api, body: dict[str, Any]):
+    told = acme.post(f"{ROOM}/validate", body)
+    assert told == {"valid": False, "errors": ["A Python extension needs a 'function', which is text."]}
 
 
 def test_a_change_that_cannot_be_used_changes_nothing(acme: Api, agent: str):
@@ -162,6 +189,23 @@ def test_what_an_agents_pipeline_calls_and_nobody_registered_is_a_warning(acme: 
     ]
 
 
+def test_others_can_write_while_an_agents_warnings_are_looked_for(
+    acme: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    def look(_pipeline: str, transforms: dict[str, str]) -> list[str]:
+        database = open_database(server.settings)
+        with database.write() as session:
+            create_organization(session, f"meanwhile {len(transforms)}")
+        database.close()
+        return ["called", *transforms]
+
+    monkeypatch.setattr("api.agents.schemas.warnings", look)
+    made = acme.post("/agents", {"name": "long", "pipelineYaml": PIPELINE})
+    assert made["warnings"] == ["called"]
+    registered(acme, made["id"])
+    assert acme.put(f"/agents/none/{made['id']}", {"description": "d"})["warnings"] == ["called", "shout"]
+
+
 def test_an_execution_is_refused_until_the_function_is_registered(acme: Api):
     job = acme.job("refused", pipeline=PIPELINE)
     status, sentence, _ = refusal(acme, "POST", f"{job.path}/execute", {})
@@ -186,13 +230,32 @@ def test_a_script_calls_the_function_for_each_row_of_a_file(acme: Api, agent: st
     code = acme.post(f"{ROOM}/{registered(acme, agent)}/generate-pyspark")["code"]
     (tmp_path / "script.py").write_text(code)
     (tmp_path / "rows.csv").write_text("title\nkettle\n")
-    environment = {"INPUT_PATH": str(tmp_path / "rows.csv"), "MARK": "?", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {
+        "INPUT_PATH": str(tmp_path / "rows.csv"),
+        "ARG_mark": "?",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
 
     ended = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, env={**os.environ, **environment},
         check=False,
     )  # fmt: skip
     assert "|KETTLE?|" in ended.stdout, ended.stderr
+
+
+def test_what_a_script_takes_from_the_environment_is_its_own_and_kept_apart(acme: Api, agent: str):
+    text = "def f(row, path, home, input_path, a, A): return row"
+    code = acme.post(f"{ROOM}/{registered(acme, agent, function=text)}/generate-pyspark")["code"]
+    taken = set(re.findall(r'os\.environ\["(\w+)"\]', code))
+    assert taken == {"INPUT_PATH", "ARG_path", "ARG_home", "ARG_input_path", "ARG_a", "ARG_A"}
+
+
+@pytest.mark.parametrize("name", ["1st", "🙂", "\u2028", "x\u2028y", "\ufffe", "'\"\\", "a:b"])
+def test_every_name_that_can_be_registered_has_a_script(acme: Api, agent: str, name: str):
+    code = acme.post(f"{ROOM}/{registered(acme, agent, name=f'a{name}')}/generate-pyspark")["code"]
+    names: dict[str, Any] = {"__name__": "script"}
+    exec(code, names)
+    assert names["pipeline"].plan({"INPUT_PATH": "x", "ARG_mark": "!"}, Transforms({f"a{name}": SHOUT})).steps
 
 
 class TestProcessedText:
@@ -216,9 +279,67 @@ class TestProcessedText:
         done = acme.post(f"{ROOM}/process-yaml", {"pipelineYaml": INLINE})
         assert ([each["name"] for each in done["extensions"]], done["code"]) == (["shout"], None)
 
+    def test_a_name_that_is_null_counts_as_left_out(self, acme: Api):
+        done = acme.post(f"{ROOM}/process-yaml", {"pipelineYaml": None, "yaml": INLINE + PIPELINE, "code": None})
+        assert done == acme.post(f"{ROOM}/process-yaml", {"pipelineYaml": INLINE + PIPELINE})
+        text = INLINE.replace("type: row_transform", "type: null")
+        assert acme.post(f"{ROOM}/process-yaml", {"code": text})["extensions"][0]["extensionType"] == "row_transform"
+
+    def test_the_body_may_be_the_pipeline_itself(self, acme: Api):
+        pipeline = yaml.safe_load(INLINE + PIPELINE)
+        said = acme.post(f"{ROOM}/process-yaml", {"yaml": INLINE + PIPELINE})
+        assert acme.post(f"{ROOM}/process-yaml", pipeline) == said
+        assert acme.post(f"{ROOM}/process-yaml", {**pipeline, "output": None, "yaml": None}) == said
+        alone = acme.post(f"{ROOM}/process-yaml", yaml.safe_load(INLINE))
+        assert (alone["extensions"], alone["code"]) == (said["extensions"], None)
+
+    @pytest.mark.parametrize(
+        "mark", ["yes", "1e3", "a\x85b", " \u2028 ", "\x7f", "\ufffe", "🙂", "\n'\"\\\t", 0.5, True]
+    )
+    def test_of_a_pipeline_in_the_body_every_value_stays(self, acme: Api, mark: object):
+        pipeline = yaml.safe_load(INLINE + PIPELINE)
+        pipeline["pipeline"][1]["args"]["mark"] = mark
+        names: dict[str, Any] = {"__name__": "script"}
+        exec(acme.post(f"{ROOM}/process-yaml", pipeline)["code"], names)
+        steps = names["pipeline"].plan(transforms=Transforms({"shout": SHOUT})).steps
+        assert steps[-1].stage.keywords == {"mark": mark}
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "[" * 100_000,
+            '{"pipeline": ' + "[" * 200 + "]" * 200 + "}",
+            '{"pipeline": "\\ud800"}',
+            '{"pipeline": 5}',
+            '{"fetch": {"url": "http://127.0.0.1/"}}',
+            "[]",
+            "5",
+            "null",
+        ],
+    )
+    def test_a_body_that_is_no_pipeline_is_refused(self, acme: Api, text: str):
+        response = acme.call("POST", f"{ROOM}/process-yaml", content=text)
+        assert (response.status_code, bool(response.json()["error"])) == (400, True)
+
+    def test_what_cannot_be_sent_is_replaced_in_warnings(self, acme: Api):
+        source = 'def f(row) -> {"\\ud800": str}: return row'
+        inline = {"python_extensions": {"stages": {"f": {"function": source}}}, "fetch": {"url": "http://127.0.0.1/"}}
+        calls = [{"stage": "python_row_transform:f"}, {"stage": "wget", "args": ["$nope"]}]
+        response = acme.call("POST", f"{ROOM}/process-yaml", json={**inline, "pipeline": calls})
+        assert response.status_code in (200, 400), response.text
+
     @pytest.mark.parametrize(
         ("text", "sentence", "path"),
         [
+            ("[a]", "a pipeline is a map", "line 1"),
+            ("a", "a pipeline is a map", "line 1"),
+            ("python_extensions: [a]", "'python_extensions' is not a map", "python_extensions"),
+            ("python_extensions: a", "'python_extensions' is not a map", "python_extensions"),
+            ('python_extensions: {stages: ""}', "'python_extensions.stages' is not a map", "python_extensions.stages"),
+            ("python_extensions: {stages: {ab: {function: 'def ab(r): ...'}, A_B: {function: 'def ab(r): ...'}}}",
+             "'A_B' and 'ab' are one name", "python_extensions.stages.A_B"),
+            ('python_extensions: {stages: {"a ": {function: "def a(r): ..."}}}', "no white space at its ends",
+             "python_extensions.stages.a .name"),
             ("pipeline: {", "not valid YAML", "line "),
             ("pipeline: [{stage: nowhere}]", "unknown stage 'nowhere'", "line 1"),
             ("python_extensions: {stages: [a]}", "is not a map", "python_extensions.stages"),

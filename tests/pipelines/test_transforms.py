@@ -270,7 +270,7 @@ WRONG = [
     ("- {stage: 'python_row_transform:two'}", "the argument 'b' is missing"),
     ("- {stage: 'python_row_transform:bad'}", "in the function 'bad', line 2: not Python"),
     ("- {stage: 'python_row_transform:odd'}", "in the function 'odd', line 1: the type of 'a' fits no column"),
-    ("- {stage: 'python_row_transform:own'}", "own: a column cannot be called _status: it is the engine's own"),
+    ("- {stage: 'python_row_transform:own'}", "function 'own', line 1: a column cannot be called _status: it is"),
 ]
 
 
