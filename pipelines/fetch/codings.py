@@ -16,6 +16,7 @@ from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
 ACCEPTED = "gzip, deflate, br, zstd"
 _SAID = re.compile(rb"(?im)^content-encoding:[ \t]*([^\r\n]*)")
+_ANSWER = re.compile(rb"(?m)^HTTP/")
 _NONE = frozenset((b"", b"identity", b"none"))
 _NEXT = {b"gzip": b"\x1f\x8b", b"x-gzip": b"\x1f\x8b", b"zstd": b""}  # how another stream begins; all else is dropped
 _WINDOW: dict[int, int] = {DecompressionParameter.window_log_max: 23}  # 8 MiB, which servers keep to (RFC 9659)
@@ -61,6 +62,7 @@ def undone(body: bytes, head: bytes, most: int) -> bytes:
     """
     if b"content-encoding:" not in head.lower():  # far quicker than the pattern
         return body
+    head = _ANSWER.split(head)[-1]  # what an interim one says is not of this body
     named = b",".join(_SAID.findall(head)).lower().split(b",")
     codings = [coding for each in named if (coding := each.strip()) not in _NONE]
     if not codings or not body:

@@ -143,7 +143,7 @@ class HttpFetcher:
             page = transfer.page(now) if transfer.came or not self._goes_on(transfer, queue) else None
             mine.discard(transfer)
             self._release(transfer)
-            del transfer.request  # with its tag, which may come to hold the page
+            transfer.clear()
             if page:
                 pages.append((queue.done(request, page), request.tag))
         return pages

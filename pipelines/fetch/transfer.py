@@ -47,6 +47,7 @@ class Transfer:
         "_interrupted",
         "_lines",
         "_options",
+        "_over",
         "_parts",
         "_refused",
         "_size",
@@ -88,6 +89,7 @@ class Transfer:
         self.given_up = False
         self.status = 0
         self._interrupted = False
+        self._over = False
         self._size = 0
         self._refused: GuardRefused | None = None
         self._astray: str | None = None
@@ -105,6 +107,7 @@ class Transfer:
 
     def end(self, failure: int | None) -> None:
         """libcurl is done with it; `failure` is its error."""
+        self._over = True
         self.failure = failure
         self.status = self.curl.getinfo(pycurl.RESPONSE_CODE)
         if not self.given_up:
@@ -118,10 +121,15 @@ class Transfer:
 
     def give_up_if_stuck(self, now: float) -> None:
         """libcurl has no timer for the first byte of an answer."""
-        if self._lines or self.given_up or now - self._started <= self._options.first_byte_timeout:
+        if self._over or self._lines or self.given_up or now - self._started <= self._options.first_byte_timeout:
             return
         self.given_up = True
         self.finished.append(self)
+
+    def clear(self) -> None:
+        """Lets go of the request, whose tag may come to hold its page, and of what it brought."""
+        del self.request
+        self._parts.clear()
 
     def redirect(self) -> str | None:
         """The address at which the request is to go on; None when it is over here."""
@@ -168,7 +176,6 @@ class Transfer:
         content_type, charset = parse_content_type(self.curl.getinfo_raw(pycurl.CONTENT_TYPE))
         head = self._head()
         body = b"".join(self._parts) if error is None or self._size > most else b""
-        self._parts.clear()
         try:
             body = codings.undone(body, head, most)
         except codings.Undecodable:

@@ -21,7 +21,7 @@ _SECOND_COMPILER_LATE = (  # ten times
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-_NO_SECOND_COMPILER = "-XX:TieredStopAtLevel=1"
+_NO_SECOND_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # as large as with it
 _PACKAGES = str(Path(__file__).parents[2])
 
 

@@ -163,6 +163,7 @@ def _reset_midway(handler: _Handler, query: dict[str, str], count: int) -> bool:
 
 
 def _empty(handler: _Handler, query: dict[str, str], count: int) -> bool:
+    time.sleep(float(query.get("seconds", 0)))
     return False
 
 

@@ -169,6 +169,12 @@ class TestNames:
         assert undone(PAGE, head, MOST) == PAGE
 
 
+def test_what_an_interim_answer_says_is_not_of_the_page() -> None:
+    head = b"HTTP/1.1 103 Early Hints\r\nContent-Encoding: gzip\r\n\r\nHTTP/1.1 200 OK\r\n%s\r\n"
+    assert undone(b"as it is", head % b"", 100) == b"as it is"
+    assert undone(gzip.compress(b"as it was"), head % b"Content-Encoding: gzip\r\n", 100) == b"as it was"
+
+
 def repeated(unit: bytes) -> bytes:
     return (unit * (MOST // len(unit) + 1))[:MOST]
 

@@ -131,6 +131,16 @@ def test_a_host_gets_no_more_than_its_share_while_others_go_on(bad_server: BadSe
     assert sorted(order) == sorted(slow + other)
 
 
+def test_a_failure_may_wait_for_its_reader_longer_than_for_a_first_byte(bad_server: BadServer) -> None:
+    with HttpFetcher(options(first_byte_timeout=1.5, retries=0)) as fetcher:
+        slow = fetcher.fetch((bad_server.url(path), None) for path in ("/good", "/empty?seconds=0.2"))
+        next(slow)
+        for _ in fetcher.fetch((bad_server.url(f"/good?{number}"), number) for number in range(20)):
+            time.sleep(0.1)
+        [(page, _)] = slow
+    assert page.error == f"127.0.0.1:{bad_server.port} closed the connection without an answer"
+
+
 def test_iterators_of_one_fetcher_may_be_interleaved(bad_server: BadServer) -> None:
     with HttpFetcher(options(concurrency=4)) as fetcher:
         first = fetcher.fetch((bad_server.url(f"/good?a{each}"), each) for each in range(20))

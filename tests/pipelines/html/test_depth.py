@@ -24,6 +24,10 @@ DEEP = {
     "cdata": b"<svg>" + b"<g><![CDATA[></g>]]>x" * 20_000,
     "left svg": b"<svg></p>" + b"<foo/>x" * 20_000,
     "unquoted": b'<div a=b="></div>x' * 20_000 + b'">',
+    "name around another": b"<di<b>x</b>v>x</div>" * 20_000,
+    "sign around another": b"<div><<b>x</b>/div>x" * 20_000,
+    "end around another": b"<di<b>x</b>>x</di>" * 20_000,
+    "before closed ones": b"<span>x" * 8100 + b"<dd>x</dd>" * 40_000,
 }
 FORMATTING = {
     "many": b"<p>" + b"".join(b"<b a=%d>" % i for i in range(4000)) + b"</p>" + b"<p>x" * 4100,
