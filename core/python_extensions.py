@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Select
 from sqlalchemy.orm import Session
@@ -14,15 +15,19 @@ from core.agents import Agents, bad_pipeline
 from core.errors import BadInput, Conflict, Detail
 from core.repository import Repository, lock_organization
 from core.tables import PythonExtension
-from core.values import check_name, check_storable
-from pipelines import Pipeline, PipelineError, Transforms, document, script
+from core.values import check_name, check_storable, deeper_than
+from pipelines import Pipeline, PipelineError, Transforms, document
+from pipelines.document import Plain, node_of
 from pipelines.names import fold
+from pipelines.script import script_of
 from pipelines.transforms import ROW_TRANSFORMS
 from pipelines.transforms import source as texts
 
 ROW_TRANSFORM = "row_transform"
 TYPES = (ROW_TRANSFORM,)
 INLINE = "python_extensions.stages"
+_NOT_CALLABLE = re.compile(r"^\s|\s\Z|[\x00-\x1f\x7f-\x9f]|\$\{")
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufffe\uffff]")  # as it stands; JSON allows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +141,11 @@ def problems(name: str, source: str) -> tuple[str, ...]:
     return ()
 
 
-def checked_function(source: str, name: str | None = None, type: str = ROW_TRANSFORM) -> Function:
+def checked_function(source: object, name: str | None = None, type: str = ROW_TRANSFORM) -> Function:
     """Raises BadInput with the lines of what is wrong; without a name it has that of the only function in the text."""
+    if not isinstance(source, str):
+        sentence = "A Python extension needs a 'function', which is text."
+        raise BadInput(sentence, [Detail("function", sentence)])
     check_storable("function", source)
     check_storable("extensionType", type)
     known = next((each for each in TYPES if fold(each) == fold(type)), None)
@@ -146,6 +154,9 @@ def checked_function(source: str, name: str | None = None, type: str = ROW_TRANS
         raise BadInput(sentence, [Detail("extensionType", sentence)])
     name = _only_name(source) if name is None else name
     check_name(name)
+    if _NOT_CALLABLE.search(name):
+        sentence = "'name' may have no '${', no control character and no white space at its ends."
+        raise BadInput(sentence, [Detail("name", sentence)])
     if wrong := problems(name, source):
         raise _unusable(name, wrong)
     return Function(name, known, source)
@@ -166,42 +177,52 @@ def _unusable(name: str, wrong: Sequence[str]) -> BadInput:
     return BadInput(f"{called} cannot be used: {wrong[0]}", [Detail("function", each) for each in wrong])
 
 
-def pyspark_code(extension: PythonExtension) -> str | None:
-    """A script that calls the function for each row of a CSV file, with arguments that the environment has.
-
-    None for a name that no YAML can have.
-    """
+def pyspark_code(extension: PythonExtension) -> str:
+    """A script that calls the function for each row of a CSV file, with arguments that the environment has."""
     required = texts.read(extension.name, extension.source).keywords.required
-    stages = [
+    stages: list[Plain] = [
         {"stage": "load_csv", "args": {"path": "${INPUT_PATH}", "header": True}},
         {
             "stage": f"python_row_transform:{extension.name}",
-            "args": {name: f"${{{name.upper()}}}" for name in required},
+            "args": {name: f"${{ARG_{name}}}" for name in required},
         },
     ]
-    text = json.dumps({"pipeline": stages}, ensure_ascii=False)
-    return script(text, {extension.name: extension.source})
+    return script_of(node_of({"pipeline": stages}), {extension.name: extension.source})
+
+
+def pipeline_text(pipeline: Mapping[str, object]) -> str:
+    """The YAML of a pipeline that came as a JSON object; raises ValueError when it is nested deeper than a text may."""
+    if deeper_than(document.MAX_DEPTH, pipeline):
+        raise ValueError(f"a pipeline is nested at most {document.MAX_DEPTH} deep")
+    text = json.dumps(pipeline, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def process(text: str) -> Processed:
     """Raises BadInput for a pipeline or functions that are wrong, by line and name."""
     try:
-        root = document.parse(text).plain()
-        functions = _inline(root)
-        if not isinstance(root, dict) or "pipeline" not in root:
+        root = document.parse(text)
+        functions = _inline(root.plain())
+        if isinstance(root, document.Mapping) and root.get("pipeline") is None:
             return Processed(functions, (), None)
         transforms = Transforms({each.name: each.source for each in functions})
-        warnings = Pipeline.from_yaml(text).check(transforms)
+        warnings = Pipeline(root).check(transforms)
     except PipelineError as error:
         raise bad_pipeline(error) from error
-    return Processed(functions, [str(each) for each in warnings], script(text))
+    return Processed(functions, [str(each) for each in warnings], script_of(root, {}))
 
 
-def _inline(root: object) -> Sequence[Function]:
+def _inline(root: Plain) -> Sequence[Function]:
     """The functions that stand under `python_extensions`; raises BadInput that names those that are wrong."""
     functions: list[Function] = []
     wrong: list[Detail] = []
+    folded: dict[str, str] = {}
     for name, given in _stages(root).items():
+        first = folded.setdefault(fold(name), name)
+        if first != name:
+            sentence = f"'{name}' and '{first}' are one name: case and underscores do not count."
+            wrong.append(Detail(f"{INLINE}.{name}", sentence))
+            continue
         try:
             functions.append(_function(name, given))
         except BadInput as error:
@@ -211,20 +232,23 @@ def _inline(root: object) -> Sequence[Function]:
     return functions
 
 
-def _stages(root: object) -> Mapping[str, object]:
-    found = root
+def _stages(root: Plain) -> Mapping[str, Plain]:
+    """Each level may be left out; a root that is no map is no pipeline, which others tell."""
+    found = root if isinstance(root, dict) else None
+    path: list[str] = []
     for key in INLINE.split("."):
-        found = cast(Mapping[str, object], found).get(key) if isinstance(found, dict) else None
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise BadInput(f"'{INLINE}' is not a map of functions by name.", [Detail(INLINE, "is not a map")])
-    return cast(Mapping[str, object], found)
+        found = _map(".".join(path), found).get(key)
+        path.append(key)
+    return _map(INLINE, found)
 
 
-def _function(name: str, given: object) -> Function:
-    fields = cast(Mapping[str, object], given) if isinstance(given, dict) else {}
-    source = fields.get("function")
-    if not isinstance(source, str):
-        raise BadInput("A Python extension needs a 'function'.", [Detail("function", "is missing, or no text")])
-    return checked_function(source, name, str(fields.get("type", ROW_TRANSFORM)))
+def _map(path: str, value: Plain) -> Mapping[str, Plain]:
+    if value is not None and not isinstance(value, dict):
+        raise BadInput(f"'{path}' is not a map: functions stand in '{INLINE}' by name.", [Detail(path, "is not a map")])
+    return value or {}
+
+
+def _function(name: str, given: Plain) -> Function:
+    fields = given if isinstance(given, dict) else {}
+    type = fields.get("type")
+    return checked_function(fields.get("function"), name, ROW_TRANSFORM if type is None else str(type))

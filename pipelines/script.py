@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import keyword
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain, count
 from typing import Any, cast
 
 from pipelines import document, registry
@@ -15,8 +18,10 @@ from pipelines.document import Node, Plain, Scalar, Sequence
 from pipelines.errors import PipelineError
 from pipelines.names import fold
 from pipelines.parameters import names
+from pipelines.reader import engine_keys
 
 _WIDTH = 110
+_LONGEST_KEPT = 16 * 1024  # characters: what is kept of all texts together stays within some tens of MiB
 _HEAD = """{how}
 
 {imports}from pipelines import Pipeline, stage
@@ -39,43 +44,51 @@ def script(text: str, transforms: Mapping[str, str] | None = None) -> str | None
 
     Functions that stand in the text itself, under python_extensions, are taken where `transforms` has none.
     """
-    return _script(text, tuple((transforms or {}).items()))
+    given = tuple((transforms or {}).items())
+    short = len(text) + sum(len(source) for _, source in given) <= _LONGEST_KEPT
+    return (_kept if short else _read)(text, given)
 
 
-@lru_cache(maxsize=1024)
-def _script(text: str, transforms: tuple[tuple[str, str], ...]) -> str | None:
-    try:
-        root = document.parse(text)
-        functions = _functions(root, dict(transforms))
-        body = _pipeline(root)
-    except (PipelineError, Unknown):
-        return None
-    needed = sorted(names(root))
+def script_of(root: Node, transforms: Mapping[str, str]) -> str:
+    """The script of a pipeline that has been read; raises PipelineError and Unknown for what is none."""
+    functions = _functions(root, transforms)
+    constants = _constants(functions)
+    body = _pipeline(root)
+    needed = sorted(names(engine_keys(root)))
     parameters = f", with {', '.join(needed)} in the environment" if needed else ""
     how = _text(f"Run it where Spindle is installed: python pipeline.py{parameters}")
     parts = [_HEAD.format(how=how, imports="import os\n\n" if needed else "")]
-    parts.extend(f"\n{_constant(name)} = {_text(source)}\n" for name, source in functions.items())
+    parts.extend(f"\n{constants[name]} = {_text(source)}\n" for name, source in functions.items())
     parts.append(f"\npipeline = {body}\n")
     given = (
         ", {" + ", ".join(f"{_value(name, 0)}: os.environ[{_value(name, 0)}]" for name in needed) + "}"
         if needed
         else ", None"
     )
-    held = ", ".join(f"{_value(name, 0)}: {_constant(name)}" for name in functions)
+    held = ", ".join(f"{_value(name, 0)}: {constant}" for name, constant in constants.items())
     given += ", context" + (f", {{{held}}}" if held else "")
     parts.append(_TAIL.format(given=given))
     return "".join(parts)
 
 
+def _read(text: str, transforms: tuple[tuple[str, str], ...]) -> str | None:
+    try:
+        return script_of(document.parse(text), dict(transforms))
+    except (PipelineError, Unknown):
+        return None
+
+
+_kept = lru_cache(maxsize=1024)(_read)
+
+
 def _functions(root: Node, given: Mapping[str, str]) -> dict[str, str]:
     """The texts of the row transforms that the pipeline calls."""
-    inline = dict(_inline(root))
+    known = {fold(name): (name, source) for name, source in (*_inline(root), *given.items())}
     found: dict[str, str] = {}
     for call in _calls(root):
         base, _, name = str(_plain(call, "stage")).partition(":")
-        known = {fold(each): (each, source) for each, source in (*inline.items(), *given.items())}
-        if fold(base) == "pythonrowtransform" and fold(name) in known:
-            own, source = known[fold(name)]
+        if fold(base) == "pythonrowtransform" and fold(name.strip()) in known:
+            own, source = known[fold(name.strip())]
             found[own] = source
     return found
 
@@ -126,11 +139,16 @@ def _call(name: str, arguments: Node | None) -> str:
         items = [arguments.value]
     given.extend(_value(item, 12) for item in items)
     if isinstance(named, dict):
-        if all(key.isidentifier() and not keyword.iskeyword(key) for key in named):
+        if all(_is_keyword(key) for key in named):
             given.extend(f"{key}={_value(value, 12)}" for key, value in named.items())
         else:
             given.append(_value(named, 12))
     return _fitted("stage(", given, ")", 8)
+
+
+def _is_keyword(name: str) -> bool:
+    """Whether an argument can be written `name=`: Python reads other letters than ASCII's as those that look alike."""
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and name != "__debug__"
 
 
 def _value(value: Plain, indent: int) -> str:
@@ -139,6 +157,8 @@ def _value(value: Plain, indent: int) -> str:
         return _fitted("{", items, "}", indent)
     if isinstance(value, list):
         return _fitted("[", (_value(each, indent + 4) for each in value), "]", indent)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
@@ -154,8 +174,16 @@ def _broken(begin: str, items: Iterable[str], end: str, indent: int) -> str:
     return f"{begin}\n{inner}{' ' * indent}{end}"
 
 
-def _constant(name: str) -> str:
-    return "".join(character if character.isalnum() else "_" for character in name).upper()
+def _constants(names: Iterable[str]) -> dict[str, str]:
+    """A constant for each name, numbered where others before it have the same."""
+    constants: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        plain = "FUNCTION_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper()
+        numbered = (f"{plain}_{number}" for number in count(len(taken) + 1))
+        constants[name] = next(each for each in chain([plain], numbered) if each not in taken)
+        taken.add(constants[name])
+    return constants
 
 
 def _text(source: str) -> str:

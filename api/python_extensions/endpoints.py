@@ -73,9 +73,10 @@ def process_pipeline_text(body: PipelineText, _caller: Reader) -> ProcessedText:
 
 
 @about.post("/validate", summary="Check a function without storing or running it")
-def validate_extension(body: ExtensionCreate, _caller: Reader) -> Validation:
+def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
+    fields = body.values()
     try:
-        checked_function(**body.values())
+        checked_function(fields.pop("source", None), **fields)
     except BadInput as error:
         return Validation(valid=False, errors=[each.message for each in error.details])
     return Validation(valid=True, errors=[])
@@ -133,7 +134,7 @@ def delete_extension(extension_id: ExtensionId, caller: Writer, service: Service
     f"{PREFIX}/{{extensionId}}/generate-pyspark",
     summary="A script that calls the function for each row of a CSV file",
     description="It takes the file's path from the environment variable INPUT_PATH, and the arguments that the "
-    "function needs from variables of their names. An agent's `pysparkCode` is its whole pipeline.",
+    "function needs from variables of their names after `ARG_`. An agent's `pysparkCode` is its whole pipeline.",
     responses=answers(404),
 )
 def generate_extension_code(extension_id: ExtensionId, caller: Reader, service: ServiceOf) -> GeneratedCode:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any, cast
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from api.kit.schemas import Body, Record, example
-from core.python_extensions import Function, Processed
+from core.python_extensions import Function, Processed, pipeline_text
 from core.tables import PythonExtension
+from core.values import cleaned
 
 SOURCE = "def shout(row, *, mark='!'):\n    return {'title': row['title'].upper() + mark}\n"
 INLINE = """\
@@ -25,6 +26,10 @@ pipeline:
   - {stage: extract, args: [{selector: h1, as: title}]}
   - {stage: "python_row_transform:shout"}
 """
+TEXT_NAMES = ("pipelineYaml", "yaml", "code")
+SOURCE_NAMES = AliasChoices("function", "code", "source")
+SOURCE_DESCRIPTION = "The function's text, of at most 64 KiB. Also understood as `code` or `source`."
+Sentences = Annotated[list[str], BeforeValidator(cleaned)]  # they quote the function, which may hold what is no text
 ExtensionName = Annotated[
     str | None, Field(description="What the agent's pipeline calls it by: `python_row_transform:<name>`.")
 ]
@@ -37,19 +42,30 @@ ExtensionType = Annotated[
 ]
 
 
-class ExtensionUpdate(Body):
+class NamedBody(Body):
+    """Of a field with several names, one that is null counts as left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in cast(dict[str, Any], given).items() if value is not None}
+
+
+class ExtensionUpdate(NamedBody):
     model_config = example({"name": "shout", "extensionType": "row_transform", "function": SOURCE})
 
     name: ExtensionName = None
     type: ExtensionType = None
-    source: str | None = Field(default=None, alias="function", description="The function's text, of at most 64 KiB.")
+    source: str | None = Field(default=None, validation_alias=SOURCE_NAMES, description=SOURCE_DESCRIPTION)
 
 
 class ExtensionCreate(ExtensionUpdate):
     """`name` left out is that of the only function in the text."""
 
     source: str = Field(  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
-        alias="function", description="The function's text, of at most 64 KiB."
+        validation_alias=SOURCE_NAMES, description=SOURCE_DESCRIPTION
     )
 
 
@@ -66,15 +82,25 @@ class ExtensionRegistration(ExtensionCreate):
         return {name: value for name, value in self.values().items() if name != "agent_id"}
 
 
-class PipelineText(Body):
-    """A pipeline, or its `python_extensions` alone."""
+class PipelineText(NamedBody):
+    """A pipeline, or its `python_extensions` alone, as text; or the pipeline itself in place of this object."""
 
     model_config = example({"pipelineYaml": INLINE})
 
     pipeline_yaml: str = Field(
-        validation_alias=AliasChoices("pipelineYaml", "yaml", "code"),
-        description="The YAML. Also understood as `yaml` or `code`.",
+        validation_alias=AliasChoices(*TEXT_NAMES), description="The YAML. Also understood as `yaml` or `code`."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_pipeline(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        fields = cast(dict[str, Any], given)
+        has_text = any(fields.get(name) is not None for name in TEXT_NAMES)
+        if has_text or not fields.keys() & {"pipeline", "python_extensions"}:
+            return fields
+        return {"pipelineYaml": pipeline_text(fields)}
 
 
 class FunctionRecord(Record):
@@ -94,19 +120,19 @@ class ProcessedText(Record):
     """`code` is the pipeline as a script with its functions, null for a text without a pipeline."""
 
     extensions: list[FunctionRecord]
-    warnings: list[str]
+    warnings: Sentences
     code: str | None
 
 
 class GeneratedCode(Record):
-    code: str | None
+    code: str
 
 
 class Validation(Record):
     """`errors` name the lines of the function's text."""
 
     valid: bool
-    errors: list[str]
+    errors: Sentences
 
 
 class Information(Record):

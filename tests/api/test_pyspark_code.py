@@ -18,7 +18,7 @@ def test_an_agent_shows_its_pipeline_as_a_script_with_its_functions(acme: Api):
     assert 'stage("extract", {"selector": "h1", "as": "title"}),' in agent["pysparkCode"]
     acme.post(f"/agents/{agent['id']}/python-extensions", {"function": SHOUT})
     listed = next(each for each in acme.get("/agents") if each["id"] == agent["id"])
-    assert f'SHOUT = """{SHOUT}"""' in listed["pysparkCode"]
+    assert f'FUNCTION_SHOUT = """{SHOUT}"""' in listed["pysparkCode"]
 
 
 def test_an_agent_of_python_code_has_no_script(acme: Api):
