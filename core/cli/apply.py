@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,8 @@ def apply(connection: Connection, file: Path, dry_run: bool, prune: bool) -> int
         for change in changes:
             for mark, line in change.lines():
                 console.print(shown(f"{change.mark} {line}" if line[0] != " " else line, STYLES.get(mark, "")))
-            if not dry_run:
-                _perform(client, state, change)
+            for warning in () if dry_run else _perform(client, state, change):
+                console.print(shown(f"warning: {warning}", "yellow"))
     done = {mark: sum(change.mark == mark for change in changes) for mark in STYLES}
     tense = "to be " if dry_run else ""
     console.print(f"{tense}created {done['+']}, {tense}changed {done['~']}, {tense}deleted {done['-']}".capitalize())
@@ -90,15 +90,19 @@ def _with_full_names(key: Key, values: Mapping[str, Any], known: set[Key]) -> di
     return {**values, "agent": same.pop()}
 
 
-def _perform(client: Client, state: State, change: Change) -> None:
+def _perform(client: Client, state: State, change: Change) -> Sequence[str]:
+    """What the service warns of."""
     try:
         body, path = _body(state, change), _path(state, change)
-        if change.mark == "+":
-            state.made(change.key, client.post(path, body)["id"])
-        elif change.mark == "~":
-            client.put(f"{path}/{state.entities[change.key].id}", body)
-        else:
+        if change.mark == "-":
             client.delete(f"{path}/{state.entities[change.key].id}")
+            return ()
+        if change.mark == "~":
+            written = client.put(f"{path}/{state.entities[change.key].id}", body)
+        else:
+            written = client.post(path, body)
+            state.made(change.key, written["id"])
+        return written.get("warnings", ())
     except ClientError as error:
         raise type(error)(f"{change.key[0]} '{full_name(change.key)}': {error}") from None
 

@@ -103,6 +103,18 @@ def test_apply_makes_what_is_declared_and_again_nothing(api: Api, spindle: Spind
         assert (again.exit_code, re.search(r"reated 0, .*hanged 0, .*eleted 0", again.output) is None) == (0, False)
 
 
+def test_apply_tells_what_the_service_warns_of(spindle: Spindle, tmp_path: Path):
+    file = tmp_path / "agents.yaml"
+    calling = "fetch: {url: 'http://127.0.0.1/'}\npipeline: [{stage: 'python_row_transform:nope'}]"
+    for described in ("made", "changed"):
+        told = {"name": "x", "description": described, "pipeline": calling}
+        file.write_text(yaml.safe_dump({"agents": [told]}))
+        assert "unknown row transform 'nope'" not in spindle("apply", "-f", file, "--dry-run").output
+        applied = spindle("apply", "-f", file)
+        assert applied.exit_code == 0
+        assert "\nwarning: line 2: unknown row transform 'nope'" in applied.output
+
+
 def test_names_that_several_records_have_are_in_the_way_only_where_they_are_meant(
     api: Api, spindle: Spindle, file: Path
 ):
