@@ -162,7 +162,10 @@ def _held(value: Any, type_: str) -> Any:
         return {_text(key): _held(each, type_[11:-1]) for key, each in cast(dict[str, Any], value).items()}
     found = next((name for kind, name in _KINDS if isinstance(value, kind)), None)
     if type_ == "double" and found in ("bigint", "double"):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise Mismatch("is a number too large for float") from None
     if found != type_:
         raise Mismatch(f"is {_word(found or _type(value) or '')}, not {_word(type_)}")
     if found == "bigint" and abs(value) > _LARGEST:

@@ -164,6 +164,13 @@ def f(row):
     assert len(rows) == 1000
 
 
+def test_a_number_too_large_for_its_column_is_told_in_the_row(run: RunWith, csv: str) -> None:
+    text = csv + "- {stage: 'python_row_transform:f'}\nspindle: {keepColumns: [_error]}\n"
+    rows = run(text, f="def f(row) -> {'n': float}:\n  return {'n': 10 ** 400 if row['name'] == 'cup' else 1}\n")
+    told = "f: the column 'n' is a number too large for float"
+    assert rows == [{"n": 1.0, "_error": None}, {"n": None, "_error": told}, {"n": 1.0, "_error": None}]
+
+
 def test_a_page_stays_with_the_row_and_links_are_followed_after_a_transform(run: RunWith, site: Site) -> None:
     shop = site.serve(
         {
