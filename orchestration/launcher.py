@@ -35,7 +35,7 @@ TAKEN = timedelta(seconds=10)
 RETRY_STEP, RETRY_MOST = timedelta(seconds=0.5), timedelta(seconds=15)
 UNCLAIMED = timedelta(seconds=5)
 EXIT = timedelta(seconds=20)
-MOST_TRIES = 12
+MOST_TRIES = 40  # with those while Dagster is away, two each; a launch whose run is gone is three
 
 log = structlog.get_logger()
 
@@ -135,7 +135,7 @@ class Launcher:
             return
         log.warning("launching again", execution_id=message.execution_id, gone=message.dagster_run_id)
         with self._database.write() as session:
-            postponed(session, message, timedelta(0))
+            postponed(session, message, min(RETRY_STEP * message.tries, RETRY_MOST))
 
     def _tags(self, message: OutboxMessage) -> dict[str, str]:
         with self._database.read() as session:
