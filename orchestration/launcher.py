@@ -24,7 +24,7 @@ from core.executions.states import State
 from core.outbox import due, launched, orphaned, postponed
 from core.settings import Settings
 from core.tables import Execution, Job, OutboxMessage, Project, now
-from orchestration.client import DagsterClient
+from orchestration.client import DagsterClient, Run
 from orchestration.compute import Compute, driver_name, execution_of
 from orchestration.compute.local import LocalCompute
 
@@ -35,7 +35,7 @@ TAKEN = timedelta(seconds=10)
 RETRY_STEP, RETRY_MOST = timedelta(seconds=0.5), timedelta(seconds=15)
 UNCLAIMED = timedelta(seconds=5)
 EXIT = timedelta(seconds=20)
-MOST_TRIES = 40  # with those while Dagster is away, two each; a launch whose run is gone is three
+MOST_RUNS = 5
 
 log = structlog.get_logger()
 
@@ -125,11 +125,15 @@ class Launcher:
 
     def _run_of(self, message: OutboxMessage) -> str | None:
         """The run that was made before this launch could be noted."""
-        tags = {"spindle/execution": message.execution_id, "spindle/attempt": str(message.attempt)}
-        return next((run.run_id for run in self._dagster.runs_tagged(tags) if not run.ended), None)
+        return next((run.run_id for run in self._runs_of(message) if not run.ended), None)
+
+    def _runs_of(self, message: OutboxMessage) -> list[Run]:
+        return self._dagster.runs_tagged(
+            {"spindle/execution": message.execution_id, "spindle/attempt": str(message.attempt)}
+        )
 
     def _launch_again(self, message: OutboxMessage) -> None:
-        if message.tries >= MOST_TRIES:
+        if len(self._runs_of(message)) >= MOST_RUNS:
             sentence = "Dagster could not start a run; see its log there."
             fail(self._database, message.execution_id, sentence, message.attempt)
             return

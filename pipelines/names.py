@@ -14,6 +14,7 @@ _MOST_WORK = 100_000  # difflib takes the square of a name's length for names th
 _LONGEST_COMPARED = 64
 _MOST_KNOWN = 40  # names in a sentence
 _LONGEST_SHOWN = 60
+ELLIPSIS = "…"  # ends what was cut
 
 
 def fold(name: str) -> str:
@@ -45,9 +46,14 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, list(islice(short, most)), n=3, cutoff=0.6)
 
 
+def shortened(text: str, longest: int = 200) -> str:
+    """`text`, as people are shown it; what was cut ends with an ellipsis, so that a beginning of a secret is found."""
+    return text if len(text) <= longest else text[: longest - 1] + ELLIPSIS
+
+
 def shown(name: str) -> str:
     """The name as a sentence has it, which stays readable however long the name is."""
-    return name if len(name) <= _LONGEST_SHOWN else f"{name[: _LONGEST_SHOWN - 1]}…"
+    return shortened(name, _LONGEST_SHOWN)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.queue import Cookies
-from pipelines.fetch.urls import shortened
+from pipelines.names import shortened
 
 _WORLD = "spindle"
 _READING_SECONDS = 30.0

@@ -16,7 +16,8 @@ from pipelines.fetch.hosts import Hosts
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
 from pipelines.fetch.robots import UNREACHED
-from pipelines.fetch.urls import canonical_url, origin, shortened
+from pipelines.fetch.urls import canonical_url, origin
+from pipelines.names import shortened
 
 if TYPE_CHECKING:
     from pipelines.fetch.cache import PageCache

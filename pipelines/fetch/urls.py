@@ -12,7 +12,6 @@ from ada_url import ada_adapter
 _ada: Any = ada_adapter.lib  # pyright: ignore[reportPrivateImportUsage]
 _ffi: Any = ada_adapter.ffi  # pyright: ignore[reportPrivateImportUsage]
 _WEB = ("http://", "https://")
-ELLIPSIS = "…"  # ends what was cut
 SHORTEST_SECRET = 6  # what is shorter is no secret, and hiding it would garble what is told
 _PLACES = (("http://h/", ""), ("http://h/?", ""), ("http://:", "@h/"))  # each escapes other characters
 # a site, then a path and a query of characters that parsing leaves as they are; it takes out segments of dots
@@ -61,11 +60,6 @@ def origin(url: str) -> str:
 def _is_canonical(site: str) -> bool:
     """Whether scheme, host and port are written as in a canonical address."""
     return absolute_url(f"{site}/") == f"{site}/"
-
-
-def shortened(text: str, longest: int = 200) -> str:
-    """`text`, as people are shown it; what was cut ends with an ellipsis, so that a beginning of a secret is found."""
-    return text if len(text) <= longest else text[: longest - 1] + ELLIPSIS
 
 
 def spellings(secret: str) -> frozenset[str]:

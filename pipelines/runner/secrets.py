@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, cast
 
-from pipelines.fetch.urls import ELLIPSIS, SHORTEST_SECRET, spellings
+from pipelines.fetch.urls import SHORTEST_SECRET, spellings
+from pipelines.names import ELLIPSIS
 from pipelines.parameters import Value
 from pipelines.runner.spec import ExecutionSpec
 

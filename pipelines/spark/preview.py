@@ -13,7 +13,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from pipelines.fetch.urls import shortened
+from pipelines.names import shortened
 from pipelines.rows import Ordinal, Row
 
 CUT = 200  # characters of a value

@@ -9,9 +9,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, NonNegativeInt
 
 from pipelines.fetch import canonical_url
-from pipelines.fetch.urls import shortened
 from pipelines.html import SlowPattern, compile_selector
-from pipelines.names import choice
+from pipelines.names import choice, shortened
 from pipelines.parameters import column_reference
 from pipelines.registry import LinkStage, stage
 from pipelines.rows import Link, Row

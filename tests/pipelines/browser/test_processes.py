@@ -8,8 +8,8 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
+import psutil
 import pytest
 
 from pipelines.actions import Browsing
@@ -49,12 +49,9 @@ def megabytes(pids: list[int]) -> float:
     """Memory that is the processes' own: what they share is counted once, by halves and thirds."""
     total = 0
     for pid in pids:
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return total / 1024
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            total += psutil.Process(pid).memory_full_info().pss
+    return total / 2**20
 
 
 @pytest.mark.long

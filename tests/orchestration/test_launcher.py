@@ -1,0 +1,112 @@
+"""The launcher beside a Dagster that is away, and one whose runs end before they begin."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from core.database import open_database
+from core.executions.states import State
+from core.migrations import migrate
+from core.settings import Settings
+from core.tables import Execution
+from orchestration import launcher
+from orchestration.client import DagsterClient
+from orchestration.compute.local import LocalCompute
+from tests.core.shop import Shop, make_shop
+
+
+class Dagster(ThreadingHTTPServer):
+    """Answers what the launcher asks over GraphQL; every run that it launches has failed at once."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.away = False
+        self.runs: list[str] = []
+
+    def answered(self, query: str) -> object:
+        if "launchRun" in query:
+            self.runs.append(f"run{len(self.runs)}")
+            return {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": self.runs[-1]}}}
+        results = [{"runId": each, "status": "FAILURE"} for each in self.runs]
+        return {"runsOrError": {"__typename": "Runs", "results": results}}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Dagster
+
+    def do_POST(self) -> None:
+        query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["query"]
+        self.send_response(503 if self.server.away else 200)
+        self.end_headers()
+        if not self.server.away:
+            self.wfile.write(json.dumps({"data": self.server.answered(query)}).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def dagster() -> Iterator[Dagster]:
+    with Dagster() as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    settings = Settings(data=tmp_path / "data")
+    migrate(settings)
+    with closing(open_database(settings)) as database:
+        yield make_shop(settings, database)
+
+
+@pytest.fixture
+def own(shop: Shop, dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> launcher.Launcher:
+    for pause in ("TAKEN", "RETRY_STEP", "UNCLAIMED"):
+        monkeypatch.setattr(launcher, pause, timedelta(0))
+    client = DagsterClient(dagster.server_port)
+    return launcher.Launcher(shop.settings, shop.database, client, LocalCompute(shop.settings.data))
+
+
+def state(shop: Shop, execution: Execution) -> str:
+    with shop.database.read() as session:
+        return session.get_one(Execution, execution.id).state
+
+
+def test_waiting_for_dagster_takes_no_run_from_an_execution(
+    shop: Shop, dagster: Dagster, own: launcher.Launcher
+) -> None:
+    execution = shop.submit()
+    dagster.away = True
+    for _ in range(20):
+        own.launch_due()
+    dagster.away = False
+    for runs in range(1, launcher.MOST_RUNS):
+        own.launch_due()
+        own.relaunch()
+        assert (len(dagster.runs), state(shop, execution)) == (runs, State.PENDING)
+
+
+def test_an_execution_whose_runs_all_end_before_they_begin_fails(
+    shop: Shop, dagster: Dagster, own: launcher.Launcher
+) -> None:
+    execution = shop.submit()
+    for _ in range(launcher.MOST_RUNS + 1):
+        own.launch_due()
+        own.relaunch()
+    assert len(dagster.runs) == launcher.MOST_RUNS
+    with shop.database.read() as session:
+        failed = session.get_one(Execution, execution.id)
+        assert (failed.state, failed.error_message) == (
+            State.FAILED,
+            "Dagster could not start a run; see its log there.",
+        )
