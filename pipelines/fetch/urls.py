@@ -15,7 +15,7 @@ _WEB = ("http://", "https://")
 SHORTEST_SECRET = 6  # what is shorter is no secret, and hiding it would garble what is told
 _PLACES = (("http://h/", ""), ("http://h/?", ""), ("http://:", "@h/"))  # each escapes other characters
 # a site, then a path and a query of characters that parsing leaves as they are; it takes out segments of dots
-_PLAIN = re.compile(r"(https?://[^/@]++)/[a-zA-Z0-9_~!$&()*+,;=:@%./-]*+(?:\?[a-zA-Z0-9_~!$&()*+,;=:@%./?-]*+)?")
+_PLAIN = re.compile(r"(https?://[^/@?]++)/[a-zA-Z0-9_~!$&()*+,;=:@%./-]*+(?:\?[a-zA-Z0-9_~!$&()*+,;=:@%./?-]*+)?")
 
 
 def absolute_url(url: str, base: str | None = None) -> str | None:
@@ -41,13 +41,31 @@ def canonical_url(url: str, base: str | None = None) -> str | None:
 
     None when `url` does not resolve to such an address.
     """
-    plain = None if base else _PLAIN.fullmatch(url)
-    if plain and "/." not in url and "/%2" not in url and _is_canonical(plain[1]):  # parsing takes five times as long
-        return url
+    address = _joined(url, base) if base else url
+    plain = _PLAIN.fullmatch(address)
+    if plain and "/." not in address and "/%2" not in address and _is_canonical(plain[1]):  # parsing takes far longer
+        return address
     absolute = absolute_url(url, base)
     if absolute is None or not absolute.startswith(_WEB):
         return None
     return absolute.partition("#")[0]
+
+
+def _joined(url: str, base: str) -> str:
+    """`url` behind what it is relative to; nothing where that is for a parser to say."""
+    if url.startswith(_WEB):
+        return url
+    if ":" in url or url.startswith(("?", "#", "//")) or not url:
+        return ""
+    site, folder = _place(base)
+    return (site if url.startswith("/") else folder) + url
+
+
+@lru_cache(maxsize=1024)
+def _place(base: str) -> tuple[str, str]:
+    """The site of an address, and its path as far as relative links follow it; nothing where that is for a parser."""
+    plain = _PLAIN.fullmatch(base)
+    return (plain[1], base[: base.partition("?")[0].rindex("/") + 1]) if plain else ("", "")
 
 
 def origin(url: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.fetch import canonical_url
 from pipelines.fetch.robots import robots_url
-from pipelines.fetch.urls import origin
+from pipelines.fetch.urls import absolute_url, origin
 
 BASE = "http://shop.test/a/b.html?x=1"
 
@@ -56,7 +56,7 @@ def test_without_a_base_a_relative_address_is_no_link() -> None:
 
 
 def test_what_is_no_text_is_no_base() -> None:
-    assert canonical_url("c.html", "http://shop.test/\ud800") is None
+    assert canonical_url("c.html", "http://shop.test/\ud800/") is None
     assert canonical_url("c.html", "no address") is None
 
 
@@ -91,14 +91,34 @@ PIECES = (*map(chr, range(256)), *("/", ".", "..", "%2e", "%2E", "%", "%4", "?",
 
 @pytest.mark.parametrize("seed", range(8))
 def test_an_address_that_is_seen_to_be_canonical_is_what_parsing_makes_of_it(seed: int) -> None:
-    """With a base, an absolute address is parsed whatever it looks like."""
     choose = random.Random(seed)
     for _ in range(2000):
-        path = "".join(choose.choices(PIECES, k=choose.randrange(8)))
-        url = (
-            f"{choose.choice(('http', 'https', 'HTTP'))}://{choose.choice(SITES)}{choose.choice(('', '/', '/a'))}{path}"
-        )
-        assert canonical_url(url) == canonical_url(url, BASE), url
+        url = _some_address(choose)
+        assert canonical_url(url) == canonical_url(url, BASE) == _parsed(url), url
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_link_that_is_joined_to_its_base_is_what_parsing_makes_of_it(seed: int) -> None:
+    choose = random.Random(seed)
+    for _ in range(2000):
+        base = choose.choice((_parsed(_some_address(choose)), _some_address(choose), BASE)) or BASE
+        url = choose.choice(("", "/", "//", "a/", "?", "#")) + _some_path(choose)
+        assert canonical_url(url, base) == _parsed(url, base), (url, base)
+
+
+def _some_address(choose: random.Random) -> str:
+    scheme, site, start = choose.choice(("http", "https", "HTTP")), choose.choice(SITES), choose.choice(("", "/", "/a"))
+    return f"{scheme}://{site}{start}{_some_path(choose)}"
+
+
+def _some_path(choose: random.Random) -> str:
+    return "".join(choose.choices(PIECES, k=choose.randrange(8)))
+
+
+def _parsed(url: str, base: str | None = None) -> str | None:
+    """What `canonical_url` would be if it parsed whatever it is given."""
+    absolute = absolute_url(url, base)
+    return absolute.partition("#")[0] if absolute and absolute.startswith(("http://", "https://")) else None
 
 
 def test_a_link_of_a_megabyte_is_taken_as_it_is() -> None:
