@@ -1,121 +1,138 @@
-"""Pages per second on one core from a single seed: `python -m bench.crawl [PAGES]`.
+"""Pages per second from a single seed: `python -m bench.crawl [PAGES]`.
 
-Our engine, Scrapy, Crawlee and two bare loops crawl the same static site, one after the other, each pinned to one core
-while nginx has the other; five fields a page, as many requests in flight. Politeness and the page cache are off, the
-guard is on; then the engine again with the cache written, and with everything taken from it, and on two cores, beside
-two bare loops at once. At the end a long crawl, in which what a young JVM compiles counts for little. Takes about
-sixteen minutes; installs nginx with apt, and the other contenders into `.bench`.
+Our engine, Scrapy, Crawlee and two bare loops crawl the same static site; five fields a page, as many requests in
+flight, politeness and the page cache off, the guard on. Each has one core, nginx the other. Then the page cache
+written and read; and a machine of two cores beside one of a single core, nginx on the same cores as the engine.
+
+A virtual machine has phases of seconds to minutes in which everything takes twice as long. So all take turns, and what
+counts is the median of the ratios within a round. Takes about half an hour; installs nginx with apt, and the other
+contenders into `.bench`.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from pathlib import Path
+from statistics import median
+from typing import IO
 
 from bench.contenders import installed, output_of
 from bench.nginx import cpu_seconds, install
-from bench.service import Json, machine
+from bench.service import CLONE, Json, machine
 from bench.sites import catalog
 
 PAGES = 20_000
 SMALL, LARGE = 6_000, 60_000
-PASSES = {SMALL: 8, LARGE: 4}  # of one driver, by the size of the pages; the best of the second half counts
-ROUNDS = 3  # of a bare loop; the best counts
-LONG, LONG_PASSES = 5, 3  # so many times the pages
+LONG = 5  # times the pages
+WARM, ROUNDS = 4, 9  # passes of a driver before it counts, while Java compiles; and those that count
+FEW_WARM, FEW_ROUNDS = 2, 5  # where a pass takes half a minute
 OURS, BARE, BARE_AIOHTTP = "Spindle, Spark local[1]", "bare pycurl + lexbor", "bare aiohttp + lexbor"
+WRITTEN, READ = "page cache written", "page cache read"
+ONE, TWO, BARE_ONE, BARE_TWO = "one core for all", "two cores for all", "bare, one core", "two bare loops, two cores"
 
 Command = Sequence[str | Path]
-ENGINE: Command = [sys.executable, "-m", "bench.crawlers.engine", "catalog"]
+Contender = Callable[[], Json]
+Results = Mapping[str, Sequence[Json]]  # of each contender, by round
 LOOP: Command = [sys.executable, "-m", "bench.crawlers.bare", "catalog"]
 
 
 def main() -> None:
     pages = int(sys.argv[1]) if len(sys.argv) > 1 else PAGES
     install()
-    contenders = commands()
     print(machine())
-    for size, passes in PASSES.items():
-        with catalog(pages, size) as site:
-            print(f"\n{pages:,} pages of {size:,} bytes")
-            results = {name: crawled(name, command, site, passes) for name, command in contenders.items()}
-            report(results)
-            if size == SMALL:
-                with_cache(results, site, passes)
-            two_cores(results, site, passes)
-    with catalog(LONG * pages, SMALL) as site:
-        print(f"\n{LONG * pages:,} pages of {SMALL:,} bytes")
-        results = {name: crawled(name, contenders[name], site, LONG_PASSES) for name in (BARE, BARE_AIOHTTP, OURS)}
-        report(results)
-        two_cores(results, site, LONG_PASSES)
+    small(pages)
+    large(pages)
+    long(LONG * pages)
 
 
-def commands() -> Mapping[str, Command]:
-    """Each contender's command, but for the site."""
+def small(pages: int) -> None:
+    print(f"\n{pages:,} pages of {SMALL:,} bytes")
+    with ExitStack() as stack:
+        site = stack.enter_context(catalog(pages, SMALL))
+        ours = on_one_core(stack, site)
+        results = in_turn({**ours, **with_cache(stack, site), **on_two_cores(stack, pages)}, WARM, ROUNDS)
+        compare(results, OURS, BARE, BARE_AIOHTTP)
+        compare(results, WRITTEN, OURS, BARE)
+        compare(results, READ, OURS)
+        compare_cores(results)
+        beside_frameworks(ours[OURS], site)
+
+
+def large(pages: int) -> None:
+    print(f"\n{pages:,} pages of {LARGE:,} bytes")
+    with ExitStack() as stack:
+        site = stack.enter_context(catalog(pages, LARGE))
+        ours = on_one_core(stack, site)
+        compare(in_turn(ours, FEW_WARM, FEW_ROUNDS), OURS, BARE, BARE_AIOHTTP)
+        beside_frameworks(ours[OURS], site)
+
+
+def long(pages: int) -> None:
+    """What a pass pays once, and what a young JVM compiles, counts for little here."""
+    print(f"\n{pages:,} pages of {SMALL:,} bytes")
+    with ExitStack() as stack:
+        ours = on_one_core(stack, stack.enter_context(catalog(pages, SMALL)))
+        results = in_turn({**ours, **on_two_cores(stack, pages)}, FEW_WARM, FEW_ROUNDS)
+        compare(results, OURS, BARE, BARE_AIOHTTP)
+        compare_cores(results)
+
+
+def on_one_core(stack: ExitStack, site: str) -> dict[str, Contender]:
     aiohttp = installed("aiohttp", "aiohttp", "uvloop", "selectolax")
     return {
-        BARE: LOOP,
-        BARE_AIOHTTP: [aiohttp, "-m", "bench.crawlers.loop", "catalog"],
-        OURS: ENGINE,
-        "Crawlee": [installed("crawlee", "crawlee[parsel]"), "-m", "bench.crawlers.crawlee_http", "catalog"],
-        "Scrapy": [installed("scrapy", "scrapy"), "-m", "bench.crawlers.spider", "catalog"],
+        BARE: partial(pinned, "1", [*LOOP, site]),
+        BARE_AIOHTTP: partial(pinned, "1", [aiohttp, "-m", "bench.crawlers.loop", "catalog", site]),
+        OURS: stack.enter_context(driver("1", site)),
     }
 
 
-def crawled(name: str, command: Command, site: str, passes: int) -> Json:
-    """What a contender made of the site on one core."""
-    if name == OURS:
-        return pinned("1", [*command, site, *engine_arguments(1, "off", passes)])
-    rounds = ROUNDS if name in (BARE, BARE_AIOHTTP) else 1
-    return max((pinned("1", [*command, site]) for _ in range(rounds)), key=speed)
+def with_cache(stack: ExitStack, site: str) -> dict[str, Contender]:
+    modes = {WRITTEN: "written", READ: "read"}
+    return {name: stack.enter_context(driver("1", site, cache)) for name, cache in modes.items()}
 
 
-def engine_arguments(cores: int, cache: str, passes: int) -> Command:
-    return [str(cores), cache, str(passes)]
+def on_two_cores(stack: ExitStack, pages: int) -> dict[str, Contender]:
+    """Engine and server on the same cores: else the server, which has a core of its own beside one, is in the way."""
+    one, two = (stack.enter_context(catalog(pages, SMALL, cores)) for cores in ("1", "0,1"))
+    return {
+        BARE_ONE: partial(pinned, "1", [*LOOP, one]),
+        BARE_TWO: partial(loops_at_once, two),
+        ONE: stack.enter_context(driver("1", one)),
+        TWO: stack.enter_context(driver("0,1", two)),
+    }
 
 
-def report(results: Mapping[str, Json]) -> None:
-    for name, result in results.items():
-        tell(name, result)
-    ours = results[OURS]
-    passes = ", ".join(f"{each:.1f}" for each in ours["passes"])
-    print(f"session {ours['session']:.1f} s, passes of one driver {passes} s")
-    for name, result in results.items():
-        if name != OURS:
-            print(f"Spindle / {name}: {speed(ours) / speed(result):.2f}")
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """One driver of ours; each call is a pass."""
+
+    lines: IO[str]
+    results: IO[str]
+
+    def __call__(self) -> Json:
+        print(file=self.lines, flush=True)
+        return json.loads(self.results.readline())
 
 
-def with_cache(results: Mapping[str, Json], site: str, passes: int) -> None:
-    for mode in ("written", "read"):
-        result = pinned("1", [*ENGINE, site, *engine_arguments(1, mode, passes)])
-        tell(f"page cache {mode}", result)
-        for other in (OURS, BARE):
-            print(f"  / {other}: {speed(result) / speed(results[other]):.2f}")
-
-
-def two_cores(results: Mapping[str, Json], site: str, passes: int) -> None:
-    """The server shares its core with the second half of the engine: with it, not even twice the speed is left.
-
-    What the machine itself leaves of that, two bare loops tell.
-    """
-    one = results[OURS]
-    before = cpu_seconds()
-    two = pinned("0,1", [*ENGINE, site, *engine_arguments(2, "off", passes)])
-    served = (cpu_seconds() - before) / passes / two["rows"]
-    most = 2 / (1 + served * speed(one))
-    bare = max((loops_at_once(site) for _ in range(ROUNDS)), key=speed)
-    print(
-        f"two cores / one: {speed(two) / speed(one):.2f}, without the seed and what Spark does once a pass "
-        f"{linked_seconds(one) / linked_seconds(two):.2f}"
-    )
-    print(f"  one task is done while the other goes on for {two['alone'] / linked_seconds(two):.0%} of that time")
-    print(
-        f"  nginx takes {served * 1e6:.0f} µs a page, {served * speed(two) / 2:.0%} of the two cores, "
-        f"which leaves {most:.2f} at most"
-    )
-    print(f"  two bare loops at once / one: {speed(bare) / speed(results[BARE]):.2f}")
+@contextmanager
+def driver(cores: str, site: str, cache: str = "off") -> Generator[Driver]:
+    arguments = ["catalog", site, str(len(cores.split(","))), cache]
+    command = ["taskset", "-c", cores, sys.executable, "-m", "bench.crawlers.driver", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=CLONE, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdout.readline()  # it is ready: those that start at once on one core would wait for each other
+        yield Driver(process.stdin, process.stdout)
+        process.stdin.close()
 
 
 def loops_at_once(site: str) -> Json:
@@ -125,17 +142,59 @@ def loops_at_once(site: str) -> Json:
     return {"rows": sum(each["rows"] for each in results), "seconds": max(each["seconds"] for each in results)}
 
 
-def linked_seconds(result: Json) -> float:
-    """From the first to the last of the pages that the seed links to."""
-    return result["depths"][-1][2]
-
-
 def pinned(cores: str, command: Command) -> Json:
     return output_of(["taskset", "-c", cores, *command])
 
 
-def tell(name: str, result: Json) -> None:
-    print(f"{name:<26}{speed(result):>9,.0f} pages/s {result['seconds']:>8.2f} s")
+def in_turn(contenders: Mapping[str, Contender], warm: int, rounds: int) -> Results:
+    """What each made of the site in each round."""
+    for name, run in contenders.items():
+        if isinstance(run, Driver):
+            passes = [run() for _ in range(warm)]
+            shown = ", ".join(f"{each['seconds']:.1f}" for each in passes)
+            print(f"{name}: session {passes[0]['session']:.1f} s, first passes {shown} s", flush=True)
+    results: dict[str, list[Json]] = {name: [] for name in contenders}
+    for turn in range(rounds):
+        for name, run in contenders.items():
+            print(f"\rround {turn + 1} of {rounds}: {name:<40}", end="", file=sys.stderr, flush=True)
+            before = cpu_seconds()
+            results[name].append({**run(), "served": cpu_seconds() - before})
+    print(file=sys.stderr)
+    for name, found in results.items():
+        speeds = sorted(map(speed, found))
+        print(f"{name:<28}{median(speeds):>8,.0f} pages/s ({speeds[0]:,.0f} to {speeds[-1]:,.0f})", flush=True)
+    return results
+
+
+def compare(results: Results, one: str, *others: str) -> None:
+    for other in others:
+        ratios = sorted(speed(a) / speed(b) for a, b in zip(results[one], results[other], strict=True))
+        print(f"{one} / {other}: {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+
+
+def compare_cores(results: Results) -> None:
+    compare(results, TWO, ONE, OURS)
+    compare(results, BARE_TWO, BARE_ONE)
+    served = median(each["served"] / each["seconds"] / 2 for each in results[TWO])
+    linked = median(linked_seconds(a) / linked_seconds(b) for a, b in zip(results[ONE], results[TWO], strict=True))
+    print(f"nginx takes {served:.0%} of two cores; without seed and planning they are worth {linked:.2f}", flush=True)
+
+
+def beside_frameworks(ours: Contender, site: str) -> None:
+    """Each once, as it takes minutes, between two passes of ours."""
+    frameworks: Mapping[str, Command] = {
+        "Crawlee": [installed("crawlee", "crawlee[parsel]"), "-m", "bench.crawlers.crawlee_http", "catalog"],
+        "Scrapy": [installed("scrapy", "scrapy"), "-m", "bench.crawlers.spider", "catalog"],
+    }
+    for name, command in frameworks.items():
+        before, result, after = ours(), pinned("1", [*command, site]), ours()
+        ratio = result["seconds"] / ((before["seconds"] + after["seconds"]) / 2)
+        print(f"{name:<28}{speed(result):>8,.0f} pages/s; {OURS} / {name}: {ratio:.1f}", flush=True)
+
+
+def linked_seconds(result: Json) -> float:
+    """From the first to the last of the pages that the seed links to."""
+    return result["depths"][-1][2]
 
 
 def speed(result: Json) -> float:

@@ -1,4 +1,4 @@
-"""nginx on loopback and on the first core alone, so that what is measured has the other one to itself."""
+"""nginx on loopback, on the first core alone unless told otherwise: what is measured has the other one to itself."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def install(*packages: str) -> None:
 
 
 @contextmanager
-def nginx(root: Path, rules: str = "", core: int = 0) -> Generator[str]:
+def nginx(root: Path, rules: str = "", cores: str = "0") -> Generator[str]:
     """Serves `root`, with more `rules` in nginx's own words; yields the site's address."""
     with tempfile.TemporaryDirectory() as folder:
         port, configuration = free_port(), Path(folder) / "nginx.conf"
         configuration.write_text(CONFIGURATION.format(folder=folder, port=port, root=root, rules=rules))
-        command = ["taskset", "-c", str(core), "/usr/sbin/nginx", "-c", configuration, "-e", f"{folder}/log"]
+        command = ["taskset", "-c", cores, "/usr/sbin/nginx", "-c", configuration, "-e", f"{folder}/log"]
         process = subprocess.Popen(command)
         time.sleep(1)
         try:

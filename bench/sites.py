@@ -21,8 +21,8 @@ PAGE = """\
 
 
 @contextmanager
-def catalog(pages: int, size: int) -> Generator[str]:
-    """A seed that links to `pages` addresses, each answered with one of 64 files of `size` bytes."""
+def catalog(pages: int, size: int, cores: str = "0") -> Generator[str]:
+    """A seed that links to `pages` addresses, answered with 64 files of `size` bytes by nginx on `cores`."""
     with TemporaryDirectory() as folder:
         root = _readable(folder)
         for number in range(TEMPLATES):
@@ -31,7 +31,7 @@ def catalog(pages: int, size: int) -> Generator[str]:
             f'<li class="item"><a href="page/{n}/{n % TEMPLATES}.html">{n}</a></li>' for n in range(pages)
         )
         (root / "index.html").write_text(f"<!doctype html><h1>All</h1><ul>{links}</ul>")
-        with nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;") as site:
+        with nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;", cores) as site:
             yield f"{site}/index.html"
 
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 import pyarrow.parquet as pq
@@ -69,8 +68,8 @@ def one_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
         engine.output(engine.rows()).write.parquet(f"{folder}/rows")
         check_failures(plan, coordinator)
         seconds = time.perf_counter() - began
-        depths, alone = depths_of(f"{folder}/rows"), alone_at_the_end(f"{folder}/rows")
-    return {"rows": sum(rows for _, rows, _ in depths), "seconds": seconds, "depths": depths, "alone": alone}
+        depths = depths_of(f"{folder}/rows")
+    return {"rows": sum(rows for _, rows, _ in depths), "seconds": seconds, "depths": depths}
 
 
 def depths_of(folder: str) -> list[tuple[int, int, float]]:
@@ -81,13 +80,6 @@ def depths_of(folder: str) -> list[tuple[int, int, float]]:
     return [
         (depth, rows, (last - first).total_seconds()) for depth, rows, first, last in zip(*found.values(), strict=True)
     ]
-
-
-def alone_at_the_end(folder: str) -> float:
-    """Seconds from the last page of the task that is done first to that of the one that is done last."""
-    fetched = (pq.read_table(file, columns=["_fetchedAt"])["_fetchedAt"] for file in Path(folder).glob("*.parquet"))
-    ends = [max(times.to_pylist()) for times in fetched if len(times)]
-    return (max(ends) - min(ends)).total_seconds()
 
 
 if __name__ == "__main__":

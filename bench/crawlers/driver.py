@@ -1,0 +1,24 @@
+"""One driver that crawls once for each line it reads: `python -m bench.crawlers.driver CRAWL URL CORES CACHE`.
+
+Prints a line when it is ready, then what each pass gave, as JSON. CACHE as in `bench.crawlers.engine`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from bench.crawlers.engine import crawled
+from bench.crawlers.fields import CRAWLS
+
+
+def main() -> None:
+    crawl, site, cores, cache = sys.argv[1:]
+    with crawled(CRAWLS[crawl], site, int(cores), cache) as passes:
+        print("ready", flush=True)
+        for _ in sys.stdin:
+            print(json.dumps(next(passes)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
