@@ -26,6 +26,7 @@ from pipelines.fetch import FetchOptions, Page
 from pipelines.fetch.cache import PageCache
 from pipelines.fetch.failures import passing_status, retry_after, too_many_redirects
 from pipelines.fetch.hosts import Hosts, OwnHosts
+from pipelines.fetch.others import Others
 from pipelines.fetch.queue import Request, RequestQueue, as_asked, led_to
 
 T = TypeVar("T")
@@ -48,10 +49,12 @@ class BrowserFetcher:
         browser: BrowserOptions | None = None,
         hosts: Hosts | None = None,
         cache: PageCache | None = None,
+        others: Others | None = None,
     ) -> None:
         self._options = options
         self._hosts = hosts or OwnHosts(options)
         self._cache = cache
+        self._others = others
         self._browsing = browsing
         self._chromium = chromium(browser or BrowserOptions.from_environment(), browsing.images)
         self._idle: list[Tab] = []
@@ -65,7 +68,7 @@ class BrowserFetcher:
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
         """A page for each (url, tag), in the order in which they finish; one for each snapshot where there are more."""
-        queue = RequestQueue(requests, self._options, self._hosts, self._cache)
+        queue = RequestQueue(requests, self._options, self._hosts, self._cache, self._others)
         running: dict[Future[Outcome], Request[T]] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
         pages: deque[tuple[Page, T]] = deque()

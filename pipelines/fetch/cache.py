@@ -12,6 +12,7 @@ import xxhash
 
 from pipelines.fetch.failures import passing_status
 from pipelines.fetch.freshness import lifetime, may_be_kept
+from pipelines.fetch.groups import Place
 from pipelines.fetch.page import Page
 from pipelines.fetch.store import PageStore
 from pipelines.fetch.urls import spellings
@@ -51,9 +52,13 @@ class PageCache:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def key(self, url: str) -> int:
+        """What the page of `url`, a canonical address, is kept by."""
+        return xxhash.xxh3_64_intdigest(f"{self._variant}\n{url}".encode())
+
     def get(self, url: str) -> Page | None:
         """The page of `url`, a canonical address, that is kept."""
-        key = _key(url, self._variant)
+        key = self.key(url)
         for store in self._stores:
             entry = store.get(key)
             if entry and entry[1] == self._variant and entry[2].requested_url == url:
@@ -76,7 +81,24 @@ class PageCache:
             return
         store = self._shared if self._shared and may_be_kept(page) else self._own
         if store:
-            store.put((_key(page.requested_url, self._variant), self._variant, page))
+            store.put((self.key(page.requested_url), self._variant, page))
+
+    def place(self, key: int) -> Place | None:
+        """Where others find the page of `key`, written by now; None where there is no fresh one."""
+        for store in self._stores:
+            entry = store.get(key)
+            if entry and self.is_fresh(entry[2]):
+                return store.place(key)
+        return None
+
+    def tell(self, key: int, place: Place) -> None:
+        """The page of `key` stands at `place`, where another has written it."""
+        self._stores[0].tell(key, place)  # any of them reads it
+
+    def look(self) -> None:
+        """Finds what others have written since the cache was opened."""
+        for store in self._stores:
+            store.look()
 
     def tick(self) -> None:
         """Writes what has waited for a second."""
@@ -91,7 +113,3 @@ class PageCache:
         """Whether an address of the page holds a secret."""
         addresses = "\n".join((page.requested_url, page.url, *page.redirects))
         return any(secret in addresses for secret in self._secrets)
-
-
-def _key(url: str, variant: str) -> int:
-    return xxhash.xxh3_64_intdigest(f"{variant}\n{url}".encode())

@@ -15,6 +15,7 @@ import pycurl
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.hosts import Hosts, OwnHosts
 from pipelines.fetch.options import FetchOptions
+from pipelines.fetch.others import Others
 from pipelines.fetch.page import Page
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.transfer import Transfer
@@ -33,15 +34,20 @@ class HttpFetcher:
     """Fetches pages, up to `options.concurrency` at a time; for one thread. Connections live until `close`.
 
     `hosts` says whom it may ask when. What `cache` has fresh is not fetched, what is old only if it has changed, and
-    what comes is kept; the cache is the caller's to close.
+    what comes is kept; the cache is the caller's to close. Pages that `others` ask for come from the cache as well.
     """
 
     def __init__(
-        self, options: FetchOptions | None = None, hosts: Hosts | None = None, cache: PageCache | None = None
+        self,
+        options: FetchOptions | None = None,
+        hosts: Hosts | None = None,
+        cache: PageCache | None = None,
+        others: Others | None = None,
     ) -> None:
         self._options = options or FetchOptions()
         self._hosts = hosts or OwnHosts(self._options)
         self._cache = cache
+        self._others = others
         self._guard = Guard(self._options.allow_networks)
         self._idle: list[Transfer] = []
         self._active: dict[pycurl.Curl, Transfer] = {}
@@ -69,7 +75,7 @@ class HttpFetcher:
         """A page for each (url, tag), in the order in which they finish; failures are pages with an `error`.
         `requests` is pulled from only as requests can start. Several such iterators of one fetcher may be interleaved.
         """
-        queue = RequestQueue(requests, self._options, self._hosts, self._cache)
+        queue = RequestQueue(requests, self._options, self._hosts, self._cache, self._others)
         mine: set[Transfer] = set()
         finished: deque[Transfer] = deque()
         try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pipelines.fetch.freshness import revalidated
 from pipelines.fetch.hosts import Hosts
 from pipelines.fetch.options import FetchOptions
+from pipelines.fetch.others import Kept, Moved, Others, Wanted, Yours
 from pipelines.fetch.page import Page
 from pipelines.fetch.robots import UNREACHED
 from pipelines.fetch.urls import canonical_url, origin
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PageT = TypeVar("PageT", bound=Page)
 Cookies = Sequence[Mapping[str, object]]
+_LOT = 128  # pages that are claimed at once
+_LOOK_SECONDS = 0.01  # between looks at what others say while something waits for them
 _NEXT = 2  # that ask for what others were led to, for each that failed there
 
 
 class Request(Generic[T]):
     """One page to fetch; `asked_url` is as the caller wrote it, `url` the same as pages are told apart, `address` where
     it is now looked for: where redirects led, which are `passed`, in all `spent` seconds, and have set the `cookies`.
-    `tag` is the caller's, `kept` an old copy of the page that may still be right.
+    `tag` is the caller's, `key` what the cache has for the address, `kept` an old copy of the page that may be right.
     """
 
     __slots__ = (
@@ -40,6 +43,7 @@ class Request(Generic[T]):
         "attempt",
         "cookies",
         "kept",
+        "key",
         "origin",
         "passed",
         "spent",
@@ -56,6 +60,7 @@ class Request(Generic[T]):
         self.cookies: Cookies = ()
         self.tag = tag
         self.origin = origin(url)
+        self.key = 0
         self.kept: Page | None = None
         self.attempt = 0
 
@@ -67,35 +72,55 @@ class Request(Generic[T]):
         self.cookies = cookies
         self.kept = None
 
+    def may_be_led(self, most: int) -> bool:
+        """Whether it need not see for itself where its address leads: a second time there it may find what is new."""
+        return len(self.passed) < most and self.address not in (self.url, *self.passed)[:-1]
+
 
 class RequestQueue(Generic[T]):
     """Pulls from `requests` only as many as can start, and a bounded number more that wait for their host.
 
     Whatever fetches works through one: `starting` says what may start, each of these ends with `done` or `again`, and
-    `take_finished` gives the pages of what need not or must not be fetched.
+    `take_finished` gives the pages of what need not or must not be fetched. With `others`, which takes a cache, those
+    that start are claimed by lots; what others have comes from them.
     """
 
     def __init__(
-        self, requests: Iterable[tuple[str, T]], options: FetchOptions, hosts: Hosts, cache: PageCache | None = None
+        self,
+        requests: Iterable[tuple[str, T]],
+        options: FetchOptions,
+        hosts: Hosts,
+        cache: PageCache | None = None,
+        others: Others | None = None,
     ) -> None:
         self._finished: list[tuple[Page, T]] = []
         self._requests = iter(requests)
         self._exhausted = False
         self._hosts = hosts
         self._cache = cache
+        self._others = others if cache else None
         self._room = options.concurrency
         self._max_held = 64 * options.concurrency
+        self._max_redirects = options.max_redirects
+        self._lot: deque[Request[T]] = deque()
         self._held: dict[str, deque[Request[T]]] = {}
         self._held_count = 0
         self._ready: deque[Request[T]] = deque()
         self._may_enter: deque[str] = deque()
-        # by address that is being asked for: who else wants its page, and gets it from the cache
-        self._awaited: dict[str, deque[Request[T]] | None] = {}
+        # by key of what is being asked for: who else wants its page, and gets it from the cache
+        self._awaited: dict[int, deque[Request[T]] | None] = {}
+        # where addresses lead whose pages are still to come
+        self._moved: dict[int, str] = {}
+        # what others ask for, and what they wait for
+        self._elsewhere: dict[int, Request[T]] = {}
+        self._wanted = set[int]()
         self._delayed: list[tuple[float, int, Request[T]]] = []
         self._sequence = count()
 
     def starting(self, room: int) -> Iterator[Request[T]]:
         """The requests that may start now, at most `room`."""
+        if self._cache and self._others:
+            self._hear(self._others, self._cache)
         if not room:
             return
         while self._delayed and self._delayed[0][0] <= time.monotonic():
@@ -127,8 +152,9 @@ class RequestQueue(Generic[T]):
         if keep and self._cache:
             self._cache.put(page)
             if request.passed:
-                _keep_where_led(page, request, self._cache)
-        if self._awaited:
+                for each in _on_the_way(page, request):
+                    self._cache.put(each)
+        if self._awaited or self._moved:
             self._over(request)
         return as_asked(page, request)
 
@@ -138,12 +164,21 @@ class RequestQueue(Generic[T]):
         With `cookies` that were set on the way it may be shown what no other is, and asks by itself.
         """
         self._left(request)
-        self._over(request)
+        waiting: Iterable[Request[T]] = ()
+        if self._cache and not (cookies or request.cookies):
+            waiting = self._awaited.pop(request.key, None) or ()
+            self._moved[request.key] = address
+            if self._others and request.key in self._wanted:
+                self._wanted.discard(request.key)
+                self._others.moved(request.key, address)
+        else:
+            self._over(request)
         request.go_on(address, seconds, cookies)
         if self._cache and not cookies:
             self._ask(request, self._cache)
         else:
             self._offer(request)
+        self._lead(waiting, address)
 
     def again(self, request: Request[T], delay: float) -> None:
         """Puts `request` back, to start in `delay` seconds."""
@@ -164,51 +199,135 @@ class RequestQueue(Generic[T]):
 
     @property
     def empty(self) -> bool:
-        return self._exhausted and not (self._ready or self._delayed or self._held_count or self._finished)
+        return self._exhausted and not (self._ready or self._lot or self._delayed or self._held_count or self._finished)
 
     def wait(self, longest: float, sleep: bool) -> float:
         """Seconds until something may start, at most `longest`; sleeps as long if told to."""
         if self._cache:
             self._cache.tick()
+        if self._elsewhere:
+            longest = min(longest, _LOOK_SECONDS)
         if self._delayed:
             longest = min(longest, max(0.0, self._delayed[0][0] - time.monotonic()))
         return self._hosts.wait(longest, sleep)
 
     def _pull(self) -> None:
         """Pulls until a request is ready, or no more may wait."""
-        while (
-            not (self._ready or self._exhausted)
-            and self._held_count < self._max_held
-            and len(self._finished) < self._room
-        ):
-            pulled = next(self._requests, None)
-            if pulled is None:
-                self._exhausted = True
-                return
-            asked_url, tag = pulled
-            url = canonical_url(asked_url)
-            if url is None:
-                error = f"'{shortened(asked_url)}' is not an http or https address"
-                self._finished.append((_failed(asked_url, error), tag))
-                continue
-            request = Request(asked_url, url, tag)
-            if self._cache:
-                self._ask(request, self._cache)
+        while not self._ready and (self._lot or self._may_pull()):
+            if self._lot:
+                self._offer(self._lot.popleft())
             else:
-                self._offer(request)
+                self._lot.extend(self._claimed(self._pulled()))
+
+    def _may_pull(self) -> bool:
+        return not self._exhausted and self._held_count < self._max_held and len(self._finished) < self._room
+
+    def _pulled(self) -> list[Request[T]]:
+        """The next request whose page is not at hand; as many as are claimed at once where there is somebody else."""
+        pulled: list[Request[T]] = []
+        while len(pulled) < (_LOT if self._others else 1) and self._may_pull():
+            request = self._next()
+            if request and not (self._cache and self._waits(request, self._cache)):
+                pulled.append(request)
+        return pulled
+
+    def _next(self) -> Request[T] | None:
+        """The next request; None at the end, and for what is no address."""
+        pulled = next(self._requests, None)
+        if pulled is None:
+            self._exhausted = True
+            return None
+        asked_url, tag = pulled
+        url = canonical_url(asked_url)
+        if url is None:
+            error = f"'{shortened(asked_url)}' is not an http or https address"
+            self._finished.append((_failed(asked_url, error), tag))
+            return None
+        return Request(asked_url, url, tag)
 
     def _ask(self, request: Request[T], cache: PageCache) -> None:
         """Takes a page that is at hand, waits for one that is being asked for, or has `request` ask like any other."""
-        if self._at_hand(request, cache):
-            return
-        if request.address not in self._awaited:
-            self._awaited[request.address] = None
-            self._offer(request)
-            return
-        waiting = self._awaited[request.address] or deque[Request[T]]()
+        if not self._waits(request, cache):
+            for each in self._claimed([request]):
+                self._offer(each)
+
+    def _waits(self, request: Request[T], cache: PageCache) -> bool:
+        """Whether `request` need not ask: its page is at hand, or being asked for, here or where this address leads."""
+        while True:
+            request.key = cache.key(request.address)
+            if self._at_hand(request, cache):
+                return True
+            address = self._moved.get(request.key)
+            if address is None or not request.may_be_led(self._max_redirects):
+                break
+            request.go_on(address, 0.0, ())
+        if request.key not in self._awaited:
+            self._awaited[request.key] = None
+            return False
+        waiting = self._awaited[request.key] or deque[Request[T]]()
         waiting.append(request)
-        self._awaited[request.address] = waiting
+        self._awaited[request.key] = waiting
         self._held_count += 1
+        return True
+
+    def _claimed(self, requests: list[Request[T]]) -> list[Request[T]]:
+        """Those of the requests that are to ask; for the pages of the others somebody else asks."""
+        taken = self._others.claim([each.key for each in requests]) if self._others and requests else ()
+        if not taken:
+            return requests
+        self._elsewhere.update((each.key, each) for each in requests if each.key in taken)
+        self._held_count += len(taken)
+        return [each for each in requests if each.key not in taken]
+
+    def _hear(self, others: Others, cache: PageCache) -> None:
+        """Takes in what is said of the pages of others, and answers for our own."""
+        for news in others.news():
+            match news:
+                case Wanted(key):
+                    self._answer(key, others, cache)
+                case Moved(key, address):
+                    waiting = self._awaited.pop(key, None) or deque[Request[T]]()
+                    waiting.appendleft(self._elsewhere.pop(key))
+                    self._lead(waiting, address)
+                case Kept(key, place):
+                    cache.tell(key, place)
+                    self._came(key, cache)
+                case Yours(key, look):
+                    if look:
+                        cache.look()
+                    self._came(key, cache)
+
+    def _answer(self, key: int, others: Others, cache: PageCache) -> None:
+        """Another waits for what is ours: it comes next, or is over already."""
+        if key in self._awaited:
+            self._wanted.add(key)
+            for request in [each for each in self._lot if each.key == key]:
+                self._lot.remove(request)
+                self._lot.appendleft(request)
+        elif key in self._moved:
+            others.moved(key, self._moved[key])
+        else:
+            others.over(key, cache.place(key))
+
+    def _came(self, key: int, cache: PageCache) -> None:
+        """What another has had is kept, or ours: it is taken, or asked for."""
+        request = self._elsewhere.pop(key)
+        self._held_count -= 1
+        if self._at_hand(request, cache):
+            self._over(request)
+        else:
+            self._offer(request)
+
+    def _lead(self, waiting: Iterable[Request[T]], address: str) -> None:
+        """What these have waited for redirects there."""
+        for request in waiting:
+            self._held_count -= 1
+            if self._cache and request.may_be_led(self._max_redirects):
+                request.go_on(address, 0.0, ())
+                self._ask(request, self._cache)
+            else:
+                self._awaited.setdefault(request.key, None)
+                self._offer(request)
 
     def _at_hand(self, request: Request[T], cache: PageCache) -> bool:
         """Whether the cache has the page; one that may have changed is left with the request."""
@@ -219,7 +338,9 @@ class RequestQueue(Generic[T]):
             page = led_to(kept, request)
             if request.passed:
                 cache.put(page)
-                _keep_where_led(page, request, cache)
+                for each in _on_the_way(page, request)[:-1]:
+                    cache.put(each)
+                self._arrived(request, cache)
             self._finished.append((as_asked(page, request), request.tag))
             return True
         request.kept = kept if kept.url == request.address else None  # else its validators are another address's
@@ -259,9 +380,11 @@ class RequestQueue(Generic[T]):
 
         Two for each that brought nothing: one of them may bring it, and where none does, all have asked before long.
         """
+        if self._cache and request.passed:
+            self._arrived(request, self._cache)
         if request.cookies:
             return
-        waiting, asking = self._awaited.pop(request.address, None), 0
+        waiting, asking = self._awaited.pop(request.key, None), 0
         while waiting and asking < _NEXT:
             each = waiting.popleft()
             self._held_count -= 1
@@ -270,7 +393,15 @@ class RequestQueue(Generic[T]):
                 self._offer(each)
             asking += len(self._finished) == finished
         if asking:
-            self._awaited[request.address] = waiting
+            self._awaited[request.key] = waiting
+        elif self._cache and self._others and request.key in self._wanted:
+            self._wanted.discard(request.key)
+            self._others.over(request.key, self._cache.place(request.key))
+
+    def _arrived(self, request: Request[T], cache: PageCache) -> None:
+        """What redirected `request` leads to a page, or to none: it is no longer on its way."""
+        for address in (request.url, *request.passed[:-1]):
+            self._moved.pop(cache.key(address), None)
 
     def _left(self, request: Request[T]) -> None:
         waiting = request.origin in self._held
@@ -292,10 +423,12 @@ def led_to(page: PageT, request: Request[T]) -> PageT:
     return replace(page, requested_url=request.url, redirects=(*passed, *page.redirects))
 
 
-def _keep_where_led(page: Page, request: Request[T], cache: PageCache) -> None:
-    """Keeps what redirects without cookies led to as its own address's page too."""
-    if not request.cookies and page.url == request.address:
-        cache.put(replace(page, requested_url=page.url, redirects=()))
+def _on_the_way(page: Page, request: Request[T]) -> list[Page]:
+    """`page` as that of each address that `request` was led to, the last of them last; none where cookies were set."""
+    if request.cookies:
+        return []
+    at = enumerate(request.passed, start=1)
+    return [replace(page, requested_url=url, redirects=page.redirects[passed:]) for passed, url in at]
 
 
 def _forbidden(request: Request[T], reason: str) -> Page:

@@ -12,28 +12,48 @@ _BYTES_AT_HAND = 8 * 1024 * 1024  # some 1,300 pages of 6 KB: passes ask in abou
 
 
 class PageStore:
-    """Pages by key. Any number of processes may write to one folder; each sees what was there when it opened it, and
-    what it put in itself. For one thread.
+    """Pages by key. Any number of processes may write to one folder; each sees what was there when it opened it or last
+    looked, what it put in itself, and what it was told of. For one thread.
     """
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._writer = GroupWriter(folder)
         self._reader = GroupReader()
         self._pending = Pending()
-        self._own: dict[int, Place] = {}
+        self._since: dict[int, Place] = {}
         self._groups: OrderedDict[Place, Group] = OrderedDict()
         self._bytes = 0
-        saved = Index.load(folder)
+        self.look()
+
+    def look(self) -> None:
+        """Finds what others have written since."""
+        saved = Index.load(self._folder)
         known = set(saved.files)
-        recent = Index.of(folder, (name for name in names(folder) if name not in known))
+        recent = Index.of(self._folder, (name for name in names(self._folder) if name not in known))
         self._found = [index for index in (recent, saved) if index.files]
 
     def get(self, key: int) -> Entry | None:
         """The newest page of `key`."""
         if key in self._pending.entries:
             return self._pending.entries[key]
-        group = self._group(place) if (place := self._place(key)) else None
+        group = self._group(place) if (place := self.place(key)) else None
         return group.get(key) if group else None
+
+    def place(self, key: int) -> Place | None:
+        """Where the newest page of `key` stands, written by now."""
+        if key in self._pending.entries:
+            self._write()
+        if place := self._since.get(key):
+            return place
+        for index in self._found:
+            if place := index.find(key):
+                return place
+        return None
+
+    def tell(self, key: int, place: Place) -> None:
+        """The newest page of `key` stands there."""
+        self._since[key] = place
 
     def put(self, entry: Entry) -> None:
         if not self._pending.fits(entry):
@@ -54,15 +74,7 @@ class PageStore:
 
     def _write(self) -> None:
         entries = self._pending.take()
-        self._own.update(dict.fromkeys((entry[0] for entry in entries), self._writer.write(entries)))
-
-    def _place(self, key: int) -> Place | None:
-        if place := self._own.get(key):
-            return place
-        for index in self._found:
-            if place := index.find(key):
-                return place
-        return None
+        self._since.update(dict.fromkeys((entry[0] for entry in entries), self._writer.write(entries)))
 
     def _group(self, place: Place) -> Group | None:
         """The group at `place`; those that were wanted last are kept at hand, but for pages that stand alone."""

@@ -126,6 +126,34 @@ spindle: {keepColumns: [_requestedUrl, _url]}
         ]
         assert site.requests == {"/": 1, "/old": 1, "/new": 1}
 
+    @pytest.mark.parametrize("seconds", [0.0, 0.05])
+    def test_lead_to_what_is_linked_as_well_and_nothing_is_asked_for_twice(
+        self, seconds: float, run: Run, site: Site
+    ) -> None:
+        """In both directions, in chains of which each link is linked, and many to one; some lead to what fails."""
+        pages: dict[str, str | int] = {
+            f"/{name}{each}": f"<h1>{name}{each}</h1>" for name in "abcde" for each in range(20)
+        }
+        moved = {f"/a{each}": f"/{'cb'[each % 2]}{each}" for each in range(20)}
+        moved |= {f"/d{each}": f"/{'ae'[each % 2]}{each}" for each in range(20)}
+        moved |= {f"/b{each}": "/e0" for each in range(1, 20, 2)}
+        pages["/c4"] = 404
+        base = site.serve({"/": "".join(f"<a href={path}>" for path in pages), **pages})
+        site.moved |= moved
+        site.seconds = seconds
+
+        def end(path: str) -> str:
+            return end(moved[path]) if path in moved else path
+
+        rows = run(JOIN.replace("[_status", "[_requestedUrl, _url, _status") % "", B=base)
+        missing = (None, 404, "the server answered 404")
+        found = {path: missing if pages[end(path)] == 404 else (end(path)[1:], 200, None) for path in pages}
+        assert [tuple(row.values()) for row in rows] == [
+            (name, f"{base}{path}", f"{base}{end(path)}", status, error)
+            for path, (name, status, error) in found.items()
+        ]
+        assert {path: asked for path, asked in site.requests.items() if asked > 1} == {}
+
 
 class TestPoliteness:
     def test_a_delay_holds_over_all_tasks(self, run: Run, site: Site) -> None:
