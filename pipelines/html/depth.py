@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _DEEPEST = 512  # as in Blink
+_REMEMBERED = 16 * _DEEPEST  # elements; of those that are dropped because they are deeper, whose end tags go as well
 _SUSPICIOUS = 8192  # tags; fewer cost little however they nest
 _SMALL = 8192  # bytes; fewer cost little whatever stands in them
 _WIDE = 65536  # bytes; fewer cost little though they are all one tag's attributes
@@ -165,7 +166,7 @@ class _Walk:
         self._unsure = False  # whether the SVG or MathML that is open may have been left
 
     def kept(self) -> bytes:
-        html, out, written, at = self._html, list[bytes](), 0, 0
+        html, out, written, at = self._html, bytearray(), 0, 0
         while found := _TOKEN.search(html, at):
             start, at = found.span()
             name = found.group(1)
@@ -178,9 +179,10 @@ class _Walk:
             if not new and html.endswith(b"<", 0, start):
                 new = b" "  # that sign would begin a tag with what follows
             if len(new) != at - start:
-                out += (html[written:start], new)
+                out += html[written:start]
+                out += new
                 written = at
-        return b"".join((*out, html[written:])) if out else html
+        return bytes(out) + html[written:] if written else html
 
     def _kind(self) -> int:
         kind = self._open[-1][1] if self._open else _HTML
@@ -210,6 +212,8 @@ class _Walk:
             self._page_attributes += sum(1 for _ in _NAME.finditer(found.group(2)))
             if self._page_attributes > _ATTRIBUTES:
                 return b"", end
+        if len(self._open) >= _REMEMBERED:
+            return b"", end
         if name in _FORMATTING and not (name == b"a" and kind == _SURELY_FOREIGN):
             if not self._format(name, found.group()):
                 return b"", end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,22 @@ def test_a_page_nests_no_deeper_than_browsers_let_it_and_keeps_its_text(name: st
 def test_what_is_closed_leaves_nothing_open_whatever_stands_before_it(before: list[str], closed: str) -> None:
     html = bounded("".join([*before, "<p>", *[closed] * 5000]).encode())
     assert deepest(html) <= 600
+
+
+@pytest.mark.parametrize("tag", [b"<b>", b"<div>", b"<svg>"])
+def test_what_is_dropped_takes_no_memory(tag: bytes) -> None:
+    page = tag * 100_000
+    tracemalloc.start()
+    try:
+        bounded(page)
+        assert tracemalloc.get_traced_memory()[1] < 16 * len(page)
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_element_that_is_dropped_is_closed_by_its_own_tag() -> None:
+    html = bounded(b"<div>" * 6000 + b"x" + b"</div>" * 6000 + b"<p>y")
+    assert [node.text() for node in LexborHTMLParser(html).css("body > p")] == ["y"]
 
 
 @pytest.mark.parametrize("name", FORMATTING)
