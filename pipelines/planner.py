@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from pipelines.columns import ENGINE_COLUMNS, Columns, name_fault
+from pipelines.columns import ENGINE_COLUMNS, Columns, engine_fault, name_fault
 from pipelines.document import Mapping, Node, problem, scalars
 from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem, RunError
 from pipelines.model import PipelineModel, StageCall
@@ -164,7 +164,7 @@ def _name_problems(node: Node, before: Columns, after: Columns) -> Iterator[Prob
 
 def check_names(columns: Columns) -> None:
     """Checks names that a function made up; raises RunError."""
-    faults = [fault for name in columns if (fault := name_fault(name))]
+    faults = [fault for name in columns if (fault := name_fault(name) or engine_fault(name))]
     if clash := columns.clash():
         faults.append(_differ(clash))
     if faults:

@@ -223,6 +223,7 @@ def test_a_function_without_rows_to_tell_its_columns_is_told_to_declare_them(run
         ("{'': 1}", "a column must have a name"),
         ("{'A': 1, 'a': 1}", "the columns 'A' and 'a' differ only in case"),
         ("{'__link': 1}", "the column '__link' begins with __"),
+        ("{'_URL': 1}", "a column cannot be called _URL: it is the engine's own"),
     ],
 )
 def test_names_that_no_column_can_have_are_told_with_the_line(run: RunWith, csv: str, row: str, told: str) -> None:
