@@ -58,7 +58,10 @@ class PageCache:
 
     def get(self, url: str) -> Page | None:
         """The page of `url`, a canonical address, that is kept."""
-        key = self.key(url)
+        return self.find(self.key(url), url)
+
+    def find(self, key: int, url: str) -> Page | None:
+        """The same where the key is known."""
         for store in self._stores:
             entry = store.get(key)
             if entry and entry[1] == self._variant and entry[2].requested_url == url:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -213,23 +213,26 @@ class RequestQueue(Generic[T]):
 
     def _pull(self) -> None:
         """Pulls until a request is ready, or no more may wait."""
-        while not self._ready and (self._lot or self._may_pull()):
-            if self._lot:
-                self._offer(self._lot.popleft())
-            else:
-                self._lot.extend(self._claimed(self._pulled()))
+        while not self._ready and (self._lot or self._fill_lot()):
+            self._offer(self._lot.popleft())
 
-    def _may_pull(self) -> bool:
-        return not self._exhausted and self._held_count < self._max_held and len(self._finished) < self._room
-
-    def _pulled(self) -> list[Request[T]]:
-        """The next request whose page is not at hand; as many as are claimed at once where there is somebody else."""
-        pulled: list[Request[T]] = []
-        while len(pulled) < (_LOT if self._others else 1) and self._may_pull():
+    def _fill_lot(self) -> bool:
+        """Pulls until there is a request whose page is not at hand; where there are others a lot of them, and claims
+        these. Whether there was any.
+        """
+        most = _LOT if self._others else 1
+        while (
+            len(self._lot) < most
+            and not self._exhausted
+            and self._held_count < self._max_held
+            and len(self._finished) < self._room
+        ):
             request = self._next()
             if request and not (self._cache and self._waits(request, self._cache)):
-                pulled.append(request)
-        return pulled
+                self._lot.append(request)
+        if self._others and self._lot:
+            self._lot = deque(self._claimed(self._lot))
+        return bool(self._lot)
 
     def _next(self) -> Request[T] | None:
         """The next request; None at the end, and for what is no address."""
@@ -270,9 +273,9 @@ class RequestQueue(Generic[T]):
         self._held_count += 1
         return True
 
-    def _claimed(self, requests: list[Request[T]]) -> list[Request[T]]:
+    def _claimed(self, requests: Collection[Request[T]]) -> Collection[Request[T]]:
         """Those of the requests that are to ask; for the pages of the others somebody else asks."""
-        taken = self._others.claim([each.key for each in requests]) if self._others and requests else ()
+        taken = self._others.claim([each.key for each in requests]) if self._others else ()
         if not taken:
             return requests
         self._elsewhere.update((each.key, each) for each in requests if each.key in taken)
@@ -331,7 +334,7 @@ class RequestQueue(Generic[T]):
 
     def _at_hand(self, request: Request[T], cache: PageCache) -> bool:
         """Whether the cache has the page; one that may have changed is left with the request."""
-        kept = cache.get(request.address)
+        kept = cache.find(request.key, request.address)
         if kept is None:
             return False
         if cache.is_fresh(kept):
