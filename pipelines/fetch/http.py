@@ -73,7 +73,8 @@ class HttpFetcher:
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
         """A page for each (url, tag), in the order in which they finish; failures are pages with an `error`.
-        `requests` is pulled from only as requests can start. Several such iterators of one fetcher may be interleaved.
+        `requests` is pulled from only as requests can start. Several such iterators of one fetcher may be interleaved,
+        but not with `others`, whose news are one iterator's.
         """
         queue = RequestQueue(requests, self._options, self._hosts, self._cache, self._others)
         mine: set[Transfer] = set()

@@ -81,8 +81,8 @@ class RequestQueue(Generic[T]):
     """Pulls from `requests` only as many as can start, and a bounded number more that wait for their host.
 
     Whatever fetches works through one: `starting` says what may start, each of these ends with `done` or `again`, and
-    `take_finished` gives the pages of what need not or must not be fetched. With `others`, which takes a cache, those
-    that start are claimed by lots; what others have comes from them.
+    `take_finished` gives the pages of what need not or must not be fetched. With `others`, which takes a cache, they
+    are pulled and claimed by lots; what others have comes from them.
     """
 
     def __init__(
@@ -166,7 +166,8 @@ class RequestQueue(Generic[T]):
         self._left(request)
         waiting: Iterable[Request[T]] = ()
         if self._cache and not (cookies or request.cookies):
-            waiting = self._awaited.pop(request.key, None) or ()
+            if request.key not in self._elsewhere:
+                waiting = self._awaited.pop(request.key, None) or ()
             self._moved[request.key] = address
             if self._others and request.key in self._wanted:
                 self._wanted.discard(request.key)
@@ -289,9 +290,8 @@ class RequestQueue(Generic[T]):
                 case Wanted(key):
                     self._answer(key, others, cache)
                 case Moved(key, address):
-                    waiting = self._awaited.pop(key, None) or deque[Request[T]]()
-                    waiting.appendleft(self._elsewhere.pop(key))
-                    self._lead(waiting, address)
+                    if request := self._elsewhere.pop(key, None):
+                        self._lead((request, *(self._awaited.pop(key, None) or ())), address)
                 case Kept(key, place):
                     cache.tell(key, place)
                     self._came(key, cache)
@@ -301,12 +301,13 @@ class RequestQueue(Generic[T]):
                     self._came(key, cache)
 
     def _answer(self, key: int, others: Others, cache: PageCache) -> None:
-        """Another waits for what is ours: it comes next, or is over already."""
+        """Another waits for what is ours: it comes next, as far as its host allows, or is over already."""
         if key in self._awaited:
             self._wanted.add(key)
-            for request in [each for each in self._lot if each.key == key]:
-                self._lot.remove(request)
-                self._lot.appendleft(request)
+            for waiting in (self._lot, *self._held.values()):
+                for request in [each for each in waiting if each.key == key]:
+                    waiting.remove(request)
+                    waiting.appendleft(request)
         elif key in self._moved:
             others.moved(key, self._moved[key])
         else:
@@ -314,7 +315,9 @@ class RequestQueue(Generic[T]):
 
     def _came(self, key: int, cache: PageCache) -> None:
         """What another has had is kept, or ours: it is taken, or asked for."""
-        request = self._elsewhere.pop(key)
+        request = self._elsewhere.pop(key, None)
+        if request is None:
+            return
         self._held_count -= 1
         if self._at_hand(request, cache):
             self._over(request)
@@ -385,7 +388,7 @@ class RequestQueue(Generic[T]):
         """
         if self._cache and request.passed:
             self._arrived(request, self._cache)
-        if request.cookies:
+        if request.cookies or request.key in self._elsewhere:  # that waits for another's page, and is not over
             return
         waiting, asking = self._awaited.pop(request.key, None), 0
         while waiting and asking < _NEXT:

@@ -16,6 +16,7 @@ from pipelines.spark.owners import hexed, pages
 _LOOK_SECONDS = 0.01  # how often a busy task looks for messages
 _STILL_SECONDS = 20.0  # how often the driver is told of what is waited for, so that nobody waits for a silent task
 _ANSWER_SECONDS = 30.0  # at a time
+_LONGEST = 2000  # characters of an address that is told: a site may send longer ones to thousands of links
 
 
 class Claims:
@@ -55,7 +56,10 @@ class Claims:
         self._say("over", (key,), place=place)
 
     def moved(self, key: int, address: str) -> None:
-        self._say("moved", (key,), address=address)
+        if len(address) > _LONGEST:
+            self.over(key, None)
+        else:
+            self._say("moved", (key,), address=address)
 
     def news(self) -> Sequence[News]:
         now = time.monotonic()

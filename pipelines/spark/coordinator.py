@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
@@ -170,22 +171,31 @@ class _Handler(socketserver.StreamRequestHandler):
     server: _Server  # type: ignore[assignment]
 
     def handle(self) -> None:
-        self._writing = threading.Lock()
         coordinator = self.server.coordinator
         hello = json.loads(self.rfile.readline() or b"{}")
         if not hmac.compare_digest(str(hello.get("token")), coordinator.token):
             return
         # a task that Spark starts again has a connection of its own, and leases of its own
         connection = f"{hello['task']}#{self.client_address[1]}"
+        self._outgoing: SimpleQueue[bytes] = SimpleQueue()
+        writer = threading.Thread(target=self._write, name=connection, daemon=True)
+        writer.start()
         coordinator.connected(connection, self)
         try:
             self._listen(coordinator, connection)
         finally:
             coordinator.disconnected(connection)
+            self._outgoing.put(b"")
+            writer.join()
 
     def send(self, message: dict[str, Any]) -> None:
-        with self._writing, suppress(OSError):  # whoever has hung up gives back its leases by that
-            self.wfile.write(json.dumps(message).encode() + b"\n")
+        """Returns at once: a task that does not read what it is told keeps no other waiting."""
+        self._outgoing.put(json.dumps(message).encode() + b"\n")
+
+    def _write(self) -> None:
+        with suppress(OSError):  # whoever has hung up gives back its leases by that
+            while line := self._outgoing.get():
+                self.wfile.write(line)
 
     def hang_up(self) -> None:
         with suppress(OSError):  # the other side has hung up already

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.spark.budgets import Message
 
-PATIENCE = 60.0  # seconds that an owner may be silent, as one whose rows nobody reads, while others wait for its pages
+PATIENCE = 60.0  # seconds that an owner may take to give a sign of life, as one whose rows nobody reads
 
 
 class Owners:
@@ -26,12 +26,14 @@ class Owners:
         self._clock = clock
         self._owners: dict[int, str] = {}
         self._waiting: dict[int, dict[str, None]] = {}
-        self._heard: dict[str, float] = {}
+        self._tasks = set[str]()
+        self._asked: dict[str, float] = {}  # for a sign of life, since when
         self._lost = 0
 
     def take(self, task: str, message: dict[str, Any]) -> list[Message]:
         """Takes what a task says about pages."""
-        self._heard[task] = self._clock()
+        self._tasks.add(task)
+        self._asked.pop(task, None)
         keys = pages(message["keys"])
         match message["kind"]:
             case "claim":
@@ -47,13 +49,15 @@ class Owners:
 
     def gone(self, task: str) -> list[Message]:
         """The task is over: those that wait for its pages have them, one each; it may have kept them."""
-        if self._heard.pop(task, None) is None:
+        if task not in self._tasks:
             return []
+        self._tasks.remove(task)
+        self._asked.pop(task, None)
         self._lost += 1
         for waiting in self._waiting.values():
             waiting.pop(task, None)
         self._waiting = {key: waiting for key, waiting in self._waiting.items() if waiting}
-        if not self._heard:  # who comes now finds all that was kept
+        if not self._tasks:  # who comes now finds all that was kept
             self._owners.clear()
         return [each for key in list(self._waiting) if self._owners[key] == task for each in self._next(key)]
 
@@ -69,29 +73,36 @@ class Owners:
         owner, waiting = self._owners[key], self._waiting.setdefault(key, {})
         told = bool(waiting)
         waiting[task] = None
-        if owner not in self._heard:
+        if owner not in self._tasks:
             yield from self._next(key)
         elif not told:
-            yield owner, {"wanted": _hex(key)}
+            yield self._ask(owner, _hex(key))
 
     def _still(self, task: str, keys: array[int]) -> Iterator[Message]:
-        """The task still waits: the owners are asked for a sign of life, or have been silent for too long."""
+        """The task still waits: the owners are asked for a sign of life, or have given none for too long."""
         waiting = [key for key in keys if task in self._waiting.get(key, ())]  # what it was told of meanwhile is out
         owners, now = {self._owners[key] for key in waiting}, self._clock()
-        silent = {owner for owner in owners if now - self._heard[owner] >= PATIENCE}
+        silent = {owner for owner in owners if now - self._asked.get(owner, now) >= PATIENCE}
         self._lost += bool(silent)
         for key in waiting:
             if self._owners[key] in silent:
                 yield from self._next(key)
         for owner in owners - silent:
-            yield owner, {"wanted": ""}
+            yield self._ask(owner, "")
+
+    def _ask(self, owner: str, wanted: str) -> Message:
+        """The owner is to answer for what is `wanted`, or at all."""
+        self._asked.setdefault(owner, self._clock())
+        return owner, {"wanted": wanted}
 
     def _over(self, task: str, key: int, place: list[Any] | None) -> list[Message]:
         if self._owners.get(key) != task or key not in self._waiting:
             return []  # it was silent for too long, or whoever waited is gone
-        if place is None:
-            return list(self._next(key))
-        return [(each, {"kept": _hex(key), "place": place}) for each in self._waiting.pop(key)]
+        waiting = self._waiting.pop(key)
+        if place is None:  # all at once: one after the other, they would wait for as many time-outs
+            self._owners[key] = next(iter(waiting))
+            return [(each, {"yours": _hex(key), "lost": self._lost}) for each in waiting]
+        return [(each, {"kept": _hex(key), "place": place}) for each in waiting]
 
     def _moved(self, task: str, key: int, address: str) -> list[Message]:
         """The task remains the owner: what the page leads to it will keep for this address too."""
@@ -106,7 +117,7 @@ class Owners:
         del waiting[owner]
         yield owner, {"yours": _hex(key), "lost": self._lost}
         if waiting:
-            yield owner, {"wanted": _hex(key)}
+            yield self._ask(owner, _hex(key))
         else:
             del self._waiting[key]
 
