@@ -162,9 +162,9 @@ def _name_problems(node: Node, before: Columns, after: Columns) -> Iterator[Prob
             yield problem(_mention(node, name), fault)
 
 
-def check_names(columns: Columns) -> None:
-    """Checks names that a function made up; raises RunError."""
-    faults = [fault for name in columns if (fault := name_fault(name) or engine_fault(name))]
+def check_names(made_up: Iterable[str], columns: Columns) -> None:
+    """Checks names that a function made up, which are among the columns; raises RunError."""
+    faults = [fault for name in made_up if (fault := name_fault(name) or engine_fault(name))]
     if clash := columns.clash():
         faults.append(_differ(clash))
     if faults:
