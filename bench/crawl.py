@@ -22,7 +22,7 @@ from functools import partial
 from itertools import repeat
 from pathlib import Path
 from statistics import median
-from typing import IO
+from tempfile import NamedTemporaryFile
 
 from bench.contenders import installed, output_of
 from bench.nginx import cpu_seconds, install
@@ -114,12 +114,19 @@ def on_two_cores(stack: ExitStack, pages: int) -> dict[str, Contender]:
 class Driver:
     """One driver of ours; each call is a pass."""
 
-    lines: IO[str]
-    results: IO[str]
+    process: subprocess.Popen[str]
+    log: Path
 
     def __call__(self) -> Json:
-        print(file=self.lines, flush=True)
-        return json.loads(self.results.readline())
+        print(file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def answer(self) -> Json:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a driver ended with {self.process.wait()}:\n{self.log.read_text()[-2000:]}")
+        return json.loads(line)
 
 
 @contextmanager
@@ -127,12 +134,14 @@ def driver(cores: str, site: str, cache: str = "off") -> Generator[Driver]:
     arguments = ["catalog", site, str(len(cores.split(","))), cache]
     command = ["taskset", "-c", cores, sys.executable, "-m", "bench.crawlers.driver", *arguments]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=CLONE, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        process.stdout.readline()  # it is ready: those that start at once on one core would wait for each other
-        yield Driver(process.stdin, process.stdout)
-        process.stdin.close()
+    with (
+        NamedTemporaryFile("w") as log,
+        subprocess.Popen(command, cwd=CLONE, stdin=pipe, stdout=pipe, stderr=log, text=True) as process,
+    ):
+        one = Driver(process, Path(log.name))
+        one.answer()  # it is ready: those that start at once on one core would wait for each other
+        yield one
+        process.communicate()
 
 
 def loops_at_once(site: str) -> Json:

@@ -52,8 +52,8 @@ def nginx(root: Path, rules: str = "", cores: str = "0") -> Generator[str]:
 
 
 def cpu_seconds() -> float:
-    """What the servers that this process has running have used so far."""
-    masters = _children(os.getpid())
+    """What the nginx servers that this process has running have used so far."""
+    masters = [child for child in _children(os.getpid()) if Path(f"/proc/{child}/comm").read_text() == "nginx\n"]
     return sum(_used(process) for master in masters for process in (master, *_children(master)))
 
 

@@ -15,7 +15,7 @@ from bench.crawlers.fields import CRAWLS
 def main() -> None:
     crawl, site, cores, cache = sys.argv[1:]
     with crawled(CRAWLS[crawl], site, int(cores), cache) as passes:
-        print("ready", flush=True)
+        print(json.dumps("ready"), flush=True)
         for _ in sys.stdin:
             print(json.dumps(next(passes)), flush=True)
 
