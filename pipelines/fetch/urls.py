@@ -14,8 +14,9 @@ _ffi: Any = ada_adapter.ffi  # pyright: ignore[reportPrivateImportUsage]
 _WEB = ("http://", "https://")
 SHORTEST_SECRET = 6  # what is shorter is no secret, and hiding it would garble what is told
 _PLACES = (("http://h/", ""), ("http://h/?", ""), ("http://:", "@h/"))  # each escapes other characters
+_LONGEST_BASE = 2048  # characters: bases and sites are remembered, and websites write them
 # a site, then a path and a query of characters that parsing leaves as they are; it takes out segments of dots
-_PLAIN = re.compile(r"(https?://[^/@?]++)/[a-zA-Z0-9_~!$&()*+,;=:@%./-]*+(?:\?[a-zA-Z0-9_~!$&()*+,;=:@%./?-]*+)?")
+_PLAIN = re.compile(r"(https?://[^/@?]{1,300}+)/[a-zA-Z0-9_~!$&()*+,;=:@%./-]*+(?:\?[a-zA-Z0-9_~!$&()*+,;=:@%./?-]*+)?")
 
 
 def absolute_url(url: str, base: str | None = None) -> str | None:
@@ -55,7 +56,7 @@ def _joined(url: str, base: str) -> str:
     """`url` behind what it is relative to; nothing where that is for a parser to say."""
     if url.startswith(_WEB):
         return url
-    if ":" in url or url.startswith(("?", "#", "//")) or not url:
+    if ":" in url or url.startswith(("?", "#", "//")) or not url or len(base) > _LONGEST_BASE:
         return ""
     site, folder = _place(base)
     return (site if url.startswith("/") else folder) + url
@@ -65,7 +66,9 @@ def _joined(url: str, base: str) -> str:
 def _place(base: str) -> tuple[str, str]:
     """The site of an address, and its path as far as relative links follow it; nothing where that is for a parser."""
     plain = _PLAIN.fullmatch(base)
-    return (plain[1], base[: base.partition("?")[0].rindex("/") + 1]) if plain else ("", "")
+    if not plain or "/." in base or "/%2" in base:
+        return "", ""
+    return plain[1], base[: base.partition("?")[0].rindex("/") + 1]
 
 
 def origin(url: str) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -106,6 +107,13 @@ def test_a_link_that_is_joined_to_its_base_is_what_parsing_makes_of_it(seed: int
         assert canonical_url(url, base) == _parsed(url, base), (url, base)
 
 
+@pytest.mark.parametrize("path", ["/a//..", "/a/b/.", "/a/%2e%2E", "/a/.%2e", "/a/b/%2e?q", "/.a", "/%2f", "/a/..b/c"])
+@pytest.mark.parametrize("url", ["c", "/c", "c/d?e", "?c", ""])
+def test_a_base_that_ends_in_dots_is_what_parsing_makes_of_it(url: str, path: str) -> None:
+    base = f"http://shop.test:8080{path}"
+    assert canonical_url(url, base) == _parsed(url, base)
+
+
 def _some_address(choose: random.Random) -> str:
     scheme, site, start = choose.choice(("http", "https", "HTTP")), choose.choice(SITES), choose.choice(("", "/", "/a"))
     return f"{scheme}://{site}{start}{_some_path(choose)}"
@@ -123,6 +131,18 @@ def _parsed(url: str, base: str | None = None) -> str | None:
 
 def test_a_link_of_a_megabyte_is_taken_as_it_is() -> None:
     assert canonical_url("/" + "a" * 1_000_000, BASE) == "http://shop.test/" + "a" * 1_000_000
+
+
+@pytest.mark.parametrize(("url", "base"), [("x", "http://shop.test/{}/"), ("http://{}/x", BASE)])
+def test_what_websites_write_at_length_is_not_remembered(url: str, base: str) -> None:
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            long = f"{number}" + "a" * 1_000_000
+            assert canonical_url(url.format(long), base.format(long)) == _parsed(url.format(long), base.format(long))
+        assert tracemalloc.get_traced_memory()[0] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("host", ["shop.test", "shop.test:8080", "[::1]:8080"])
