@@ -52,7 +52,7 @@ def close(rows: DataFrame, columns: Columns, key: str, title: str, fails: bool, 
     closed = Columns((*types, *((each, type_) for each, type_ in columns.types if each not in dict(types))))
     if not closed.types:
         raise RunError("it gave no row that tells its columns; declare them as its return type")
-    check_names(types, closed)
+    check_names(dict(types), closed)
     schema = links_schema(closed) if LINK in rows.columns else rows_schema(closed)
     task = Closing(key, name, fails, types, schema, endpoint)
     return Closed(map_in_arrow(made, partial(run, task), from_arrow_schema(schema)), closed)
