@@ -26,11 +26,14 @@ _CDATA = b"<![CDATA["
 _ALIKE = 3  # formatting elements that a parser remembers of one kind
 
 _FORMATTING = frozenset(b"a b big code em font i nobr s small strike strong tt u".split())
-_PLAIN = _FORMATTING | frozenset(b"span label abbr cite q sub sup var kbd samp dfn time mark ins del".split())
+_PLAIN = _FORMATTING | frozenset(
+    b"span label abbr cite q sub sup var kbd samp dfn time mark ins del rt rp option optgroup".split()
+)
 _FLAT = frozenset(
     b"""area base br col embed hr img input link meta param source track wbr
-    p li dt dd option optgroup tr td th thead tbody tfoot colgroup rt rp html head body""".split()
+    p tr td th thead tbody tfoot colgroup html head body""".split()
 )
+_ITEMS = {b"li": b"li", b"dd": b"dd", b"dt": b"dd"}  # families; an item ends another of its own
 _RAW = frozenset(b"script style textarea title xmp noframes iframe noembed plaintext".split())
 _FOREIGN = frozenset((b"svg", b"math"))
 _INTEGRATION = frozenset(b"foreignobject desc title annotation-xml mi mo mn ms mtext".split())
@@ -51,7 +54,7 @@ _VALUE = rb"(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^ \t\n\r\f>\"'][^ \t\n\r\f>]*
 _ATTRIBUTE = rb"[^ \t\n\r\f/>][^ \t\n\r\f/>=]*+(?:[ \t\n\r\f]*+=[ \t\n\r\f]*+" + _VALUE + rb"?+)?+"
 _NAME = re.compile(_ATTRIBUTE)
 _TOKEN = re.compile(
-    rb"<!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>)?)|<!\[CDATA\[|<[!?][^>]*+>?|</[^a-zA-Z][^>]*+>?"
+    rb"<!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>)?)|<!\[CDATA\[|<[!?][^>]*+>?|</>|</[^a-zA-Z>][^>]*+>?"
     rb"|<(/?[a-zA-Z][^ \t\n\r\f/>]*+)((?:[ \t\n\r\f]++|/(?!>)|" + _ATTRIBUTE + rb")*+)(/?+)>?"
 )
 _IN_SCRIPT = re.compile(rb"<!---?>|<!--|-->|<(/?)script(?=[ \t\n\r\f/>])", re.IGNORECASE)
@@ -158,6 +161,7 @@ class _Walk:
         self._places: defaultdict[bytes, list[int]] = defaultdict(list)
         self._boundaries: list[int] = []
         self._special: list[int] = []
+        self._dropped = Counter[bytes]()  # names of elements that are open besides
         self._formatting: list[tuple[bytes, bytes]] = []  # names and tags
         self._alike: Counter[bytes] = Counter()
         self._settled = 0  # formatting elements outside the last cell or the like, which no tag in it ends
@@ -194,7 +198,7 @@ class _Walk:
         if comment != _CDATA:
             return comment, end
         kind = self._kind()
-        if kind == _EITHER:
+        if kind == _EITHER or (kind != _HTML and len(self._open) > _DEEPEST):
             return b"", end
         close = self._html.find(b">" if kind == _HTML else b"]]>", end)
         end = len(self._html) if close < 0 else close
@@ -204,7 +208,7 @@ class _Walk:
         """What is kept of a start tag, with the text that a tokenizer takes as such, and where the next one begins."""
         tag, end, kind = _with_fewer_attributes(found), found.end(), self._kind()
         if name in _RAW and kind != _SURELY_FOREIGN:
-            if kind == _EITHER or self._places[b"select"] or self._exhausted():
+            if kind == _EITHER or self._places[b"select"] or self._places[b"frameset"] or self._exhausted():
                 return b"", end
             end = self._raw_end(name, end)
             return tag + self._html[found.end() : end], end
@@ -213,6 +217,8 @@ class _Walk:
             if self._page_attributes > _ATTRIBUTES:
                 return b"", end
         if len(self._open) >= _REMEMBERED:
+            if name not in _FLAT and not found.group(3) and (name in self._dropped or len(self._dropped) < _DEEPEST):
+                self._dropped[name] += 1
             return b"", end
         if name in _FORMATTING and not (name == b"a" and kind == _SURELY_FOREIGN):
             if not self._format(name, found.group()):
@@ -238,21 +244,32 @@ class _Walk:
             kind = _EITHER if name in _INTEGRATION else _SURELY_FOREIGN
         elif kind != _HTML:
             kind = _EITHER
-        elif name in _FLAT:
+        elif name in _FLAT or self._ends_alike(name):
             return
         place = len(self._open)
         self._open.append((name, kind))
         self._places[name].append(place)
         if name in _BOUNDARIES:
             self._boundaries.append(place)
-        if name not in _PLAIN and kind != _SURELY_FOREIGN:
+        if (name not in _PLAIN or (kind == _EITHER and name in _BREAKING_OUT)) and kind != _SURELY_FOREIGN:
             self._special.append(place)
+
+    def _ends_alike(self, name: bytes) -> bool:
+        """Whether a start tag ends an element in whose place its own opens."""
+        if name == b"option":
+            return bool(self._open) and self._open[-1] == (name, _HTML)
+        if name not in _ITEMS or not self._special:
+            return False
+        around, kind = self._open[self._special[-1]]
+        return kind == _HTML and _ITEMS.get(around) == _ITEMS[name]
 
     def _place(self, name: bytes) -> int | None:
         """Where the element is open that a tag of this name ends."""
-        places = self._places[name]
-        inner = self._boundaries if name in _BLOCKS else self._special
-        if not places or (inner and inner[-1] > places[-1]) or (self._boundaries and self._boundaries[-1] > places[-1]):
+        places = self._places.get(name)
+        if not places:
+            return None
+        inner = self._boundaries if name in _BLOCKS and self._open[places[-1]][1] == _HTML else self._special
+        if (inner and inner[-1] > places[-1]) or (self._boundaries and self._boundaries[-1] > places[-1]):
             return None
         return places[-1]
 
@@ -266,6 +283,9 @@ class _Walk:
 
     def _end(self, name: bytes) -> bool:
         """Whether an end tag is kept."""
+        if self._dropped.get(name):
+            self._dropped[name] -= 1
+            return False
         deep, exhausted, place = len(self._open) > _DEEPEST, self._exhausted(), self._place(name)
         self._copied += self._size
         if place is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tracemalloc
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,39 @@ DEEP = {
     "sign around another": b"<div><<b>x</b>/div>x" * 20_000,
     "end around another": b"<di<b>x</b>>x</di>" * 20_000,
     "before closed ones": b"<span>x" * 8100 + b"<dd>x</dd>" * 40_000,
+    "end of nothing": b"</><div>x" * 20_000,
+    "items in turn": b"<li><dd>" * 20_000,
+    "items in turn before others": b"<li><dt>x</x>" * 20_000,
+    "groups of options": b"<optgroup><option>" * 20_000,
+    "rubies": b"<rp><rt>" * 20_000,
+    "blocks out of svg": (b"<svg><section><p>" + b"<div>x" * 400 + b"</section>") * 50,
+    "words out of svg": (b"<svg><section>" + b"<span>x" * 400 + b"</section>") * 50,
+    "cdata in dropped svg": b"<div>" * 600 + b"<svg><![CDATA[>" + b"<div>" * 20_000 + b"]]>",
+    "title in frameset": b"<frameset><title>" + b"<frameset>" * 20_000,
 }
+ITEMS = [
+    "p",
+    "li",
+    "dd",
+    "dt",
+    "option",
+    "optgroup",
+    "tr",
+    "td",
+    "th",
+    "thead",
+    "tbody",
+    "tfoot",
+    "colgroup",
+    "rt",
+    "rp",
+]
 FORMATTING = {
     "many": b"<p>" + b"".join(b"<b a=%d>" % i for i in range(4000)) + b"</p>" + b"<p>x" * 4100,
     "fonts": b"<p>" + b"".join(b"<font a=%d>" % i for i in range(500)) + b"</p>" + b"<p>x" * 40_000,
     "in comments": b"<p>" + b"".join(b"<i a=%d><!--</i>-->" % i for i in range(4000)) + b"</p>" + b"<p>x" * 4100,
     "attributes": b"<p>" + b"".join(b"<b a=%d%s>" % (i, b" b" * 100) for i in range(400)) + b"</p>" + b"<p>x" * 500,
+    "end of nothing": b"<p>" + b"".join(b"</><b a=%d>" % i for i in range(4000)) + b"</p>" + b"<p>x" * 4100,
     "sign in quotes": b"<p>" + b"".join(b"<b a='>' b=%d>" % i for i in range(4000)) + b"</p>" + b"<p>x" * 4100,
     "alike for long": b"<p>" + b"".join(b"<i %0200d a=%d>" % (0, i) for i in range(400)) + b"</p>" + b"<p>x" * 500,
 }
@@ -95,9 +123,38 @@ def test_what_is_closed_leaves_nothing_open_whatever_stands_before_it(before: li
     assert deepest(html) <= 600
 
 
-@pytest.mark.parametrize("tag", [b"<b>", b"<div>", b"<svg>"])
-def test_what_is_dropped_takes_no_memory(tag: bytes) -> None:
-    page = tag * 100_000
+@pytest.mark.parametrize(("first", "second"), list(combinations_with_replacement(ITEMS, 2)))
+def test_items_that_do_not_end_each_other_are_counted(first: str, second: str) -> None:
+    assert deepest(bounded(f"<{first}><{second}>".encode() * 5000)) <= 600
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<ul>" + b"<li>a<ul><li>b<li>c</ul>" * 5000 + b"</ul>",
+        b"<dl>" + b"<dt><b>x</b><dd>a<p>b<dd>c" * 9000 + b"</dl>",
+        b"<ul>" + b"<li>a<div>x</div><dl><dt>c<dd>d</dl>" * 5000,
+        b"<p><ruby>a<rp>(<rt>b<rp>)</ruby>" * 9000,
+        b"<select>" + b"<option>a" * 20_000 + b"</select>",
+        b"<select>" + b"<optgroup><option>a<option>b</optgroup>" * 8000 + b"</select>",
+    ],
+)
+def test_long_lists_without_end_tags_stay_as_they_are(page: bytes) -> None:
+    assert bounded(page) == page
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<b>" * 100_000,
+        b"<div>" * 100_000,
+        b"<svg>" * 100_000,
+        b"<p>" * 9000 + b"".join(b"</a%05x>" % i for i in range(100_000)),
+        b"<div>" * 9000 + b"".join(b"<a%05x>" % i for i in range(100_000)),
+    ],
+    ids=["b", "div", "svg", "ends", "names"],
+)
+def test_what_is_dropped_takes_no_memory(page: bytes) -> None:
     tracemalloc.start()
     try:
         bounded(page)
@@ -109,6 +166,12 @@ def test_what_is_dropped_takes_no_memory(tag: bytes) -> None:
 def test_an_element_that_is_dropped_is_closed_by_its_own_tag() -> None:
     html = bounded(b"<div>" * 6000 + b"x" + b"</div>" * 6000 + b"<p>y")
     assert [node.text() for node in LexborHTMLParser(html).css("body > p")] == ["y"]
+
+
+def test_an_element_that_is_not_even_remembered_is_not_closed_for_another() -> None:
+    items = b"<li><span>a</li>" * 9000 + b"<li><div>b</div></li>" * 1000
+    html = bounded(b"<div id=main><ul>" + items + b"</ul><p>after</div><p>out")
+    assert [node.text() for node in LexborHTMLParser(html).css("#main > p")] == ["after"]
 
 
 @pytest.mark.parametrize("name", FORMATTING)
