@@ -112,7 +112,7 @@ _ENGINE = {
     "_status": "the HTTP status",
     "_error": "why there is no page, or why a row transform gave no row",
     "_depth": "how many links explore followed to the page",
-    "_linkText": "the text of the link that led to the page",
+    "_linkText": "the text of the link that led to the page, cut after 10,000 characters",
     "_ordinal": "the row's place in document order",
     "_fetchedAt": "when the page was fetched",
 }

@@ -14,7 +14,7 @@ _ffi: Any = ada_adapter.ffi  # pyright: ignore[reportPrivateImportUsage]
 _WEB = ("http://", "https://")
 SHORTEST_SECRET = 6  # what is shorter is no secret, and hiding it would garble what is told
 _PLACES = (("http://h/", ""), ("http://h/?", ""), ("http://:", "@h/"))  # each escapes other characters
-_LONGEST_BASE = 2048  # characters: bases and sites are remembered, and websites write them
+LONGEST_BASE = 2048  # characters, as sitemaps allow an address; what is longer is not remembered as a base
 # a site, then a path and a query of characters that parsing leaves as they are; it takes out segments of dots
 _PLAIN = re.compile(r"(https?://[^/@?]{1,300}+)/[a-zA-Z0-9_~!$&()*+,;=:@%./-]*+(?:\?[a-zA-Z0-9_~!$&()*+,;=:@%./?-]*+)?")
 
@@ -56,7 +56,7 @@ def _joined(url: str, base: str) -> str:
     """`url` behind what it is relative to; nothing where that is for a parser to say."""
     if url.startswith(_WEB):
         return url
-    if ":" in url or url.startswith(("?", "#", "//")) or not url or len(base) > _LONGEST_BASE:
+    if ":" in url or url.startswith(("?", "#", "//")) or not url or len(base) > LONGEST_BASE:
         return ""
     site, folder = _place(base)
     return (site if url.startswith("/") else folder) + url

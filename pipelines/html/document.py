@@ -9,7 +9,7 @@ from typing import cast
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from pipelines.fetch.page import Page
-from pipelines.fetch.urls import absolute_url, canonical_url
+from pipelines.fetch.urls import LONGEST_BASE, absolute_url, canonical_url
 from pipelines.html import jsonpath
 from pipelines.html.charset import decode, to_utf8
 from pipelines.html.depth import bounded
@@ -54,10 +54,14 @@ class Document:
 
     @cached_property
     def base_url(self) -> str:
-        """What addresses on the page are relative to: its first <base href>, else its own address."""
-        base, url = self.root.first("base[href]"), self.page.url
-        href = base.attr("href") if base else None
-        return (absolute_url(href, url) if href else None) or url
+        """What addresses on the page are relative to: its first <base href>, else its own address.
+
+        So it is with a base that is longer than LONGEST_BASE: every address on the page would repeat it.
+        """
+        element, url = self.root.first("base[href]"), self.page.url
+        href = element.attr("href") if element else None
+        base = absolute_url(href, url) if href else None
+        return base if base and len(base) <= LONGEST_BASE else url
 
 
 class Element:

@@ -37,6 +37,7 @@ from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads
 
 Emit = Callable[[Row], None]
+Unwritten = deque[Iterator[pa.RecordBatch]]
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
 _NEW_OBJECTS = 10_000  # before cycles are looked for: pages and rows make none, and 700 look through all that lives
@@ -103,20 +104,29 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     links = {key: Table(each.columns, each.schema, task.stages) for key, each in task.explorations().items()}
     output = Output(Table(task.columns, task.schema, task.stages), links)
-    enter, waiting = _chain(task, output, reporter)
+    unwritten = Unwritten()
+    enter, waiting = _chain(task, output, unwritten, reporter)
     entered = reporter.step(task.enters)
     explores = task.enters in links  # which counts its pages itself
     for row in _rows(task, batches, reporter, hosts):
         if not explores:
             entered.row(row)
         enter(row)
-        if output.full():
-            yield output.take()
+        yield from _full(output, unwritten)
     for batch in waiting:
         batch.flush()
+        yield from _full(output, unwritten)
     if not output.empty():
         yield output.take()
     reporter.close()
+
+
+def _full(output: Output, unwritten: Unwritten) -> Iterator[pa.RecordBatch]:
+    """The batches that fill up while links are written: those of one page may come to a thousand times its size."""
+    while unwritten:
+        yield from unwritten.popleft()
+    if output.full():
+        yield output.take()
 
 
 def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hosts: Hosts | None) -> Iterator[Row]:
@@ -226,14 +236,17 @@ def _requests(
             yield link, rows[:1] if once else rows
 
 
-def _chain(task: Pass, output: Output, reporter: Reporter) -> tuple[Emit, list[Batch]]:
-    """The stages as one function, each calling the next, the last one writing the output; and where rows may wait."""
-    emit, waiting = _following(task.links, output) if task.links else output.row, deque[Batch]()
+def _chain(task: Pass, output: Output, unwritten: Unwritten, reporter: Reporter) -> tuple[Emit, list[Batch]]:
+    """The stages as one function, each calling the next, the last one writing the output; and where rows may wait.
+
+    Links are left `unwritten`, to be written a batch at a time.
+    """
+    emit, waiting = _following(task.links, output, unwritten) if task.links else output.row, deque[Batch]()
     for key, stage in reversed(task.stages):
         if isinstance(stage, RowStage):
             emit = _row_stage(stage, emit, reporter.step(key), waiting)
         else:
-            emit = _exploring(key, stage, emit, output, reporter.step(key))
+            emit = _exploring(key, stage, emit, output, unwritten, reporter.step(key))
     return emit, list(waiting)
 
 
@@ -253,21 +266,25 @@ def _row_stage(stage: RowStage, emit: Emit, step: Step, waiting: deque[Batch]) -
     return lambda row: take(row, work(row))
 
 
-def _following(stage: LinkStage, output: Output) -> Emit:
+def _following(stage: LinkStage, output: Output, unwritten: Unwritten) -> Emit:
     """Ends the pass with a row for each link, which the next pass fetches."""
     links_of, drops = stage.worker(), stage.drops_rows_without_link()
 
-    def each(row: Row) -> None:
-        links = links_of(row)
-        for position, link in enumerate(links, start=1):
+    def written(row: Row) -> Iterator[pa.RecordBatch]:
+        position = 0
+        for position, link in enumerate(links_of(row), start=1):
             output.row(row.following(link, (*row.ordinal, position)), link.url)
-        if not links and not drops:
+            if output.full():
+                yield output.take()
+        if position == 0 and not drops:
             output.row(row.staying(), None)
 
-    return each
+    return lambda row: unwritten.append(written(row))
 
 
-def _exploring(key: str, exploration: Exploration, emit: Emit, output: Output, step: Step) -> Emit:
+def _exploring(
+    key: str, exploration: Exploration, emit: Emit, output: Output, unwritten: Unwritten, step: Step
+) -> Emit:
     """Passes each page on once, and writes its links for the next level.
 
     At level 0 the pages themselves are written as links too: visited, so that no level fetches them again.
@@ -275,6 +292,14 @@ def _exploring(key: str, exploration: Exploration, emit: Emit, output: Output, s
     stage, level = exploration.stage, exploration.level
     links_of, last = stage.worker(), stage.levels() or 0
     latest: Fetched = NOTHING
+
+    def written(row: Row) -> Iterator[pa.RecordBatch]:
+        for position, link in enumerate(links_of(row), start=1):
+            if link.url:
+                ordinal = _deeper(row.ordinal, level, position)
+                output.link(key, row.following(link, ordinal, level + 1), link.url, level + 1)
+                if output.full():
+                    yield output.take()
 
     def each(row: Row) -> None:
         nonlocal latest
@@ -288,10 +313,7 @@ def _exploring(key: str, exploration: Exploration, emit: Emit, output: Output, s
                 output.link(key, row, row.fetched.requested_url, 0)
         step.row(row)
         if level < last:
-            for position, link in enumerate(links_of(row), start=1):
-                if link.url:
-                    ordinal = _deeper(row.ordinal, level, position)
-                    output.link(key, row.following(link, ordinal, level + 1), link.url, level + 1)
+            unwritten.append(written(row))
         emit(row)
 
     return each

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated
 
@@ -15,6 +15,8 @@ from pipelines.parameters import column_reference
 from pipelines.registry import LinkStage, stage
 from pipelines.rows import Link, Row
 from pipelines.selectors import Selector
+
+_LONGEST_TEXT = 10_000  # characters; links within links share their text, and many would repeat a page as often
 
 
 class JoinType(StrEnum):
@@ -33,26 +35,29 @@ def _link(value: object, base: str | None) -> Link:
     return Link(url, None) if url else Link(None, None, f"'{shortened(str(value))}' is not an http or https address")
 
 
-def _links_of_column(column: str) -> Callable[[Row], list[Link]]:
+def _links_of_column(column: str) -> Callable[[Row], Iterator[Link]]:
     """Reads links from a column: one from a text, several from an array."""
 
-    def links(row: Row) -> list[Link]:
+    def links(row: Row) -> Iterator[Link]:
         value = row.value(column)
         values = value if isinstance(value, list) else [value]
-        return [_link(each, row.fetched.url) for each in values if each is not None]
+        return (_link(each, row.fetched.url) for each in values if each is not None)
 
     return links
 
 
-def _links_of_page(selector: str) -> Callable[[Row], list[Link]]:
+def _links_of_page(selector: str) -> Callable[[Row], Iterator[Link]]:
     compiled = compile_selector(selector)
 
-    def links(row: Row) -> list[Link]:
+    def links(row: Row) -> Iterator[Link]:
         try:
             found = row.element.select(compiled) if row.element else []
         except SlowPattern as error:
-            return [Link(None, None, str(error))]
-        return [Link(url, element.text()) for element in found if (url := element.link())]
+            yield Link(None, None, str(error))
+            return
+        for element in found:
+            if url := element.link():
+                yield Link(url, shortened(element.text(), _LONGEST_TEXT))
 
     return links
 

@@ -160,12 +160,20 @@ class TestLinks:
             ("<base href='http://['>", "http://shop.test/a/c"),
             ("<base href='javascript:x'>", None),
             ("<!-- <base href='/x/'> -->", "http://shop.test/a/c"),
+            (f"<base href='/{'x' * 2000}/'>", f"http://shop.test/{'x' * 2000}/c"),
+            (f"<base href='/{'x' * 2048}/'>", "http://shop.test/a/c"),
+            (f"<base href='/{'ü' * 1000}/'>", "http://shop.test/a/c"),
         ],
     )
     def test_are_relative_to_the_base(self, head: str, link: str | None) -> None:
         element = document(f"<head>{head}</head><a href=c>x</a>").root.first("a")
         assert element is not None
         assert element.link() == link
+
+    def test_are_relative_to_the_address_of_the_page_however_long_it_is(self) -> None:
+        element = document("<a href=c>x</a>", url=f"http://shop.test/{'x' * 5000}/b").root.first("a")
+        assert element is not None
+        assert element.link() == f"http://shop.test/{'x' * 5000}/c"
 
 
 class TestExtracting:
