@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from itertools import islice, product
 
@@ -22,6 +23,7 @@ _ATTRIBUTES = 512  # in one tag
 _LEVELS = 4  # of elements closed behind text and each other, as in lists and tables
 _LONG = 16384  # bytes; a page without a longer tag loses no time over attributes
 _HTML, _SURELY_FOREIGN, _EITHER = range(3)  # what a start tag opens an element of
+_LEFT = b""  # in place of the name of an element that is closed before those in it
 _CDATA = b"<![CDATA["
 _ALIKE = 3  # formatting elements that a parser remembers of one kind
 
@@ -45,6 +47,8 @@ _BLOCKS = _SCOPES | frozenset(
     b"""address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer header
     hgroup h1 h2 h3 h4 h5 h6 listing main menu nav ol pre search section summary ul""".split()
 )
+# The parser may have ignored or ended others, so that their end tags end nothing of what is open in them.
+_SURELY_OPEN = _BLOCKS - frozenset(b"caption select button h1 h2 h3 h4 h5 h6".split())
 _BREAKING_OUT = (_FORMATTING - {b"a"}) | frozenset(
     b"""blockquote body br center dd div dl dt embed h1 h2 h3 h4 h5 h6 head hr img li listing menu meta ol p pre ruby
     span sub sup table ul var""".split()
@@ -274,12 +278,26 @@ class _Walk:
         return places[-1]
 
     def _close(self, place: int) -> None:
+        while place and self._open[place - 1][0] == _LEFT:
+            place -= 1
         for name, _ in self._open[place:]:
             self._places[name].pop()
         del self._open[place:]
         for places in (self._boundaries, self._special):
             while places and places[-1] >= place:
                 places.pop()
+
+    def _leave(self, place: int) -> None:
+        """Closes an element, but none that is open in it."""
+        if place == len(self._open) - 1:
+            return self._close(place)
+        name, kind = self._open[place]
+        self._open[place] = _LEFT, kind
+        self._places[name].pop()
+        self._places[_LEFT].append(place)
+        for places in (self._boundaries, self._special):
+            at = bisect_left(places, place)
+            del places[at : at + (place in places[at : at + 1])]
 
     def _end(self, name: bytes) -> bool:
         """Whether an end tag is kept."""
@@ -294,7 +312,10 @@ class _Walk:
         formatting = name in _FORMATTING
         if exhausted and not formatting:
             return False
-        self._close(place)
+        if name in _SURELY_OPEN or self._open[place][1] != _HTML:
+            self._close(place)
+        else:
+            self._leave(place)
         if formatting:
             self._forget(name)
         return place < _DEEPEST
@@ -302,7 +323,7 @@ class _Walk:
     def _format(self, name: bytes, tag: bytes) -> bool:
         """Whether one more formatting element may be opened."""
         if name == b"a" and (place := self._place(name)) is not None:
-            self._close(place)
+            self._leave(place)
             self._forget(name)
         if self._alike[tag] < _ALIKE:
             if self._formatted >= _FORMATTED or self._exhausted():
