@@ -78,13 +78,17 @@ _LEFT_OPEN = re.compile(
 _CLOSED = re.compile(rb"(?i)<(?!html|body)([a-z][a-z0-9]*+)" + _PLAIN_ATTRIBUTES + rb"[^<]*+</\1[ \t\n\r\f]*+>")
 
 
+def may_take_long(html: bytes) -> bool:
+    """Whether the page may cost a parser more than its size explains."""
+    if len(html) < _SMALL:
+        return False
+    tags = np.flatnonzero(np.frombuffer(html, np.uint8) == ord("<"))
+    return _may_nest(html, len(tags)) or _copies(html, tags) or (len(html) >= _WIDE and _has_long_tag(html))
+
+
 def bounded(html: bytes) -> bytes:
     """`html` without the tags, though with the text, of what costs a parser more than the page's size explains."""
-    if len(html) < _SMALL:
-        return html
-    tags = np.flatnonzero(np.frombuffer(html, np.uint8) == ord("<"))
-    suspicious = _may_nest(html, len(tags)) or _copies(html, tags) or (len(html) >= _WIDE and _has_long_tag(html))
-    return _Walk(html).kept() if suspicious else html
+    return _Walk(html).kept()
 
 
 def _may_nest(html: bytes, tags: int) -> bool:

@@ -6,14 +6,14 @@ import re
 from functools import cached_property
 from typing import cast
 
-from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborNode
 
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import LONGEST_BASE, absolute_url, canonical_url
 from pipelines.html import jsonpath
 from pipelines.html.charset import decode, to_utf8
-from pipelines.html.depth import bounded
 from pipelines.html.jsonpath import JsonPath
+from pipelines.html.parsing import parsed
 from pipelines.html.selectors import Selector, compile_selector
 from pipelines.html.text import normalised, text_of
 
@@ -28,14 +28,14 @@ _HTML_START = re.compile(
 class Document:
     """A page, its HTML parsed at once, its JSON when it is first asked for.
 
-    One that is not HTML has no elements, only its text, and where that is JSON the values in it.
+    One that is not HTML has no elements, only its text, and where that is JSON the values in it. Raises SlowPage.
     """
 
     def __init__(self, page: Page) -> None:
         kind, body = page.content_type, page.body
         self.page = page
         self.is_html = kind in _HTML_TYPES if kind else _HTML_START.match(body) is not None
-        self._node = _parsed(bounded(to_utf8(body, page.charset))).root if self.is_html else None
+        self._node = parsed(to_utf8(body, page.charset)).root if self.is_html else None
 
     @property
     def text(self) -> str:
@@ -209,11 +209,6 @@ class Value(Element):
 
     def _json_value(self) -> object:
         return self.value
-
-
-def _parsed(html: bytes) -> LexborHTMLParser:
-    """The tree of UTF-8 HTML as it is written: a browser would also copy options into <selectedcontent>."""
-    return LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
 
 
 def _compiled(selector: Selector | str) -> Selector:
