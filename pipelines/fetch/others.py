@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pipelines.fetch.groups import Place
+if TYPE_CHECKING:
+    from pipelines.fetch.groups import Place  # pyarrow comes with it, which checking a pipeline does not need
 
 
 @dataclass(frozen=True, slots=True)
