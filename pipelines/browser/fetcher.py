@@ -27,7 +27,8 @@ from pipelines.fetch.cache import PageCache
 from pipelines.fetch.failures import passing_status, retry_after, too_many_redirects
 from pipelines.fetch.hosts import Hosts, OwnHosts
 from pipelines.fetch.others import Others
-from pipelines.fetch.queue import Request, RequestQueue, as_asked, led_to
+from pipelines.fetch.queue import RequestQueue
+from pipelines.fetch.request import Request, as_asked, led_to
 
 T = TypeVar("T")
 Outcome = list[BrowserPage] | Redirected

@@ -21,7 +21,7 @@ from pipelines.browser.filter import Filter
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.fetch import FetchOptions, canonical_url
-from pipelines.fetch.queue import Cookies
+from pipelines.fetch.request import Cookies
 from pipelines.names import shortened
 
 _WORLD = "spindle"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -16,65 +16,18 @@ from pipelines.fetch.hosts import Hosts
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.others import Kept, Moved, Others, Wanted, Yours
 from pipelines.fetch.page import Page
+from pipelines.fetch.request import Cookies, Request, as_asked, led_to, on_the_way
 from pipelines.fetch.robots import UNREACHED
-from pipelines.fetch.urls import canonical_url, origin
+from pipelines.fetch.urls import canonical_url
 from pipelines.names import shortened
 
 if TYPE_CHECKING:
     from pipelines.fetch.cache import PageCache
 
 T = TypeVar("T")
-PageT = TypeVar("PageT", bound=Page)
-Cookies = Sequence[Mapping[str, object]]
 _LOT = 128  # pages that are claimed at once
 _LOOK_SECONDS = 0.01  # between looks at what others say while something waits for them
 _NEXT = 2  # that ask for what others were led to, for each that failed there
-
-
-class Request(Generic[T]):
-    """One page to fetch; `asked_url` is as the caller wrote it, `url` the same as pages are told apart, `address` where
-    it is now looked for: where redirects led, which are `passed`, in all `spent` seconds, and have set the `cookies`.
-    `tag` is the caller's, `key` what the cache has for the address, `kept` an old copy of the page that may be right.
-    """
-
-    __slots__ = (
-        "address",
-        "asked_url",
-        "attempt",
-        "cookies",
-        "kept",
-        "key",
-        "origin",
-        "passed",
-        "spent",
-        "tag",
-        "url",
-    )
-
-    def __init__(self, asked_url: str, url: str, tag: T) -> None:
-        self.asked_url = asked_url
-        self.url = url
-        self.address = url
-        self.passed: tuple[str, ...] = ()
-        self.spent = 0.0
-        self.cookies: Cookies = ()
-        self.tag = tag
-        self.origin = origin(url)
-        self.key = 0
-        self.kept: Page | None = None
-        self.attempt = 0
-
-    def go_on(self, address: str, seconds: float, cookies: Cookies) -> None:
-        """A redirect, after so many seconds; `address` is canonical."""
-        self.address, self.origin = address, origin(address)
-        self.passed = (*self.passed, address)
-        self.spent += seconds
-        self.cookies = cookies
-        self.kept = None
-
-    def may_be_led(self, most: int) -> bool:
-        """Whether it need not see for itself where its address leads: a second time there it may find what is new."""
-        return len(self.passed) < most and self.address not in (self.url, *self.passed)[:-1]
 
 
 class RequestQueue(Generic[T]):
@@ -152,7 +105,7 @@ class RequestQueue(Generic[T]):
         if keep and self._cache:
             self._cache.put(page)
             if request.passed:
-                for each in _on_the_way(page, request):
+                for each in on_the_way(page, request):
                     self._cache.put(each)
         if self._awaited or self._moved:
             self._over(request)
@@ -344,7 +297,7 @@ class RequestQueue(Generic[T]):
             page = led_to(kept, request)
             if request.passed:
                 cache.put(page)
-                for each in _on_the_way(page, request)[:-1]:
+                for each in on_the_way(page, request)[:-1]:
                     cache.put(each)
                 self._arrived(request, cache)
             self._finished.append((as_asked(page, request), request.tag))
@@ -414,27 +367,6 @@ class RequestQueue(Generic[T]):
         self._hosts.leave(request.origin, waiting)
         if waiting:
             self._enter(request.origin)
-
-
-def as_asked(page: PageT, request: Request[T]) -> PageT:
-    """`page` with the address that was asked for as the caller wrote it."""
-    return page if page.requested_url == request.asked_url else replace(page, requested_url=request.asked_url)
-
-
-def led_to(page: PageT, request: Request[T]) -> PageT:
-    """`page`, which is kept for the address that `request` was led to, as what the request was led to."""
-    if not request.passed:
-        return page
-    passed = request.passed if page.url != request.address else request.passed[:-1]
-    return replace(page, requested_url=request.url, redirects=(*passed, *page.redirects))
-
-
-def _on_the_way(page: Page, request: Request[T]) -> list[Page]:
-    """`page` as that of each address that `request` was led to, the last of them last; none where cookies were set."""
-    if request.cookies:
-        return []
-    at = enumerate(request.passed, start=1)
-    return [replace(page, requested_url=url, redirects=page.redirects[passed:]) for passed, url in at]
 
 
 def _forbidden(request: Request[T], reason: str) -> Page:

@@ -19,7 +19,7 @@ from pipelines.fetch import codings, failures
 from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
-from pipelines.fetch.queue import Request
+from pipelines.fetch.request import Request
 from pipelines.fetch.urls import absolute_url, canonical_url
 
 _HEADER = [

@@ -7,15 +7,9 @@ from typing import Any
 import pytest
 
 from pipelines.spark.budgets import Budgets, Message
+from tests.pipelines.clock import Clock
 
 SHOP = "http://shop.test"
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

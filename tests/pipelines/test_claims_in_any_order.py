@@ -14,7 +14,8 @@ import pytest
 from pipelines.fetch import FetchOptions, Page
 from pipelines.fetch.cache import CacheOptions, PageCache
 from pipelines.fetch.hosts import OwnHosts
-from pipelines.fetch.queue import Request, RequestQueue
+from pipelines.fetch.queue import RequestQueue
+from pipelines.fetch.request import Request
 from pipelines.spark import claims
 from pipelines.spark.channel import Endpoint
 from pipelines.spark.claims import Claims

@@ -14,16 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pipelines.spark.budgets import Message
 from pipelines.spark.owners import PATIENCE, Owners, hexed, pages
+from tests.pipelines.clock import Clock
 
 PLACE = ["/pages/1.pages", 4096]
 ONE, TWO = 1, 2**64 - 1
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import pytest
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.cache import CacheOptions, PageCache
 from pipelines.fetch.hosts import OwnHosts
-from pipelines.fetch.queue import RequestQueue, led_to
+from pipelines.fetch.queue import RequestQueue
+from pipelines.fetch.request import led_to
 from tests.pipelines.fetch.bad_server import BadServer
 from tests.pipelines.fetch.fetching import LOOPBACK
 
