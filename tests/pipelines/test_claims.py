@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.cache import CacheOptions, PageCache
 from pipelines.fetch.groups import Place
+from pipelines.fetch.others import Moved, News
 from pipelines.spark import claims, owners
 from pipelines.spark.channel import Channel
 from pipelines.spark.claims import Claims
@@ -226,6 +228,24 @@ def test_nobody_waits_for_ever_for_a_task_that_is_silent(
         assert site.requests["/new"] == 0
         assert running.result(SECONDS)[f"{base}/old"].body == b"<p>own"
     assert site.requests["/new"] == 1
+
+
+@pytest.mark.parametrize("length", [1500, 8000])
+def test_a_task_that_reads_no_messages_keeps_no_other_waiting(length: int) -> None:
+    """More is sent to it than its socket holds, as a site that redirects to long addresses may bring about."""
+    keys = range(4096)
+    with Coordinator(OPTIONS) as coordinator, ThreadPoolExecutor(1) as thread, ExitStack() as stack:
+        owner, resting, third = (stack.enter_context(Claims(coordinator.endpoint, name)) for name in "abc")
+        owner.claim(keys)
+        assert len(resting.claim(keys)) == len(keys)
+        told = thread.submit(lambda: [owner.moved(key, f"http://shop.test/?{'a' * length}") for key in keys])
+        told.result(SECONDS)
+        assert third.claim([len(keys)]) == set()
+        news = list[News]()
+        while len(news) < len(keys):
+            news.extend(resting.news())
+        longest = max(len(each.address) if isinstance(each, Moved) else 0 for each in news)
+        assert longest == (len("http://shop.test/?") + length if length < 2000 else 0)
 
 
 def test_pages_are_claimed_by_lots_and_of_those_nobody_wants_nothing_more_is_said(site: Site, tmp_path: Path) -> None:
