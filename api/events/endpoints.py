@@ -60,7 +60,8 @@ def follow_execution(
 @router.get(
     "/events",
     summary="Follow all executions of a project",
-    description=f"Begins with what happens next. {HOW}",
+    description="Begins with what happens next, and with an `id` before it: a reconnect before the first event misses "
+    f"nothing either. Who also wants what was before listens first, and reads then. {HOW}",
     response_class=Response,
     responses={200: STREAM, **answers(404)},
 )

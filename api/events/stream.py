@@ -63,7 +63,7 @@ class EventStream(Response):
                 gone.cancel()
 
     async def _follow(self, send: Send, gone: asyncio.Task[None]) -> None:
-        await _push(send, f"retry: {RECONNECT_MS}\n\n")
+        await _push(send, _beginning(self._after))
         said = checked = time.monotonic()
         outages = Outages()
         while not gone.done():
@@ -100,6 +100,12 @@ async def _push(send: Send, text: str) -> None:
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _beginning(after: int | None) -> str:
+    """An id without data is no event, and what a reconnect before the first event sends as its `Last-Event-ID`."""
+    begins_at = "" if after is None else f"id: {after}\n"
+    return f"{begins_at}retry: {RECONNECT_MS}\n\n"
 
 
 def _text(event: Happening) -> str:

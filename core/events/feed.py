@@ -41,7 +41,8 @@ def of_execution(
 ) -> Batch:
     """What the execution went through after this event, or all that is known of it, at least its state now.
 
-    Raises NotFound. The state is read before the events: those of an end that was seen are there.
+    Raises NotFound. The state is read before the events: those of an end that was seen are there, and those of a retry
+    that came in between, after which the end is none.
     """
     execution = Executions(session, organization_id).get(project_id, job_id, execution_id)
     query = select(ExecutionEvent).where(ExecutionEvent.execution_id == execution.id)
@@ -49,7 +50,7 @@ def of_execution(
     more = len(events) == BATCH
     if after is None and not events:  # it is older than the events that are kept
         events = [Happening(0, STATE, snapshot(execution))]
-    return Batch(events, more, State(execution.state).terminal and not more)
+    return Batch(events, more, not more and State(events[-1].data["state"] if events else execution.state).terminal)
 
 
 def of_project(session: Session, organization_id: str, project_id: str, after: int | None) -> Batch:

@@ -7,13 +7,16 @@ import socket
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy.orm import Session
 
-from api.events import stream
+from api.events import endpoints, stream
 from core.database import open_database
+from core.events.feed import newest
 from core.tables import ExecutionEvent
 from tests.api.conftest import BASE, Api, Job, Server
 from tests.service import PATIENCE_SECONDS, wait_until
@@ -39,8 +42,9 @@ def events(response: httpx.Response) -> Iterator[Event]:
             yield {"event": "comment"}
         elif name in ("id", "event", "data"):
             event[name] = json.loads(value) if name == "data" else value
-        elif not line and event:
-            yield event
+        elif not line:
+            if "data" in event:  # an id alone tells the place
+                yield event
             event = {}
 
 
@@ -136,6 +140,33 @@ def test_a_project_shows_all_of_its_executions_and_nothing_else(acme: Api, job: 
     with opened(acme, f"/projects/id/{job.project_id}/events", last=int(told(seen)[1]["id"])) as response:
         replayed = (event for event in events(response) if event["event"] != "comment")
         assert [next(replayed), next(replayed)] == told(seen)[2:]
+
+
+def test_a_stream_that_breaks_before_its_first_event_goes_on_where_it_began(acme: Api, job: Job):
+    job.execute()
+    path = f"/projects/id/{job.project_id}/events"
+    with opened(acme, path) as response:
+        beginning = list(takewhile(bool, response.iter_lines()))
+    missed = job.execute()
+    told_ids = [int(line.removeprefix("id: ")) for line in beginning if line.startswith("id: ")]
+    assert len(told_ids) == 1, beginning
+    with opened(acme, path, last=told_ids[0]) as response:
+        assert next(events(response))["data"]["executionId"] == missed
+
+
+def test_what_happens_while_a_stream_is_being_opened_is_its_first_event(
+    acme: Api, job: Job, monkeypatch: pytest.MonkeyPatch
+):
+    executed: list[str] = []
+
+    def then_execute(session: Session, organization_id: str, project_id: str) -> int:
+        last = newest(session, organization_id, project_id)
+        executed.append(job.execute())
+        return last
+
+    monkeypatch.setattr(endpoints, "newest", then_execute)
+    with opened(acme, f"/projects/id/{job.project_id}/events") as response:
+        assert next(events(response))["data"]["executionId"] == executed[0]
 
 
 def test_an_execution_older_than_its_events_shows_its_state(acme: Api, server: Server, job: Job):
