@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import or_, select, text, update
 from sqlalchemy.orm import Session
 
-from core.database import Database
+from core.database import Database, again
 from core.errors import BadInput, Unauthorized, Unavailable
 from core.organizations import create_organization, find_organization
 from core.repository import Repository
@@ -113,12 +113,16 @@ def authenticate(database: Database, key: str) -> Identity:
 
 
 def _authenticate(database: Database, key: str) -> tuple[Identity, datetime | None]:
-    with database.read() as session:
-        found = session.scalar(select(ApiKey).where(ApiKey.key_hash == _hash(key)))
+    found = again(lambda: _stored(database, key))
     if found is None or not _valid(found, now()):
         raise Unauthorized("The API key is missing or not valid.")
-    _touch(database, found)
+    again(lambda: _touch(database, found))
     return Identity(found.organization_id, found.id, frozenset(found.scopes)), found.expires_at
+
+
+def _stored(database: Database, key: str) -> ApiKey | None:
+    with database.read() as session:
+        return session.scalar(select(ApiKey).where(ApiKey.key_hash == _hash(key)))
 
 
 def create_key(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import psycopg
 from sqlalchemy import (
@@ -46,6 +46,8 @@ TRUSTED_SECONDS = 1.0
 AWAY = "The metadata database does not answer. Try again in a moment."
 DAGSTER_SCHEMA = "dagster"
 DAGSTER_DATABASE = "DAGSTER_DATABASE_URL"  # the environment variable that Dagster's own configuration names
+
+Done = TypeVar("Done")
 
 
 def database_url(settings: Settings) -> str:
@@ -158,6 +160,25 @@ def translated() -> Generator[None]:
         raise Conflict("What this request works on was changed or removed at the same time. Try again.") from error
 
 
+@contextmanager
+def _cuts_told() -> Generator[None]:
+    """Raises CutOff where the connection was cut: the pool replaces all that were made before."""
+    try:
+        yield
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        raise CutOff(AWAY) from error
+
+
+def again(work: Callable[[], Done]) -> Done:
+    """Does what may be done twice, once more over a new connection where the old one had been cut."""
+    try:
+        return work()
+    except CutOff:
+        return work()
+
+
 def _turns(lock: Lock) -> Callable[[], AbstractContextManager[None]]:
     @contextmanager
     def turn() -> Generator[None]:
@@ -192,28 +213,17 @@ class Database:
 
     def all(self, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[RowMapping]:
         """The rows of a statement: a read that costs no more than the statement."""
-        with translated():
-            try:
-                return self._all(statement, values)
-            except DBAPIError as error:
-                if not error.connection_invalidated:
-                    raise
-                return self._all(statement, values)  # over a new connection: the old one had been cut
+        return again(lambda: self._all(statement, values))
 
     def _all(self, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[RowMapping]:
-        with self._statements.connect() as connection:
+        with translated(), _cuts_told(), self._statements.connect() as connection:
             return connection.execute(statement, values).mappings().all()
 
     @contextmanager
     def read(self) -> Generator[Session]:
         """Raises CutOff when the connection was cut in between: nothing of the block is repeated here."""
-        with translated(), self._readers() as session:
-            try:
-                yield session
-            except DBAPIError as error:
-                if not error.connection_invalidated:
-                    raise
-                raise CutOff(AWAY) from error
+        with translated(), _cuts_told(), self._readers() as session:
+            yield session
 
     @contextmanager
     def write(self) -> Generator[Session]:
@@ -222,8 +232,11 @@ class Database:
 
     @contextmanager
     def brief(self) -> Generator[Session]:
-        """A write that is not worth waiting for the disk: a power cut may lose it, nothing else."""
-        with self._turn(), translated(), self._counters.begin() as session:
+        """A write that is not worth waiting for the disk: a power cut may lose it, nothing else.
+
+        Raises CutOff when the connection was cut in between, and does not know then whether it was made.
+        """
+        with self._turn(), translated(), _cuts_told(), self._counters.begin() as session:
             if self.engine.dialect.name == "postgresql":
                 session.execute(text("SET LOCAL synchronous_commit = off"))
             yield session

@@ -76,4 +76,4 @@ class Unavailable(SpindleError):
 
 
 class CutOff(Unavailable):
-    """The connection to the database was cut while something was read over it; a new one may hold."""
+    """The connection to the database was cut while something was read or counted over it; a new one may hold."""

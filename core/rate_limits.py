@@ -16,7 +16,7 @@ from threading import Lock
 
 from sqlalchemy import delete, select, text, update
 
-from core.database import Database, changed
+from core.database import Database, again, changed
 from core.errors import TooMany
 from core.settings import REQUESTS_PER_MINUTE
 from core.tables import RateCounter
@@ -145,7 +145,13 @@ class RateLimiter:
         return [(key_id, reserve) for key_id, reserve in idle if reserve.left]
 
     def _count(self, key_id: str, minute: int, requests: int) -> int | None:
-        """All requests of the key in this minute with these; None, and nothing counted, when they are too many."""
+        """All requests of the key in this minute with these; None, and nothing counted, when they are too many.
+
+        Where a connection was cut they may have been counted twice, which admits fewer and never more.
+        """
+        return again(lambda: self._count_once(key_id, minute, requests))
+
+    def _count_once(self, key_id: str, minute: int, requests: int) -> int | None:
         with self._database.brief() as session:
             values = {"key_id": key_id, "minute": minute, "requests": requests, "limit": self._limit}
             counted = session.scalar(COUNT, values)

@@ -15,7 +15,7 @@ from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
 from api.kit.service import service_of
-from core.api_keys import Identity, KnownKeys
+from core.api_keys import Identity
 from core.errors import CutOff, Forbidden, TooMany, Unauthorized
 from core.rate_limits import Allowance
 from core.tables import now
@@ -42,17 +42,10 @@ def identify(request: Request) -> Identity:
     """Raises Unauthorized without a valid key, TooMany when it has made its requests of this minute."""
     key = _key(request)
     service = service_of(request)
-    request.state.identity = identity = _found(service.keys, key)
+    request.state.identity = identity = service.keys.find(key)
     with _refusal_told(request):
         request.state.allowance = service.limiter.admit(identity.key_id, now())
     return identity
-
-
-def _found(keys: KnownKeys, key: str) -> Identity:
-    try:
-        return keys.find(key)
-    except CutOff:
-        return keys.find(key)  # over a new connection
 
 
 def _identified_at_once(request: Request) -> bool:

@@ -99,6 +99,18 @@ def test_a_key_that_is_looked_up_over_a_cut_connection_is_looked_up_again(
     assert first.call("POST", "/projects", json={"name": "First"}).status_code == 200
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_keys_first_request_is_answered_over_new_connections(
+    server: Server, caller: Api, cut: Callable[[], None], method: str
+) -> None:
+    """All are cut: that which its look-up reads, and that which its use and its requests are noted over."""
+    first = server.caller(f"first {method}", "admin")
+    write(caller)
+    assert caller.call("GET", "/projects").status_code == 200
+    cut()
+    assert first.call(method, "/projects", json={"name": "First"}).status_code == 200
+
+
 def test_a_write_that_is_cut_off_is_left_to_the_caller(caller: Api, cut: Callable[[], None]) -> None:
     write(caller)
     cut()
