@@ -178,8 +178,15 @@ def _unusable(name: str, wrong: Sequence[str]) -> BadInput:
 
 
 def pyspark_code(extension: PythonExtension) -> str:
-    """A script that calls the function for each row of a CSV file, with arguments that the environment has."""
-    required = texts.read(extension.name, extension.source).keywords.required
+    """A script that calls the function for each row of a CSV file, with arguments that the environment has.
+
+    Raises Conflict where the text is not right any more: it was stored by other rules than today's.
+    """
+    try:
+        required = texts.read(extension.name, extension.source).keywords.required
+    except PipelineError as error:
+        sentence = f"The function '{extension.name}' cannot be used any more: {error.problems[0]}"
+        raise Conflict(sentence, [Detail("function", str(each)) for each in error.problems]) from error
     stages: list[Plain] = [
         {"stage": "load_csv", "args": {"path": "${INPUT_PATH}", "header": True}},
         {

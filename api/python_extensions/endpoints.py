@@ -135,7 +135,7 @@ def delete_extension(extension_id: ExtensionId, caller: Writer, service: Service
     summary="A script that calls the function for each row of a CSV file",
     description="It takes the file's path from the environment variable INPUT_PATH, and the arguments that the "
     "function needs from variables of their names after `ARG_`. An agent's `pysparkCode` is its whole pipeline.",
-    responses=answers(404),
+    responses=answers(404, 409),
 )
 def generate_extension_code(extension_id: ExtensionId, caller: Reader, service: ServiceOf) -> GeneratedCode:
     with service.database.read() as session:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tests.api.conftest import Api
+import pytest
+from sqlalchemy import update
+
+from core.database import open_database
+from core.tables import Agent, PythonExtension
+from tests.api.conftest import Api, Server
 
 PIPELINE = """
 fetch: {url: "http://127.0.0.1/"}
@@ -23,3 +28,37 @@ def test_an_agent_shows_its_pipeline_as_a_script_with_its_functions(acme: Api):
 
 def test_an_agent_of_python_code_has_no_script(acme: Api):
     assert acme.post("/agents", {"name": "code", "code": "print(1)"})["pysparkCode"] is None
+
+
+@pytest.mark.parametrize("text", ["fetch: [", "pipeline: [{stage: was_renamed}]", "pipeline: [{stage: [1]}]"])
+def test_an_agent_whose_stored_text_is_no_pipeline_any_more_is_read(acme: Api, server: Server, text: str):
+    agent = acme.post("/agents", {"name": "older", "pipelineYaml": PIPELINE})
+    database = open_database(server.settings)
+    with database.write() as session:
+        session.execute(update(Agent).where(Agent.id == agent["id"]).values(pipeline_yaml=text))
+    database.close()
+    read = acme.get(f"/agents/none/{agent['id']}")
+    assert (read["pipelineYaml"], read["pysparkCode"]) == (text, None)
+    assert read in acme.get("/agents")
+    assert acme.call("PUT", f"/agents/none/{agent['id']}", json={"description": "x"}).status_code == 200
+
+
+@pytest.mark.parametrize("text", ["def shout(row):\n    print row", "", "def shout(): return {}"])
+def test_an_extension_whose_stored_text_is_not_right_any_more_is_read_and_mended(acme: Api, server: Server, text: str):
+    agent = acme.post("/agents", {"name": "older", "pipelineYaml": PIPELINE})
+    extension = acme.post(f"/agents/{agent['id']}/python-extensions", {"function": SHOUT})
+    database = open_database(server.settings)
+    with database.write() as session:
+        stored = update(PythonExtension).where(PythonExtension.id == extension["id"])
+        session.execute(stored.values(source=text))
+    database.close()
+    path = f"/python-extensions/{extension['id']}"
+    assert acme.get(path)["function"] == text
+    assert [each["function"] for each in acme.get(f"/agents/{agent['id']}/python-extensions")] == [text]
+    assert acme.get(f"/agents/none/{agent['id']}")["pysparkCode"]
+    refused = acme.call("POST", f"{path}/generate-pyspark")
+    assert refused.status_code == 409
+    assert refused.json()["error"].startswith("The function 'shout' cannot be used any more: ")
+    assert refused.json()["details"][0]["path"] == "function"
+    acme.call("PUT", path, json={"function": SHOUT})
+    assert acme.post(f"{path}/generate-pyspark")["code"]
