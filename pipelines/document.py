@@ -29,6 +29,16 @@ _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
+# what people have mostly written where libyaml says this, the first that fits; {line} is where the thing begins
+_ADVICE = {
+    "scanning an a": "a value that begins with * or & must be in quotes",  # an alias, an anchor
+    "flow node": "a value is missing before it; one that begins with # must be in quotes",
+    "flow": "the [ or {{ of line {line} is not closed, or a value in it with ': ', #, a comma or bracket needs quotes",
+    "mapping values": "a value with ': ' in it must be in quotes",
+    "unknown escape": "in double quotes \\ begins an escape, in single quotes it stands for itself",
+    "quoted scalar": "the quote in line {line} is not closed",
+    "block": "the lines of the list or map from line {line} on must be indented alike",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +109,7 @@ def parse(text: str) -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = f"not valid YAML: {error.problem or error.context or 'the text ends too early'}"
-        raise _error(message, mark) from None
+        raise _error("; ".join([message, *_advice(error, text)]), mark) from None
     except yaml.YAMLError:
         raise PipelineError([Problem("not valid YAML", 1, 1)]) from None
 
@@ -111,6 +121,20 @@ def _check_text(text: str) -> None:
         raise PipelineError([Problem(f"the character U+{ord(bad.group()):04X} is not allowed in YAML", line, column)])
     if len(text.encode()) > MAX_BYTES:
         raise PipelineError([Problem(f"a pipeline may have at most {MAX_BYTES // 1024} KiB", 1, 1)])
+
+
+def _advice(error: yaml.MarkedYAMLError, text: str) -> Iterator[str]:
+    """What to do about what libyaml does not understand, where that is known."""
+    said, begin, place = f"{error.context} {error.problem}", error.context_mark, error.problem_mark
+    if "cannot start any token" in said and place is not None:
+        found = text.removeprefix("\ufeff")[place.index :][:1]
+        yield (
+            "a tab stands here, and YAML is indented with spaces"
+            if found == "\t"
+            else f"a value that begins with {found} must be in quotes"
+        )
+    elif advice := next((advice for part, advice in _ADVICE.items() if part in said), None):
+        yield advice.format(line=begin.line + 1 if begin else 1)
 
 
 def _error(message: str, mark: Any) -> PipelineError:
@@ -171,7 +195,8 @@ def _build(events: Iterable[Any]) -> Node:
 
 def _refuse(event: Any, depth: int, root: Node | None) -> None:
     if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-        raise _error("anchors and aliases are not allowed", event.start_mark)
+        message = "anchors and aliases are not allowed; a value that begins with & or * must be in quotes"
+        raise _error(message, event.start_mark)
     if getattr(event, "tag", None) not in (None, "!", "tag:yaml.org,2002:str"):
         raise _error("tags are not allowed", event.start_mark)
     if depth >= MAX_DEPTH and isinstance(event, yaml.CollectionStartEvent):

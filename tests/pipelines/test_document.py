@@ -40,20 +40,20 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
     assert (type(parsed), parsed) == (type(value), value)
 
 
+_ANCHORS = "anchors and aliases are not allowed; a value that begins with & or * must be in quotes"
+
+
 @pytest.mark.parametrize(
     ("text", "line", "column", "message"),
     [
         ("", 1, 1, "the pipeline is empty"),
         ("# nothing\n", 1, 1, "the pipeline is empty"),
-        ("a: 1\nb: &x 2\n", 2, 4, "anchors and aliases are not allowed"),
-        ("a: 1\nb: *x\n", 2, 4, "anchors and aliases are not allowed"),
+        ("a: 1\nb: &x 2\n", 2, 4, _ANCHORS),
+        ("a: 1\nb: *x\n", 2, 4, _ANCHORS),
         ("a: 1\n<<: {a: 2}\na: 3\n", 3, 1, "the key 'a' stands twice (first in line 1)"),
         ("a: !!python/object:os.system x", 1, 4, "tags are not allowed"),
         ("---\na: 1\n---\nb: 1\n", 3, 1, "only one document is allowed"),
         ("? [a]\n: b\n", 1, 3, "a key must be a plain name"),
-        ("a: b: c\n", 1, 5, "not valid YAML: mapping values are not allowed in this context"),
-        ("a:\n  - b\n c: d\n", 3, 2, "not valid YAML: did not find expected key"),
-        ("a: 'b\n", 2, 1, "not valid YAML: found unexpected end of stream"),
         ("a: \x00", 1, 4, "the character U+0000 is not allowed in YAML"),
         ("a: 1\nb: \ud800", 2, 4, "the character U+D800 is not allowed in YAML"),
         ("[" * 51, 1, 51, "nested more than 50 deep"),
@@ -65,6 +65,31 @@ def test_what_is_refused_is_located(text: str, line: int, column: int, message: 
         parse(text)
     (problem,) = error.value.problems
     assert (problem.line, problem.column, problem.message) == (line, column, message)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "advice"),
+    [
+        ("a: b: c\n", 1, "a value with ': ' in it must be in quotes"),
+        ("a:\n  - b\n c: d\n", 3, "the lines of the list or map from line 1 on must be indented alike"),
+        ("a: 'b\n", 2, "the quote in line 1 is not closed"),
+        ("a:\n\t- b\n", 2, "a tab stands here, and YAML is indented with spaces"),
+        ("\ufeffa: @id\n", 1, "a value that begins with @ must be in quotes"),
+        ("a:\r\rb: @id\r", 3, "a value that begins with @ must be in quotes"),
+        ("a: * > li\n", 1, "a value that begins with * or & must be in quotes"),
+        ("a: [{b: #main}]\nc: d\n", 2, "the [ or { of line 1 is not closed, or a value in it with ': ', #, "),
+        ("a: {\n  b: #main}\n", 3, "a value is missing before it; one that begins with # must be in quotes"),
+        ("a: [b, c\nd: e\n", 2, "the [ or { of line 1 is not closed"),
+        ('a: "\\d"\n', 1, "in double quotes \\ begins an escape"),
+    ],
+)
+def test_what_is_no_yaml_is_told_what_to_write(text: str, line: int, advice: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        parse(text)
+    (problem,) = error.value.problems
+    said, _, told = problem.message.partition("; ")
+    assert said.startswith("not valid YAML: ")
+    assert (problem.line, told[: len(advice)]) == (line, advice)
 
 
 def test_as_deep_as_allowed() -> None:
