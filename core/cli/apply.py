@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from core.cli.client import NEGATIVE, Client, ClientError, Connection, connect
-from core.cli.declaration import KINDS, Declaration, Key, full_name, read_declaration
+from core.cli.declaration import KINDS, Declaration, Key, around, full_name, read_declaration
 from core.cli.state import State
 from core.cli.terminal import shown
 
@@ -51,8 +51,10 @@ def apply(connection: Connection, file: Path, dry_run: bool, prune: bool) -> int
         for change in changes:
             for mark, line in change.lines():
                 console.print(shown(f"{change.mark} {line}" if line[0] != " " else line, STYLES.get(mark, "")))
-            for warning in () if dry_run else _perform(client, state, change):
-                console.print(shown(f"warning: {warning}", "yellow"))
+            if not dry_run:
+                _perform(client, state, change)
+        for warning in () if dry_run else _warnings(client, state, changes):
+            console.print(shown(f"warning: {warning}", "yellow"))
     done = {mark: sum(change.mark == mark for change in changes) for mark in STYLES}
     tense = "to be " if dry_run else ""
     console.print(f"{tense}created {done['+']}, {tense}changed {done['~']}, {tense}deleted {done['-']}".capitalize())
@@ -73,9 +75,8 @@ def _changes(declaration: Declaration, state: State, folder: Path, prune: bool) 
         elif differing := {name: value for name, value in wanted.items() if value != there.values.get(name)}:
             yield Change("~", key, differing, there.values)
     surplus = [key for key in state.entities if prune and key not in declared and declaration.owns(key)]
-    for key in sorted(surplus, key=_rank, reverse=True):
-        if key[0] != "job" or _project(key) not in surplus:  # they go with their project
-            yield Change("-", key, {}, {})
+    for key in sorted(surplus, key=_rank, reverse=True):  # what stands within one of them goes with it
+        yield Change("-", key, {}, {})
 
 
 def _with_full_names(key: Key, values: Mapping[str, Any], known: set[Key]) -> dict[str, Any]:
@@ -90,21 +91,27 @@ def _with_full_names(key: Key, values: Mapping[str, Any], known: set[Key]) -> di
     return {**values, "agent": same.pop()}
 
 
-def _perform(client: Client, state: State, change: Change) -> Sequence[str]:
-    """What the service warns of."""
+def _perform(client: Client, state: State, change: Change) -> None:
     try:
         body, path = _body(state, change), _path(state, change)
-        if change.mark == "-":
-            client.delete(f"{path}/{state.entities[change.key].id}")
-            return ()
-        if change.mark == "~":
-            written = client.put(f"{path}/{state.entities[change.key].id}", body)
+        if change.mark == "+":
+            state.made(change.key, client.post(path, body)["id"])
+        elif change.mark == "~":
+            client.put(f"{path}/{state.entities[change.key].id}", body)
         else:
-            written = client.post(path, body)
-            state.made(change.key, written["id"])
-        return written.get("warnings", ())
+            client.delete(f"{path}/{state.entities[change.key].id}")
     except ClientError as error:
         raise type(error)(f"{change.key[0]} '{full_name(change.key)}': {error}") from None
+
+
+def _warnings(client: Client, state: State, changes: Sequence[Change]) -> Iterator[str]:
+    """What the service warns of, asked once the extensions that pipelines call are there."""
+    touched = [each.key for each in changes if each.key[0] == "agent" and each.mark != "-"]
+    touched += [outer for each in changes if each.key[0] == "extension" and (outer := around(each.key))]
+    for key in dict.fromkeys(touched):
+        path = _path(state, Change("~", key, {}, {}))
+        for warning in client.put(f"{path}/{state.entities[key].id}", {}).get("warnings", ()):
+            yield f"agent '{full_name(key)}': {warning}"
 
 
 def _path(state: State, change: Change) -> str:
@@ -115,6 +122,9 @@ def _path(state: State, change: Change) -> str:
         return (
             f"/agents/{state.id_of('category', category) if category else 'none'}" if change.mark == "~" else "/agents"
         )
+    if kind == "extension":
+        agent: Key = ("agent", *change.key[1:-1])
+        return f"/agents/{state.entities[agent].id}/python-extensions" if change.mark == "+" else "/python-extensions"
     collection = "/projects" if kind == "project" else "/categories"
     return collection if change.mark == "+" else f"{collection}/id"
 
@@ -130,10 +140,6 @@ def _body(state: State, change: Change) -> dict[str, Any]:
     if "cloudCredentials" in body:
         body["cloudCredentialIds"] = [state.id_of("credential", name) for name in body.pop("cloudCredentials")]
     return body
-
-
-def _project(key: Key) -> Key:
-    return "project", key[1]
 
 
 def _rank(key: Key) -> int:

@@ -12,14 +12,18 @@ from pydantic.alias_generators import to_camel
 
 from core.cli.client import ClientError
 
-Key = tuple[str, ...]  # a kind, and names: a project's before its job's, a category's (or none) before its agent's
-KINDS = ("category", "agent", "project", "job")
+# a kind, and names: a project's before its job's, a category's (or none) before its agent's, both before an extension's
+Key = tuple[str, ...]
+KINDS = ("category", "agent", "extension", "project", "job")
 
 
-class Declared(BaseModel):
+class Named(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
 
     name: str
+
+
+class Declared(Named):
     description: str | None = None
     enabled: bool | None = None
 
@@ -29,6 +33,13 @@ class CategoryDeclared(Declared):
     visibility: str | None = None
 
 
+class ExtensionDeclared(Named):
+    """A function that its agent's pipeline calls by this name; its text stands here or in a file beside this one."""
+
+    function: str | None = None
+    function_file: str | None = None
+
+
 class AgentDeclared(Declared):
     """Its text stands here (`pipeline`, or `code` for Python) or in a file beside this one (`pipelineFile`)."""
 
@@ -36,6 +47,7 @@ class AgentDeclared(Declared):
     pipeline: str | dict[str, Any] | None = None
     pipeline_file: str | None = None
     code: str | None = None
+    extensions: list[ExtensionDeclared] | None = None
 
 
 class JobDeclared(Declared):
@@ -62,7 +74,7 @@ class Declaration(BaseModel):
     projects: list[ProjectDeclared] | None = None
 
     def entities(self, folder: Path) -> dict[Key, dict[str, Any]]:
-        """What is declared of each category, agent, project and job, by kind and full name."""
+        """What is declared of each category, agent, extension, project and job, by kind and full name."""
         found: dict[Key, dict[str, Any]] = {}
         for key, values in self._all(folder):
             if key in found:
@@ -72,16 +84,22 @@ class Declaration(BaseModel):
 
     def owns(self, key: Key) -> bool:
         """Whether what is not declared under this key is to be pruned: its section is there, and leaves it out."""
-        if key[0] == "job":
-            sections = {each.name: each.jobs for each in self.projects or ()}
-            return sections.get(key[1]) is not None
+        if outer := around(key):
+            sections: dict[Key, Sequence[Named] | None] = {
+                ("project", each.name): each.jobs for each in self.projects or ()
+            }
+            sections |= {("agent", each.category or "", each.name): each.extensions for each in self.agents or ()}
+            return sections.get(outer) is not None
         return {"category": self.categories, "agent": self.agents, "project": self.projects}[key[0]] is not None
 
     def _all(self, folder: Path) -> Iterator[tuple[Key, dict[str, Any]]]:
         for category in self.categories or ():
             yield ("category", category.name), _values(category)
         for agent in self.agents or ():
-            yield ("agent", agent.category or "", agent.name), _agent(agent, folder)
+            names = agent.category or "", agent.name
+            yield ("agent", *names), _agent(agent, folder)
+            for extension in agent.extensions or ():
+                yield ("extension", *names, extension.name), _extension(extension, folder)
         for project in self.projects or ():
             yield ("project", project.name), _values(project)
             for job in project.jobs or ():
@@ -91,6 +109,12 @@ class Declaration(BaseModel):
 def full_name(key: Key) -> str:
     """`Shop/Books`, as people name it."""
     return "/".join(part for part in key[1:] if part)
+
+
+def around(key: Key) -> Key | None:
+    """What the record stands within and goes with: a job's project, an extension's agent."""
+    outer = {"job": "project", "extension": "agent"}.get(key[0])
+    return (outer, *key[1:-1]) if outer else None
 
 
 def read_declaration(path: Path) -> Declaration:
@@ -126,8 +150,8 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def _values(declared: Declared) -> dict[str, Any]:
-    return declared.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"jobs"})
+def _values(declared: Named) -> dict[str, Any]:
+    return declared.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"jobs", "extensions"})
 
 
 def _agent(agent: AgentDeclared, folder: Path) -> dict[str, Any]:
@@ -137,16 +161,30 @@ def _agent(agent: AgentDeclared, folder: Path) -> dict[str, Any]:
     if len(texts) + ("code" in values) > 1:
         raise ClientError(f"The agent '{agent.name}' has more than one of pipeline, pipelineFile and code.")
     if agent.pipeline_file is not None:
-        try:
-            values["pipeline"] = (folder / agent.pipeline_file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ClientError(f"{folder / agent.pipeline_file} cannot be read: {reason}.") from None
+        values["pipeline"] = _text(folder / agent.pipeline_file)
     elif isinstance(agent.pipeline, dict):
         values["pipeline"] = yaml.safe_dump(agent.pipeline, sort_keys=False, allow_unicode=True)
     elif agent.pipeline is not None:
         values["pipeline"] = agent.pipeline
     return values
+
+
+def _extension(extension: ExtensionDeclared, folder: Path) -> dict[str, Any]:
+    """`function` becomes the text, wherever it stands."""
+    values = _values(extension)
+    if (file := values.pop("functionFile", None)) is None:
+        return values
+    if "function" in values:
+        raise ClientError(f"The extension '{extension.name}' has both function and functionFile.")
+    return {**values, "function": _text(folder / file)}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ClientError(f"{path} cannot be read: {reason}.") from None
 
 
 def _line(root: Any, path: Sequence[int | str]) -> int:

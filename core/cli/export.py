@@ -10,9 +10,11 @@ from typing import Any
 import yaml
 
 from core.cli.client import ClientError, Connection, connect
+from core.cli.declaration import Key, around
 from core.cli.state import State
 
 SECTIONS = {"category": "categories", "agent": "agents", "project": "projects"}
+INNER_SECTIONS = {"extension": "extensions", "job": "jobs"}
 LEFT_OUT: tuple[Any, ...] = (None, {}, [])
 
 
@@ -22,15 +24,13 @@ def export(connection: Connection, output: Path | None) -> int:
         state = State(client)
     state.check_distinct(state.repeated)
     document: dict[str, list[dict[str, Any]]] = {section: [] for section in SECTIONS.values()}
-    projects: dict[str, dict[str, Any]] = {}
-    for (kind, name, *_), entity in state.entities.items():
-        values = _told(entity.values)
-        if kind == "job":
-            projects[name].setdefault("jobs", []).append(values)
+    written: dict[Key, dict[str, Any]] = {}
+    for key, entity in state.entities.items():
+        written[key] = values = _told(entity.values)
+        if outer := around(key):
+            written[outer].setdefault(INNER_SECTIONS[key[0]], []).append(values)
         else:
-            document[SECTIONS[kind]].append(values)
-        if kind == "project":
-            projects[name] = values
+            document[SECTIONS[key[0]]].append(values)
     _write(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000), output)
     return 0
 

@@ -13,6 +13,7 @@ from core.cli.declaration import Key, full_name
 FIELDS = {
     "category": ("name", "description", "icon", "visibility", "enabled"),
     "agent": ("name", "description", "enabled"),
+    "extension": ("name", "function"),
     "project": ("name", "description", "cronSchedule", "parameters", "enabled"),
     "job": ("name", "description", "parameters", "scheduledTime", "enabled"),
 }
@@ -87,6 +88,8 @@ class State:
             key = ("agent", category or "", agent["name"])
             self._names[agent["id"]] = full_name(key)
             yield key, _entity("agent", agent, category=category, **_text(agent))
+            for extension in self._client.get(f"/agents/{agent['id']}/python-extensions"):
+                yield ("extension", *key[1:], extension["name"]), _entity("extension", extension)
         for project in self._client.get("/projects"):
             yield ("project", project["name"]), _entity("project", project)
             for job in self._client.get(f"/projects/id/{project['id']}/jobs"):

@@ -112,7 +112,76 @@ def test_apply_tells_what_the_service_warns_of(spindle: Spindle, tmp_path: Path)
         assert "unknown row transform 'nope'" not in spindle("apply", "-f", file, "--dry-run").output
         applied = spindle("apply", "-f", file)
         assert applied.exit_code == 0
-        assert "\nwarning: line 2: unknown row transform 'nope'" in applied.output
+        assert "\nwarning: agent 'x': line 2: unknown row transform 'nope'" in applied.output
+
+
+SHOUT = "def shout(row):\n    return {'title': row['title'].upper()}\n"
+CALLING = "fetch: {url: 'http://127.0.0.1/'}\npipeline:\n  - {stage: extract, args: [{selector: h1, as: title}]}\n"
+CALLING += "  - {stage: 'python_row_transform:shout'}\n"
+
+
+def test_extensions_are_made_changed_shown_and_pruned(api: Api, spindle: Spindle, tmp_path: Path):
+    (tmp_path / "shout.py").write_text(SHOUT)
+    file = tmp_path / "spindle.yaml"
+
+    def declare(*extensions: dict[str, str]) -> None:
+        agent = {"name": "Loud", "category": "Crawlers", "pipeline": CALLING, "extensions": [*extensions]}
+        file.write_text(yaml.safe_dump({"categories": [{"name": "Crawlers"}], "agents": [agent]}))
+
+    def stored() -> dict[str, str]:
+        path = f"/agents/{api.get('/agents')[0]['id']}/python-extensions"
+        return {each["name"]: each["function"] for each in api.get(path)}
+
+    inline = {"name": "whisper", "function": "def whisper(row):\n    return row\n"}
+    declare({"name": "shout", "functionFile": "shout.py"}, inline)
+    made = spindle("apply", "-f", file)
+    assert (made.exit_code, stored()) == (0, {"shout": SHOUT, "whisper": inline["function"]}), made.output
+    assert made.output.splitlines() == [
+        "+ category Crawlers",
+        "+ agent Crawlers/Loud",
+        "+ extension Crawlers/Loud/shout",
+        "+ extension Crawlers/Loud/whisper",
+        "Created 4, changed 0, deleted 0",
+    ]
+    assert "reated 0, to be changed 0, to be deleted 0" in spindle("apply", "-f", file, "--prune", "--dry-run").output
+
+    (tmp_path / "shout.py").write_text(SHOUT.replace("upper", "title"))
+    declare({"name": "shout", "functionFile": "shout.py"})
+    shown = spindle("apply", "-f", file, "--prune", "--dry-run")
+    assert (shown.exit_code, len(stored())) == (3, 2)
+    changed = spindle("apply", "-f", file)
+    assert "~ extension Crawlers/Loud/shout\n    function:\n" in changed.output
+    assert "      -    return {'title': row['title'].upper()}\n" in changed.output
+    assert (stored()["shout"], len(stored())) == (SHOUT.replace("upper", "title"), 2)
+    assert "- extension Crawlers/Loud/whisper" in spindle("apply", "-f", file, "--prune").output
+    assert list(stored()) == ["shout"]
+
+    declare()
+    pruned = spindle("apply", "-f", file, "--prune")
+    assert "warning: agent 'Crawlers/Loud': line 4: unknown row transform 'shout'" in pruned.output
+    assert stored() == {}
+
+
+def test_an_agent_that_declares_no_extensions_keeps_them_and_takes_them_with_it(
+    api: Api, spindle: Spindle, tmp_path: Path
+):
+    agent = api.post("/agents", {"name": "Loud", "pipelineYaml": CALLING})
+    api.post(f"/agents/{agent['id']}/python-extensions", {"function": SHOUT})
+    file = tmp_path / "spindle.yaml"
+    file.write_text("agents: [{name: Loud}]\n")
+    assert "deleted 0" in spindle("apply", "-f", file, "--prune").output
+    exported = tmp_path / "exported.yaml"
+    spindle("export", "-o", exported)
+    file.write_text("agents: []\n")
+    assert spindle("apply", "-f", file, "--prune").output.splitlines() == [
+        "- agent Loud",
+        "Created 0, changed 0, deleted 1",
+    ]
+    assert "warning" not in spindle("apply", "-f", exported).output
+    assert yaml.safe_load(spindle("export").output)["agents"] == [
+        {"name": "Loud", "pipeline": CALLING, "extensions": [{"name": "shout", "function": SHOUT}]}
+    ]
+    assert "created 0, changed 0, deleted 0" in spindle("apply", "-f", exported, "--prune").output.lower()
 
 
 def test_names_that_several_records_have_are_in_the_way_only_where_they_are_meant(
@@ -212,11 +281,18 @@ def _job(api: Api, project: str, job: str) -> tuple[str, str]:
         ),
         ("agents: [{name: x, pipeline: a, code: b}]\n", "has more than one of pipeline, pipelineFile and code"),
         ("projects: [{name: x}, {name: x}]\n", "The project 'x' is declared twice."),
+        ("agents: [{name: x, extensions: [{name: y}, {name: y}]}]\n", "The extension 'x/y' is declared twice."),
+        ("agents: [{name: x, extensions: [{name: y, functionFile: nowhere.py}]}]\n", "nowhere.py cannot be read: No"),
+        (
+            "agents: [{name: x, extensions: [{name: y, function: a, functionFile: b}]}]\n",
+            "The extension 'y' has both function and functionFile.",
+        ),
+        ("agents: [{name: x, extensions: [{name: y, function: a(}]}]\n", "extension 'x/y': The function 'y' cannot be"),
         ("projects: [{name: x, jobs: [{name: y, agent: z}]}]\n", "job 'x/y': there is no agent 'z'."),
         ("agents: [{name: x, category: y}]\n", "agent 'y/x': There is no category 'y'."),
         ("agents:\n  - {name: x, pipeline: 'pipeline: [{stage: nope}]'}\n", "agent 'x': The pipeline has a problem"),
     ],
-    ids=range(11),
+    ids=range(15),
 )
 def test_what_is_wrong_is_told_where_it_stands(spindle: Spindle, file: Path, text: str, said: str):
     file.write_text(text)
