@@ -137,7 +137,6 @@ _SENTENCES = {
     "int_type": "'{name}' must be a whole number",
     "bool_parsing": "'{name}' must be true or false",
     "bool_type": "'{name}' must be true or false",
-    "model_type": "'{name}' must be a map of arguments",
     "tuple_type": "'{name}' must be a list",
     "too_short": "'{name}' must not be empty",
 }
@@ -146,7 +145,13 @@ _SENTENCES = {
 def _sentence(model: type[Arguments], fault: ErrorDetails) -> str:
     name = str(next((part for part in reversed(fault["loc"]) if isinstance(part, str)), ""))
     if fault["type"] == "extra_forbidden":
-        return unknown("argument", name, _arguments_at(model, fault["loc"][:-1]))
+        place = fault["loc"][:-1]
+        lists = [each for each in model.model_fields if not place and name in _arguments_at(model, (each,))]
+        if lists and name not in model.argument_names():
+            return f"'{name}' is of an item of {lists[0]}, which is a list: write '- ' before each of its maps"
+        return unknown("argument", name, _arguments_at(model, place))
+    if fault["type"] == "model_type":
+        return f"an item of '{name}' must be a map with {', '.join(_arguments_at(model, fault['loc']))}"
     if fault["type"] in _SENTENCES:
         return _SENTENCES[fault["type"]].format(name=name)
     message = fault["msg"].removeprefix("Value error, ")

@@ -94,10 +94,15 @@ def scalars(node: Node) -> Iterator[Scalar]:
     """All values below `node`, in order of the text; keys are not values."""
     if isinstance(node, Scalar):
         yield node
-    else:
-        children = node.items if isinstance(node, Sequence) else [child for _, child in node.entries]
-        for child in children:
-            yield from scalars(child)
+    for child in children(node):
+        yield from scalars(child)
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly below `node`."""
+    if isinstance(node, Mapping):
+        return tuple(child for _, child in node.entries)
+    return node.items if isinstance(node, Sequence) else ()
 
 
 def parse(text: str) -> Node:

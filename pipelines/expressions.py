@@ -27,6 +27,8 @@ _NO_COLUMNS = frozenset(
     {"current_time", "user", "grouping__id", "all", "_metadata", "year", "quarter", "month", "week"}
     | {"day", "dayofyear", "hour", "minute", "second", "millisecond", "microsecond"}
 )
+_WHERE = "SELECT 1 FROM rows WHERE ("  # an expression is parsed in a query, which is not run
+_SHOWN_BEFORE = 40  # characters of the SQL before a fault
 _REMEMBERED = 64  # a pipeline is read twice when it is written
 _SPARK = Dialect.get_or_raise("spark")
 _QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER)
@@ -59,7 +61,7 @@ def query_columns(text: str) -> tuple[str, ...]:
 
 @lru_cache(_REMEMBERED)
 def _read_expression(text: str) -> tuple[str, ...]:
-    tree = _parsed(f"SELECT 1 FROM rows WHERE ({text.rstrip(_END)}\n)")  # noqa: S608 - parsed, not run
+    tree = _parsed(f"{_WHERE}{text.rstrip(_END)}\n)")
     if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
         raise ValueError("it must be one SQL expression over the row's columns")
     own = {each.name.casefold() for function in tree.find_all(exp.Lambda) for each in function.expressions}
@@ -127,8 +129,7 @@ def _parsed(text: str) -> exp.Expr:
         _check_tokens(tokens)
         trees = _SPARK.parser().parse(tokens, text)
     except ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        raise ValueError(f"not SQL: {first.get('description', 'it does not parse')}") from None
+        raise ValueError(f"not SQL: {_fault(error)}") from None
     except TokenError:
         raise ValueError("not SQL: a quote or comment does not end") from None
     except RecursionError:
@@ -143,6 +144,15 @@ def _parsed(text: str) -> exp.Expr:
         if name.casefold() in _REFUSED:
             raise ValueError(f"the function {name} is not allowed")
     return tree
+
+
+def _fault(error: ParseError) -> str:
+    """What sqlglot says, without the classes of its own that it names, and the words before it."""
+    first = error.errors[0] if error.errors else {}
+    said = (first.get("description") or "it does not parse").partition(" for <class")[0]
+    said = "something is missing" if said.startswith("Required keyword") else said[0].lower() + said[1:]
+    before = " ".join((first.get("start_context") or "").removeprefix(_WHERE).split())
+    return f"{said} after '{before[-_SHOWN_BEFORE:]}'" if before else said
 
 
 def _check_tokens(tokens: Iterable[Token]) -> None:

@@ -38,6 +38,7 @@ class Pipeline:
 
     def __init__(self, root: Node) -> None:
         self._root = reader.engine_keys(root)
+        self._misspelt = reader.misspelt_keys(root)
 
     @classmethod
     def from_yaml(cls, text: str) -> Pipeline:
@@ -75,13 +76,13 @@ class Pipeline:
         model, unknown = _resolved(reader.read(substitute(self._root, parameters or {})), transforms)
         if unknown:
             raise PipelineError(unknown)
-        return plan_model(model)
+        return replace(plan_model(model), warnings=self._misspelt)
 
     def plan_open(self, transforms: Transforms = NO_TRANSFORMS) -> Plan:
         """The plan as far as it is known while parameters have no values and row transforms may be registered later."""
         model, unknown = _resolved(reader.read(self._root), transforms)
         plan = plan_model(model)
-        return replace(plan, warnings=(*plan.warnings, *unknown))
+        return replace(plan, warnings=(*self._misspelt, *unknown))
 
     def check(self, transforms: Transforms = NO_TRANSFORMS) -> tuple[Problem, ...]:
         """Plans with the parameters left open and returns warnings; raises PipelineError as `plan` does."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from pipelines.columns import ENGINE_COLUMNS, Columns, engine_fault, name_fault
-from pipelines.document import Mapping, Node, problem, scalars
+from pipelines.document import Mapping, Node, Scalar, children, problem, scalars
 from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem, RunError
 from pipelines.model import PipelineModel, StageCall
-from pipelines.names import near, unknown
+from pipelines.names import near, shortened, unknown
 from pipelines.parameters import column_reference
 from pipelines.plan import Kind, Plan, Step, step_key
 from pipelines.registry import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
@@ -119,7 +120,7 @@ class _Walk:
             return
         for label in stage.labels() if isinstance(stage, TableStage) else ():
             if label not in self.stored:
-                yield problem(_mention(call.node, label), unknown("label", label, self.stored))
+                yield problem(_mention(call.node, label), _no_label(label, self.stored))
         label = stage.stores() if isinstance(stage, TableStage) else None
         if label is not None and label in self.stored:
             where = f" (line {line})" if (line := self.stored[label].line) else ""
@@ -129,7 +130,10 @@ class _Walk:
         if stage.uses_page() and not self.page:
             yield problem(call.node, self._no_page(call.written))
         for name in stage.unknown(self.columns):
-            yield problem(_mention(call.node, name), _no_column(name, self.columns))
+            hint = f"; in a page that is JSON it is $.{name}" if self.page and _is_field(call.node, name) else ""
+            yield problem(_mention(call.node, name), _no_column(name, self.columns) + hint)
+        if fault := _address_fault(stage, self.columns):
+            yield problem(call.node, fault)
 
     def _no_page(self, name: str) -> str:
         if self.lost:
@@ -182,6 +186,8 @@ def check_references(steps: Iterable[Step], columns: Columns) -> None:
             return
         for name in step.stage.unknown(columns):
             raise RunError(f"line {step.line}: {step.title}: {_no_column(name, columns)}")
+        if fault := _address_fault(step.stage, columns):
+            raise RunError(f"line {step.line}: {fault}")
         columns = step.stage.columns(columns)
         if clash := columns.clash():
             raise RunError(f"line {step.line}: {_differ(clash)}")
@@ -190,10 +196,35 @@ def check_references(steps: Iterable[Step], columns: Columns) -> None:
 def _no_column(name: str, columns: Columns) -> str:
     spellings = {each.casefold(): each for each in chain(ENGINE_COLUMNS, columns)}
     meant = [spellings[each] for each in near(name.casefold(), spellings)]
-    there = ", ".join(islice(columns, _MOST_NAMED)) or "none"
+    there = ", ".join(islice(columns, _MOST_NAMED)) or "none yet"
     known = f"{there} and {more:,} more" if (more := len(columns.types) - _MOST_NAMED) > 0 else there
     hint = f"did you mean {' or '.join(meant)}? There are {known}" if meant else f"known are {known}"
     return f"there is no column '{name}' here; {hint}"
+
+
+def _address_fault(stage: Stage, columns: Columns) -> str | None:
+    """What is wrong with an address that holds the name of a column: it is one for all rows, as it stands."""
+    address = stage.literal() if isinstance(stage, LinkStage) else None
+    name = next((each for each in re.findall(r"\$(\w+)", address or "") if each in tuple(columns)), None)
+    if name is None:
+        return None
+    return (
+        f"'{shortened(address or '')}' is one address for all rows, with ${name} as it stands; "
+        f"make a column of addresses by sql_query, with concat('https://...', {name}) AS address, and give $address"
+    )
+
+
+def _no_label(label: str, stored: Iterable[str]) -> str:
+    return unknown("label", label, stored) if stored else f"nothing is stored as '{label}' by a stage before this"
+
+
+def _is_field(node: Node, name: str) -> bool:
+    """Whether an extractor in `node` has the field `name`."""
+    if isinstance(node, Scalar):
+        return False
+    if isinstance(node, Mapping) and (field := node.get("field")) and field.plain() == name:
+        return True
+    return any(_is_field(child, name) for child in children(node))
 
 
 def _mention(node: Node, column: str) -> Node:

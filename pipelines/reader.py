@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
@@ -10,15 +10,17 @@ from typing import TypeVar
 from pipelines import registry
 from pipelines.arguments import bind, bind_list
 from pipelines.catalog import Unknown
-from pipelines.document import Mapping, Node, Scalar, Sequence, problem
+from pipelines.document import Mapping, Node, Scalar, Sequence, children, problem
 from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
 from pipelines.model import Options, Output, PipelineModel, StageCall
-from pipelines.names import fold, unknown
+from pipelines.names import fold, near, shown, unknown
 from pipelines.registry import LinkStage
 
 Read = TypeVar("Read")
 
 _KEYS = ("fetch", "pipeline", "output", "spindle")
+_FETCH = ("url", "traces", "images")
+_OPTIONS = {fold(name): name for name in Options.argument_names()}
 _MOST_STAGES = 1000
 # the names that leave it to the pipeline's fetch how pages are made
 _IN_BROWSER = {"join": "visitJoin", "explore": "visitExplore"}
@@ -59,6 +61,18 @@ def read(root: Node) -> PipelineModel:
     return PipelineModel(tuple(stages), output, options, root.get("pipeline") or root)
 
 
+def misspelt_keys(root: Node) -> tuple[Problem, ...]:
+    """Keys that are like the engine's and ignored as those of others are."""
+    if not isinstance(root, Mapping):
+        return ()
+    found = ((key, near(str(key.value), _KEYS)) for key, _ in root.entries if key.value not in _KEYS)
+    return tuple(
+        problem(key, f"the key '{shown(str(key.value))}' is ignored; did you mean {meant[0]}?")
+        for key, meant in found
+        if meant and root.get(meant[0]) is None
+    )
+
+
 def engine_keys(root: Node) -> Node:
     """The document without what the engine ignores: keys of others, whose texts may hold a `${NAME}` of their own."""
     if not isinstance(root, Mapping):
@@ -78,10 +92,14 @@ def _map(node: Node, name: str) -> Mapping:
 
 
 def _fetch(node: Node) -> tuple[StageCall, ...]:
+    if isinstance(node, Scalar):
+        raise PipelineError([problem(node, "'fetch' must be a map: {url: https://...}")])
     block = _map(node, "fetch")
+    if misplaced := [*_misplaced(block, _FETCH)]:
+        raise PipelineError(misplaced)
     for key, _ in block.entries:
-        if key.value not in ("url", "traces", "images"):
-            raise PipelineError([problem(key, unknown("argument", str(key.value), ("url", "traces", "images")))])
+        if key.value not in _FETCH:
+            raise PipelineError([problem(key, unknown("argument", str(key.value), _FETCH))])
     url = block.get("url")
     if url is None or (isinstance(url, Scalar) and url.value is None):
         raise PipelineError([problem(node, "'url' is missing")])
@@ -89,6 +107,15 @@ def _fetch(node: Node) -> tuple[StageCall, ...]:
     if traces is None or (isinstance(traces, Scalar) and traces.value is None):
         return (_call("fetch", "fetch", url, block),)
     return (replace(_call("visit", "fetch", block, block), name="fetch"),)
+
+
+def _misplaced(block: Mapping, takes: Iterable[str]) -> Iterator[Problem]:
+    """Keys of a stage's arguments that a pipeline sets for all its stages."""
+    known = {fold(name) for name in takes}
+    for key, _ in block.entries:
+        name = _OPTIONS.get(fold(str(key.value)))
+        if name and fold(name) not in known:
+            yield problem(key, f"{name} is set for the whole pipeline, in its key 'spindle'")
 
 
 def _browses(call: StageCall) -> bool:
@@ -136,7 +163,12 @@ def _stage(item: Node, in_browser: bool) -> StageCall:
     written = registered if stage.takes_name else name.value
     problems = _Problems()
     with problems.collect("args"):
-        return _call(registered, written, item.get("args"), item)
+        arguments = item.get("args")
+        if not stage.takes_name:
+            blocks = [each for each in (arguments, *children(arguments or item)) if isinstance(each, Mapping)]
+            if misplaced := [found for block in blocks for found in _misplaced(block, stage.argument_names())]:
+                raise PipelineError(misplaced)
+        return _call(registered, written, arguments, item)
     raise PipelineError(replace(each, message=f"{written}: {each.message}") for each in problems)
 
 

@@ -16,8 +16,15 @@ def _check(text: str) -> str:
     try:
         compile_selector(text)
     except SelectorError as error:
-        raise ValueError(f"not a selector: {error}") from None
+        raise ValueError(f"not a selector: {error}{_advice(text)}") from None
     return text
+
+
+def _advice(text: str) -> str:
+    """What takes the place of XPath and of Scrapy's `::text` and `::attr()`."""
+    if text.lstrip("(").startswith(("/", "./", "..")):
+        return "; selectors are CSS, and $.paths in JSON, not XPath"
+    return "; what is read of an element is its method: text, or attr:NAME" if "::" in text else ""
 
 
 Selector = Annotated[str, AfterValidator(_check)]

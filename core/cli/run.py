@@ -65,6 +65,8 @@ def run(
     try:
         own = transforms_of(transforms)
         plan = Pipeline.from_yaml(file.read_text()).plan(parameters(parameter), own)
+        for warning in plan.warnings:
+            _console.print(f"{file}:{warning.line or 1}: warning: {warning.message}", style="yellow", markup=False)
         if exposed := own.warning():
             _console.print(f"warning: {exposed}", style="yellow", markup=False)
         _run(plan, _context(plan, guard, limit), output)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pycountry
 from pydantic import AfterValidator, Field
 
-from pipelines.names import unknown
+from pipelines.names import near, shown, unknown
 from pipelines.parameters import column_reference
 from pipelines.registry import TableStage, stage
 
@@ -63,7 +63,9 @@ def _spellings() -> dict[str, str]:
 
 def _country(text: str) -> str:
     if "${" not in text and text.strip().casefold() not in _spellings():
-        raise ValueError(unknown("country", text, (name.title() for name in _spellings() if len(name) > 3)))
+        names = [name.title() for name in _spellings() if len(name) > 3]
+        meant = unknown("country", text, names) if near(text.casefold(), map(str.casefold, names)) else None
+        raise ValueError(meant or f"unknown country '{shown(text)}'; write its English name or its code of ISO 3166")
     return text
 
 

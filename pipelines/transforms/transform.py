@@ -20,7 +20,10 @@ from pipelines.transforms.schema import Types, annotated, parsed
 from pipelines.transforms.source import Function, Keywords
 
 LIMITS = Limits()
-_WAYS = "one is registered with the agent, by POST /svc/api/agents/{agentId}/python-extensions, or by a plugin"
+_WAYS = (
+    "one is registered with the agent, by POST /svc/api/agents/{agentId}/python-extensions, or by a plugin; "
+    "`spindle run` and `check` take a file of them: --transforms FILE"
+)
 RowsOf = Callable[[Iterable[Mapping[str, Any]]], Iterator[Outcome]]
 
 

@@ -133,6 +133,10 @@ def test_echo_logs_the_first_rows_and_passes_all_on(run: Run, load: Pipe, caplog
             "{stage: filter_country, args: [c, Germny]}",
             "filter_country: unknown country 'Germny'; did you mean Germany",
         ),
+        (
+            "{stage: filter_country, args: [c, Schweden]}",
+            "filter_country: unknown country 'Schweden'; write its English name or its code of ISO 3166",
+        ),
         ("{stage: filter_country, args: [c]}", "filter_country: 'countries' is missing"),
         (
             "{stage: enrichMatchingScore, args: [{input_ean_field: a}]}",

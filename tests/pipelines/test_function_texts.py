@@ -146,7 +146,8 @@ def test_how_a_function_is_registered_is_told() -> None:
     (warning,) = Pipeline.from_yaml(BEGIN + CALL).check()
     assert str(warning) == (
         "line 3: unknown row transform 'f'; known are none (one is registered with the agent, by "
-        "POST /svc/api/agents/{agentId}/python-extensions, or by a plugin)"
+        "POST /svc/api/agents/{agentId}/python-extensions, or by a plugin; "
+        "`spindle run` and `check` take a file of them: --transforms FILE)"
     )
 
 

@@ -130,6 +130,52 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
             ],
         ),
         (FETCH + "- {stage: reset}\n" * 1001, ["1003: a pipeline has at most 1,000 stages"]),
+        ("fetch: http://a/\npipeline: []", ["1: 'fetch' must be a map: {url: https://...}"]),
+        (
+            "fetch: {url: 'http://a/', timeout: 3}\npipeline: []",
+            ["1: timeout is set for the whole pipeline, in its key 'spindle'"],
+        ),
+        (
+            FETCH + "- stage: explore\n  args:\n  - a\n  - maxPages: 2",
+            ["6: explore: maxPages is set for the whole pipeline, in its key 'spindle'"],
+        ),
+        (
+            FETCH + "- {stage: explore, args: {selector: a, delay: 2}}",
+            ["3: explore: delay is set for the whole pipeline, in its key 'spindle'"],
+        ),
+        (
+            FETCH + "- stage: extract\n  args: {as: t}",
+            [
+                "4: extract: 'extractors' is missing",
+                "4: extract: 'as' is of an item of extractors, which is a list: write '- ' before each of its maps",
+            ],
+        ),
+        (
+            FETCH + "- {stage: extract, args: [h1]}",
+            ["3: extract: an item of 'extractors' must be a map with selector, field, method, args, as"],
+        ),
+        (
+            FETCH + "- stage: extract\n  args:\n  - {field: id, as: id}",
+            ["5: there is no column 'id' here; known are none yet; in a page that is JSON it is $.id"],
+        ),
+        (
+            ONE_PAGE + "- {stage: wget, args: ['http://a/$title/x']}",
+            ["4: 'http://a/$title/x' is one address for all rows, with $title as it stands; make a column of "],
+        ),
+        (
+            FETCH + "- {stage: join, args: ['//a[@rel]']}",
+            [
+                "3: join: not a selector: '/' at character 1 is not expected there; "
+                "selectors are CSS, and $.paths in JSON, not XPath"
+            ],
+        ),
+        (
+            FETCH + "- stage: extract\n  args:\n  - {selector: 'a::attr(href)', as: t}",
+            [
+                "5: extract: not a selector: there is no name of a pseudo-class after ':'; "
+                "what is read of an element is its method: text, or attr:NAME"
+            ],
+        ),
         (FETCH + "- {stage: join, args: [a]}", ["3: the pipeline gives no columns: extract some"]),
         (ONE_PAGE + "spindle: {maxFailure: 1}", ["4: unknown argument 'maxFailure'; did you mean maxFailureRatio?"]),
         (ONE_PAGE + "spindle: {maxFailureRatio: 2}", ["4: 'maxFailureRatio': input should be less than or equal to 1"]),
@@ -152,6 +198,17 @@ def test_a_wrong_pipeline_is_told_where_and_what(text: str, problems: list[str])
     assert len(found) == len(problems)
     for told, expected in zip(found, problems, strict=True):
         assert told.startswith(expected)
+
+
+def test_a_dollar_in_an_address_that_names_no_column_is_a_dollar() -> None:
+    check_yaml(ONE_PAGE + "- {stage: wget, args: ['http://a/odata?$filter=x']}")
+
+
+def test_a_misspelt_key_is_ignored_like_those_of_others_but_not_in_silence() -> None:
+    text = ONE_PAGE + "spindel: {delay: 2}\nname: x\noutput: {mode: append}\noutputs: {}"
+    warned = ["line 4: the key 'spindel' is ignored; did you mean spindle?"]
+    assert [str(each) for each in Pipeline.from_yaml(text).check()] == warned
+    assert [str(each) for each in Pipeline.from_yaml(text).plan().warnings] == warned
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -137,9 +137,11 @@ def test_a_union_can_be_all_there_is(run: Run, load: str) -> None:
             "- {stage: store, args: [a1]}\n- {stage: union_with, args: [b]}",
             "unknown label 'b'; known are a1",
         ),
+        ("- {stage: union_with, args: [b]}", "nothing is stored as 'b' by a stage before this"),
         ("- stage: reset", "the pipeline has no rows"),
         ("- stage: reset\n- {stage: dedup}", "dedup has no rows to work on"),
-        ("- {stage: filter, args: ['price >']}", "filter: not SQL"),
+        ("- {stage: filter, args: ['price >']}", "filter: not SQL: something is missing after 'price >'"),
+        ("- {stage: sql_query, args: ['SELECT a FORM rows b']}", " / Unexpected token after 'SELECT a FORM'"),
         ("- {stage: sql_query, args: ['SELECT * FROM other']}", "sql_query: there is no table 'other'"),
     ],
 )
