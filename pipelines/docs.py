@@ -20,7 +20,19 @@ Schema = dict[str, Any]
 _INTRODUCTION = """\
 # Pipelines and their stages
 
-A pipeline is YAML: where it begins, what is done stage by stage, and where its rows go.
+A pipeline is YAML: where it begins, what is done stage by stage, and where its rows go. A whole crawl:
+
+```yaml
+fetch: {url: https://shop.example.com/}
+pipeline:
+  - {stage: explore, args: [a.next, 20]}
+  - {stage: join, args: [li.product a]}
+  - {stage: extract, args: [{selector: h1, as: title}, {selector: .price, method: price}]}
+```
+
+It runs on all cores, asks one host for 16 pages at a time at most, keeps to robots.txt and its Crawl-delay, tries again
+what fails for the moment, fetches no page twice, and on a server goes on where it was killed; none of that has to be
+written. The same with more of what can be said:
 
 ```yaml
 fetch:                                   # the first page; or begin with a load or a wget
@@ -44,23 +56,44 @@ output:                                  # optional: a name that other jobs load
   path: ${OUTPUT_PRODUCTS}
 ```
 
-`spindle check FILE` tells what is wrong, with the line, or prints the plan: its passes and the columns after each step.
-`spindle run FILE` runs it here and shows the rows. As `pipelineYaml` of an agent it runs on the server.
+`spindle check FILE` tells what is wrong, with the line, or prints the plan: its passes and the columns after each step,
+`...` being those that are known only when it runs. `spindle run FILE` runs it here, and shows the rows or writes them
+(`-o rows.csv`, `.json` or `.parquet`). As `pipelineYaml` of an agent it runs on the server.
+
+## What it is called elsewhere
+
+| in Scrapy, Crawlee or SpookyStuff | here |
+|---|---|
+| `start_urls`, a request list | `fetch`; of a file: `load_csv`, then `{stage: wget, args: [$url]}` |
+| `response.follow`, `enqueueLinks`, a crawling rule | `join` (one step), `explore` (to any depth) |
+| `css("h1::text")`, an item's field | `extract` with `{selector: h1, as: title}` |
+| `css("a::attr(href)")` | `{selector: a, method: "attr:href"}`; absolute: `{selector: a, method: href}` |
+| an item for each element | `flatSelect`, then `extract` |
+| item pipelines | `filter`, `dedup`, `sql_query`, `python_row_transform` |
+| Playwright, Puppeteer, actions | `fetch` with `traces`, `visit`, `visitJoin`, `visitExplore` |
+| `DEPTH_LIMIT`, `maxRequestsPerCrawl` | `depth` of explore; `maxPages` of the key `spindle`, for each explore |
+| delay, concurrency, robots, user agent, timeout, HTTP cache | the key `spindle` |
+| feeds, `-O items.csv` | the rows at the end; a file of its own: `save_csv`, `save_parquet` |
+| headers, cookies, POST | only `userAgent`; a login is a [trace](#traces) |
 
 ## Rows, pages and segments
 
 A row is columns and, once something was fetched, a page. The stages that follow links put a row on another page and
 keep its columns; extract reads the page into columns; flatSelect makes a row for each segment, and what follows reads
-inside the segment (a selector that begins with `:root` goes back to the whole page). Stages that work on whole tables
-(dedup, filter, sql_query, ...) leave the pages behind: extract before them, or go back to the pages of the rows that
-are left with `{stage: wget, args: [$_requestedUrl]}` (or `visit`), which fetches none again. A load replaces the rows.
+inside the segment (a selector that begins with `:root` goes back to the whole page). Two links to one page give two
+rows and one fetch; `dedup` keeps the first. Stages that work on whole tables (dedup, filter, sql_query, ...) leave the
+pages behind: extract before them, or go back to the pages of the rows that are left with
+`{stage: wget, args: [$_requestedUrl]}` (or `visit`), which fetches none again. A load replaces the rows.
 
 ## Writing arguments
 
 - In a list in the order of the tables below, by name in a map, or first in order and the last in a map:
   `[a, {depth: 2}]` = `[a, 2]` = `{selector: a, depth: 2}`.
+- A value that begins with `#`, `*`, `&`, `@`, `%` or a bracket, or has `: ` or ` #` in it, needs quotes in YAML, as
+  `"#main a"`; so does one with a comma or bracket within `[ ]` or `{ }`, as `{selector: "a[rel]"}`.
 - Names of stages, arguments, methods, actions and join types ignore case and underscores: `visitJoin` = `visit_join`.
-- `$column` is the row's value of a column: `$page`, `$"a name with spaces"`, `$EAN number`.
+- `$column` is the row's value of a column: `$page`, `$"a name with spaces"`, `$EAN number`. It stands alone: an address
+  that is put together is a column that sql_query makes, `SELECT *, concat('https://...', id) AS address FROM rows`.
 - `${NAME}` is a parameter, wherever it stands in a text. It is looked up in the execute call's `parameters` and its
   `arguments` (NAME=value), the job's and the project's parameters, the credentials' variables, and the built-in ones:
   `INPUT_PATH` (the job's input dataset), `OUTPUT_...` (a stable place in the project), `EXECUTION_ID`, `JOB_ID`,
@@ -79,8 +112,9 @@ In the examples `${SHOP}` is the address of a small shop, `${FOLDER}` a folder o
 A page that cannot be fetched, or that the server answers with a status of 400 or more, does not end the run: its row
 stays, without a page, with `_status` and `_error` set, and what is extracted from it is null. explore keeps such rows
 and follows nothing from them. They are counted in the execution's error count; when more of the addresses fail than
-`spindle.maxFailureRatio` allows, the execution fails. An extractor that finds nothing gives null.
+`spindle.maxFailureRatio` allows, the execution fails. `spindle: {keepColumns: [_url, _error]}` shows which they are.
 
+An extractor that finds nothing gives null, and a flatSelect that finds nothing leaves the row, its own columns null.
 A row without a link is kept by joinType LeftOuter, the default, without a page, and dropped by Inner; a link that
 could not be fetched keeps its row under both.
 
@@ -95,9 +129,10 @@ Nothing has to be set; what can be is the [key spindle](#the-key-spindle), for a
 - What may succeed the next time (no connection, a broken one, 429, 502, 503, 504) is tried twice more. A page may take
   60 s (`timeout`) and have 16 MiB, decompressed; redirects are followed 20 times. Private and loopback addresses are
   refused by a server unless its settings let them through; `spindle run` lets them through.
-- A run fetches no page twice: what it has fetched is kept, and an execution that was killed goes on from there. Pages
-  of earlier executions on the server are used again as long as their servers say (Cache-Control, Expires), half an hour
-  where they do not (`cache`), and are asked after with ETag and Last-Modified from then on.
+- A run fetches no page twice. On the server what it has fetched is kept, and an execution that was killed goes on from
+  there; `spindle run` keeps nothing and begins anew. Pages of earlier executions on the server are used again as long
+  as their servers say (Cache-Control, Expires), half an hour where they do not (`cache`), and are asked after with ETag
+  and Last-Modified from then on.
 - Two addresses are one page if they differ only in fragment, default port or how they are written; their queries count.
 """
 
@@ -127,8 +162,9 @@ _KINDS: tuple[tuple[type[Stage], str], ...] = (
 
 _COLUMN = """\
 A column of extract and flatSelect. The first match counts; without `selector` and `field` the page or segment itself
-is read. A `field` is another column, read by the methods that can. `as` is the column's name, by default the method's;
-two columns of one name in a stage are an error, and a column that is there already is overwritten.
+is read. A `field` is another column, read by the methods that can, or with a dot or bracket a path in the page's JSON
+(`$.id`). `args: [NAME]` is another way to give `attr` its attribute. `as` is the column's name, by default the
+method's; two columns of one name in a stage are an error, and a column that is there already is overwritten.
 """
 
 _TRACES = """\
@@ -136,6 +172,23 @@ What is done in the browser before a page is read: a list of entries with `actio
 `fetch` block or as the argument `traces` of a visit stage. The page's own address is opened first, unless the trace
 begins with a visit. Selectors are CSS as browsers have it, and Playwright's (`:has-text("more")`, `text=more`).
 An action that fails fails the page: the row says which one in `_error`.
+
+A trace is performed on the pages of its own stage: `join` and `explore` after a fetch with traces open theirs in the
+browser too, but without them. Each page has a browser session of its own, without cookies of others. Where pages need
+a login, the `traces` of each stage that opens them begin with it and end with the row's own page:
+
+```yaml
+  - stage: visitJoin
+    args:
+      - a.order
+      - traces:
+          - {action: visit, params: {url: https://shop.example.com/login}}
+          - {action: type, params: {selector: "input[name=user]", text: "${USER}"}}
+          - {action: type, params: {selector: "input[name=password]", text: "${PASSWORD}"}}
+          - {action: click, params: {selector: button}}
+          - {action: wait_for, params: {selector: a.account}}
+          - {action: visit}
+```
 """
 
 

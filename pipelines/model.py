@@ -19,7 +19,10 @@ EngineColumn = Annotated[str, choice("engine column", ENGINE_COLUMNS)]
 
 
 class Output(Arguments):
-    """The output block: where the rows go; without a path they go to the execution's own place."""
+    """The output block: where the rows go; without a path they go to the execution's own place.
+
+    `format` is always parquet; save_csv writes CSV.
+    """
 
     path: str | None = None
     mode: Annotated[Mode, choice("mode", Mode)] = Mode.OVERWRITE

@@ -46,7 +46,8 @@ class Extract(RowStage):
     """Adds a column for each extractor: its first match in the row's page or segment, null where there is none.
 
     A page that is JSON is read by paths (RFC 9535: names, indexes, *): `selector: $.data.items[0].name`, or as a field,
-    which may leave out `$.` where there is a dot or bracket: `field: data.items[0].name`. Texts are given as they are,
+    which may leave out `$.` where there is a dot or bracket: `field: data.items[0].name`. (A plain `field: name` is a
+    column; the page's own is `$.name`.) Texts are given as they are,
     other values as JSON; `attr:NAME` is an object's member. Of a page that is neither, `code` is the whole text.
     A :matches that takes more than a second on a page ends in `_error`.
     """
@@ -85,6 +86,8 @@ pipeline:
 @stage("flatSelect", "widen")
 class FlatSelect(RowStage):
     """One row for each segment of the page that the selector finds; what follows reads inside the segment.
+
+    A row in whose page it finds none stays, with null in the columns of this stage: a filter on one of them drops it.
 
     Of a JSON page the selector is a path: `$.data.items` gives a row for each item of the array, and paths of what
     follows begin at the item.

@@ -145,7 +145,8 @@ pipeline:
 class WgetExplore(_Selecting):
     """Follows links of links, breadth first, each page once, the starting page included.
 
-    Links are given as to wgetJoin: `a.next`, or `$.data.next` where an API answers with JSON.
+    Links are given as to wgetJoin: `a.next`, or `$.data.next` where an API answers with JSON. `depth` is how many links
+    are followed from the starting page; `maxPages` of the key spindle ends it earlier.
 
     As `explore` it becomes visitExplore after a fetch with traces.
     """

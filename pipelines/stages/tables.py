@@ -114,7 +114,13 @@ pipeline:
 
 @stage("sql_query")
 class SqlQuery(TableStage):
-    """Replaces the rows by the result of a SELECT over them; they are the view `rows`."""
+    """Replaces the rows by the result of a SELECT over them; they are the view `rows`.
+
+    The engine's columns can be selected; those that the query neither names nor takes in by `*` are null after it, also
+    the `_requestedUrl` that a wget would go back by. With `_ordinal`, which `*` takes in too, rows keep their place in
+    document order whatever ORDER BY says, which then counts for a LIMIT alone; without it they stand as they are
+    ordered.
+    """
 
     example = """
 pipeline:

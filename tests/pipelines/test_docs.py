@@ -46,10 +46,12 @@ def test_every_example_gives_rows(entry: Named[type[Stage]], run: Run, site: Sit
     assert run(entry.thing.example, transforms={"shout": SHOUT}, SHOP=shop, FOLDER=str(tmp_path))
 
 
-def test_the_first_pipeline_of_the_page_gives_its_rows(run: Run, site: Site) -> None:
+def test_the_first_pipelines_of_the_page_give_their_rows(run: Run, site: Site) -> None:
     shop = site.serve(SHOP)
-    text = reference().split("```yaml\n")[1].split("```")[0].replace("https://shop.example.com", shop)
-    assert run(text, OUTPUT_PRODUCTS="spindle://shop/products") == [
+    blocks = reference().replace("https://shop.example.com", shop).split("```yaml\n")[1:3]
+    short, whole = (block.split("```")[0] for block in blocks)
+    assert run(short) == [{"title": "Lamp", "price": None}, {"title": "Cup", "price": None}]
+    assert run(whole, OUTPUT_PRODUCTS="spindle://shop/products") == [
         {"name": "Lamp", "title": "Lamp", "price": None, "_url": f"{shop}/lamp", "_error": None},
         {"name": "Cup", "title": "Cup", "price": None, "_url": f"{shop}/cup", "_error": None},
     ]
