@@ -31,10 +31,8 @@ _FORMATTING = frozenset(b"a b big code em font i nobr s small strike strong tt u
 _PLAIN = _FORMATTING | frozenset(
     b"span label abbr cite q sub sup var kbd samp dfn time mark ins del rt rp option optgroup".split()
 )
-_FLAT = frozenset(
-    b"""area base br col embed hr img input link meta param source track wbr
-    p tr td th thead tbody tfoot colgroup html head body""".split()
-)
+_VOID = frozenset(b"area base br col embed img input link meta param source track wbr".split())
+_FLAT = _VOID | frozenset(b"hr p tr td th thead tbody tfoot colgroup html head body".split())
 _ITEMS = {b"li": b"li", b"dd": b"dd", b"dt": b"dd"}  # families; an item ends another of its own
 _RAW = frozenset(b"script style textarea title xmp noframes iframe noembed plaintext".split())
 _FOREIGN = frozenset((b"svg", b"math"))
@@ -65,10 +63,11 @@ _IN_SCRIPT = re.compile(rb"<!---?>|<!--|-->|<(/?)script(?=[ \t\n\r\f/>])", re.IG
 _ENDS = {name: re.compile(rb"</" + name + rb"(?=[ \t\n\r\f/>])", re.IGNORECASE) for name in _RAW}
 _QUOTED_END = re.compile(rb"=[ \t\n\r\f]*+(?:\"[^\">]*+>|'[^'>]*+>)")
 # Attributes up to a `>` that surely ends the tag, for quotes are only where they open and close a value.
-_PLAIN_ATTRIBUTES = (
-    rb"(?:[ \t\n\r\f]++[^ \t\n\r\f<>\"'=/\0]++(?:=(?:\"[^\"<>\0]*+\"|'[^'<>\0]*+'|[^ \t\n\r\f<>\"'=\0]++))?+)*+"
-    rb"[ \t\n\r\f/]*+>"
+_PLAIN_ATTRIBUTE = (
+    rb"(?:[ \t\n\r\f]++[^ \t\n\r\f<>\"'=/\0]++(?:=(?:\"[^\"<>\0]*+\"|'[^'<>\0]*+'|[^ \t\n\r\f<>\"'=\0]++))?+)"
 )
+_PLAIN_ATTRIBUTES = _PLAIN_ATTRIBUTE + rb"*+[ \t\n\r\f/]*+>"
+_ALLOWED_ATTRIBUTES = _PLAIN_ATTRIBUTE + rb"{0,%d}+[ \t\n\r\f/]*+>" % _ATTRIBUTES
 _PLAIN_TAG = re.compile(rb"<[a-zA-Z]++" + _PLAIN_ATTRIBUTES)
 _OPENED_AGAIN = _FORMATTING - {b"a"}  # the next link ends one
 _LEFT_OPEN = re.compile(
@@ -76,6 +75,27 @@ _LEFT_OPEN = re.compile(
     rb"(?!" + _PLAIN_ATTRIBUTES + rb"[^<]*+</\1[ \t\n\r\f]*+>)"  # closed behind text
 )
 _CLOSED = re.compile(rb"(?i)<(?!html|body)([a-z][a-z0-9]*+)" + _PLAIN_ATTRIBUTES + rb"[^<]*+</\1[ \t\n\r\f]*+>")
+_CONTENT = rb"(?:[^<]++|<(?:" + b"|".join(sorted(_VOID)) + rb")" + _ALLOWED_ATTRIBUTES + rb")*+"
+_NOT_BY_ITSELF = _RAW | _FOREIGN | _ITEMS.keys() | {b"html", b"body", b"option"}
+
+
+def _run(item: bytes) -> re.Pattern[bytes]:
+    """Text and tags that open and close nothing, in an item of this name."""
+    flat = [b"/?" + name for name in sorted(_FLAT) if name not in (b"html", b"body")]
+    items = [name for name, family in _ITEMS.items() if family == _ITEMS.get(item)]
+    return re.compile(rb"(?i)(?:[^<]++|<(?:" + b"|".join([*flat, *items]) + rb")" + _ALLOWED_ATTRIBUTES + rb")++")
+
+
+def _element(group: int, excluded: frozenset[bytes], inside: bytes = b"") -> bytes:
+    """An element that its own end tag closes; `group` has its name."""
+    start = rb"<(?!(?:" + b"|".join(sorted(excluded)) + rb")[ \t\n\r\f/>])([a-z][a-z0-9]*+)" + _ALLOWED_ATTRIBUTES
+    return start + _CONTENT + inside + rb"</\%d[ \t\n\r\f]*+>" % group
+
+
+# Where no formatting element is open, both leave open what was.
+_RUNS = {item: _run(item) for item in (b"", *_ITEMS)}
+_INSIDE = rb"(?:" + _element(2, _NOT_BY_ITSELF | _MARKERS) + _CONTENT + rb"){0,8}"
+_ELEMENT = re.compile(rb"(?i)" + _element(1, _NOT_BY_ITSELF, _INSIDE))
 
 
 def may_take_long(html: bytes) -> bool:
@@ -179,7 +199,7 @@ class _Walk:
 
     def kept(self) -> bytes:
         html, out, written, at = self._html, bytearray(), 0, 0
-        while found := _TOKEN.search(html, at):
+        while found := _TOKEN.search(html, self._calm(at)):
             start, at = found.span()
             name = found.group(1)
             if name is None:
@@ -195,6 +215,16 @@ class _Walk:
                 out += new
                 written = at
         return bytes(out) + html[written:] if written else html
+
+    def _calm(self, at: int) -> int:
+        """The end of what leaves the walk as it is, gone through at once: most of an ordinary page."""
+        if self._size or self._dropped or len(self._open) + 1 >= _DEEPEST or self._kind() != _HTML:
+            return at
+        around = self._open[self._special[-1]][0] if self._special else b""
+        run = _RUNS.get(around, _RUNS[b""])
+        while found := run.match(self._html, at) or _ELEMENT.match(self._html, at):
+            at = found.end()
+        return at
 
     def _kind(self) -> int:
         kind = self._open[-1][1] if self._open else _HTML

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import traceback
 from resource import RLIMIT_CORE, RLIMIT_CPU, setrlimit
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser
@@ -21,24 +23,33 @@ class SlowPage(Exception):
 
 def parsed(html: bytes) -> LexborHTMLParser:
     """The tree of UTF-8 HTML. Raises SlowPage."""
-    if may_take_long(html):
-        html = bounded(html)
-        _try_out(html)
-    return _parsed(html)
+    return _parsed(_tried_out(html) if may_take_long(html) else html)
 
 
-def _try_out(html: bytes) -> None:
-    """`bounded` knows most of what takes long, and no list of it is complete."""
+def _tried_out(html: bytes) -> bytes:
+    """`html` as far as it is bounded, and then parsed in time: no list of what takes long is complete."""
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             setrlimit(RLIMIT_CORE, (0, 0))
             setrlimit(RLIMIT_CPU, (_SECONDS, _SECONDS + 1))
+            gc.disable()  # what lies about may be a connection, and is the parent's to close
+            html = bounded(html)
             _parsed(html)
-        finally:
+            with os.fdopen(writer, "wb") as answer:
+                answer.write(html)
             os._exit(0)
-    if os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        html = answer.read()
+    if os.waitpid(child, 0)[1]:
         raise SlowPage
+    return html
 
 
 def _parsed(html: bytes) -> LexborHTMLParser:

@@ -269,6 +269,49 @@ def test_large_pages_of_closed_elements_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
+    "page",
+    [
+        b"<ul>" + b"<li><b>x</b> y" * 5000,
+        b"<dl>" + b"<dt><code>x</code><dd><p>a<br>b <em>c</em>" * 5000,
+        b"<table>" + b"<tr><td><a href=/x><img src=x><b>x</b></a><p>y</td>" * 5000,
+    ],
+)
+def test_what_an_ordinary_page_repeats_is_not_gone_through_tag_by_tag(
+    page: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags = list[bytes]()
+
+    def whole(tag: re.Match[bytes]) -> bytes:
+        tags.append(tag.group())
+        return tag.group()
+
+    monkeypatch.setattr("pipelines.html.depth._with_fewer_attributes", whole)
+    assert depth.bounded(page) == page
+    assert len(tags) <= 4
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.one_of(st.sampled_from(MARKED), CLOSED), max_size=40),
+    st.sampled_from([(512, 64), (8, 4), (3, 2)]),
+)
+def test_what_is_gone_through_at_once_is_what_each_of_its_tags_would_leave(
+    parts: list[str], limits: tuple[int, int]
+) -> None:
+    def nothing_at_once(walk: object, at: int) -> int:
+        return at
+
+    page, (deepest, formatted) = "".join(parts * 3).encode(), limits
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(depth, "_DEEPEST", deepest)
+        patch.setattr(depth, "_REMEMBERED", 16 * deepest)
+        patch.setattr(depth, "_FORMATTED", formatted)
+        at_once = depth.bounded(page)
+        patch.setattr("pipelines.html.depth._Walk._calm", nothing_at_once)
+        assert at_once == depth.bounded(page)
+
+
+@pytest.mark.parametrize(
     "sign", [b"<", b"<a ", b"<!--", b'<a b="', b"<b ", b"<a b=", b"<![CDATA[", b"<script><!--<script>", b"<p>"]
 )
 def test_what_never_ends_is_gone_through_once(sign: bytes) -> None:
