@@ -30,10 +30,10 @@ def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1) -> int:
     settings = Settings(data=data.resolve(), port=port, ui_port=ui_port, host=host, api_workers=workers)
     try:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(settings.data), _told(settings):
+        with locked(settings.data), _told(settings), _held_port() as code_port:
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")
-            return asyncio.run(_supervise(settings))
+            return asyncio.run(_supervise(settings, code_port))
     except CannotStart as reason:
         print(reason, file=sys.stderr)
         return 1
@@ -72,18 +72,23 @@ def _check_port(host: str, port: int, option: str) -> None:
             raise CannotStart(f"Cannot listen on {host}:{port} ({reason}). Choose another {option}.") from None
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@contextmanager
+def _held_port() -> Generator[int]:
+    """A port that nobody else is given before the code server listens there, nor while it is started again.
+
+    It is shared with those alone who ask to share, as gRPC does; until one listens, connections are refused.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
-async def _supervise(settings: Settings) -> int:
+async def _supervise(settings: Settings, code_port: int) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     adopt_orphans()
-    code_port = _free_port()
     environment = _environment(settings)
     await asyncio.gather(
         _prepare(environment, "core.cli.prepare"),
