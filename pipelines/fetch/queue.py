@@ -17,7 +17,7 @@ from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.others import Kept, Moved, Others, Wanted, Yours
 from pipelines.fetch.page import Page
 from pipelines.fetch.request import Cookies, Request, as_asked, led_to, on_the_way
-from pipelines.fetch.robots import UNREACHED
+from pipelines.fetch.robots import Unreached
 from pipelines.fetch.urls import canonical_url
 from pipelines.names import shortened
 
@@ -372,7 +372,7 @@ class RequestQueue(Generic[T]):
 def _forbidden(request: Request[T], reason: str) -> Page:
     sentence = f"redirects to {shortened(request.address)}: {reason}" if request.passed else reason
     page = _failed(request.asked_url, sentence)
-    forbidden = not reason.endswith(UNREACHED)  # a site that is not there forbids nothing
+    forbidden = not isinstance(reason, Unreached)
     return replace(page, url=request.address if request.passed else page.url, forbidden=forbidden)
 
 

@@ -11,8 +11,11 @@ from pipelines.fetch.page import Page
 from pipelines.fetch.urls import origin
 
 MAX_ROBOTS = 500 * 1024  # bytes that are read at most (RFC 9309, section 2.5); a fetcher for these files stops there
-UNREACHED = "so its robots.txt is not known, and nothing may be fetched from the site"  # ends why no answer came
 _LONGEST_DELAY = 60.0  # a site that asks for more would never be done
+
+
+class Unreached(str):
+    """Why nothing may be fetched from a site that did not answer: it forbids nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +23,18 @@ class Robots:
     """The rules of one site (scheme, host and port) for one crawler.
 
     Without `text` everything may be fetched; `refusal` says why nothing may, where that does not depend on the address.
+    `unreached`: because the site did not answer.
     """
 
     agent: str
     text: str | None = None
     refusal: str | None = None
+    unreached: bool = False
 
     def forbids(self, url: str) -> str | None:
-        """Why `url`, an address of the site, may not be fetched; None when it may."""
+        """Why `url`, an address of the site, may not be fetched, Unreached where nobody says so; None when it may."""
         if self.refusal is not None:
-            return self.refusal
+            return Unreached(self.refusal) if self.unreached else self.refusal
         if self.text is None or _rules(self.text).can_fetch(url, self.agent):
             return None
         return f"{robots_url(url)} forbids this address to {self.agent}"
@@ -51,6 +56,12 @@ def robots_url(url: str) -> str:
     return f"{origin(url)}/robots.txt"
 
 
+def unreached(agent: str, reason: str) -> Robots:
+    """What a site that did not answer, and why, lets the crawler fetch: nothing."""
+    refusal = f"{reason}, so its robots.txt is not known, and nothing may be fetched from the site"
+    return Robots(agent, refusal=refusal, unreached=True)
+
+
 def read_robots(page: Page, user_agent: str) -> Robots:
     """The rules that the fetched robots.txt gives the crawler that calls itself `user_agent`.
 
@@ -58,10 +69,12 @@ def read_robots(page: Page, user_agent: str) -> Robots:
     (RFC 9309, section 2.3.1).
     """
     agent = user_agent.partition("/")[0].strip()
-    if page.status is None or page.status >= 500 or (page.error and not page.body):  # a large file has a beginning
+    if page.status is None:
+        return unreached(agent, page.error or "no answer")
+    if page.status >= 500 or (page.error and not page.body):  # a large file has a beginning
         reason = page.error or f"status {page.status}"
         unread = f"robots.txt could not be read ({reason}), so nothing may be fetched from the site"
-        return Robots(agent, refusal=f"{reason}, {UNREACHED}" if page.status is None else unread)
+        return Robots(agent, refusal=unread)
     if page.status >= 400:
         return Robots(agent)
     return Robots(agent, page.body[:MAX_ROBOTS].decode("utf-8-sig", "replace"))

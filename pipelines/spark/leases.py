@@ -144,7 +144,7 @@ class Leases:
         origin: str = message[kind]
         site = self._sites[origin]
         if kind == "site":
-            robots = Robots(message["agent"], message["text"], message["refusal"])
+            robots = Robots(message["agent"], message["text"], message["refusal"], message["unreached"])
             site.robots = robots if robots.text or robots.refusal else None
             site.delay = message["delay"]
         elif kind == "grant":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from typing import Any
 
 from pipelines.errors import first_line
 from pipelines.fetch import FetchOptions, HttpFetcher
-from pipelines.fetch.robots import MAX_ROBOTS, UNREACHED, Robots, read_robots, robots_url
+from pipelines.fetch.robots import MAX_ROBOTS, Robots, read_robots, robots_url, unreached
 from pipelines.spark.budgets import Budgets, Message
 
 _log = logging.getLogger(__name__)
@@ -79,8 +79,7 @@ class Sites:
 
     def _welcome(self, task: str, origin: str, robots: Robots, places: int) -> list[Message]:
         delay = max(robots.crawl_delay, self._options.delay)
-        rules = {"agent": robots.agent, "text": robots.text, "refusal": robots.refusal, "delay": delay}
-        messages = [(task, {"site": origin, **rules})]
+        messages = [(task, {"site": origin, **asdict(robots), "delay": delay})]
         if (seconds := self._budgets.paused(origin)) > 0:
             messages.append((task, {"pause": origin, "seconds": seconds}))
         return messages + (self._budgets.want(task, origin, places) if robots.refusal is None else [])
@@ -91,8 +90,7 @@ class Sites:
             delay = max(robots.crawl_delay, self._options.delay)
         except Exception as error:  # whatever it is: tasks wait for an answer
             _log.exception("%s could not be read", robots_url(origin))
-            reason = f"{type(error).__name__}: {first_line(error)}"
-            robots = Robots("", refusal=f"{reason}, {UNREACHED}")
+            robots = unreached("", f"{type(error).__name__}: {first_line(error)}")
             delay = self._options.delay
         with self._lock:
             site = self._sites[origin]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from pipelines.fetch import FetchOptions, HttpFetcher
 from pipelines.fetch.cache import CacheOptions, PageCache
+from pipelines.fetch.robots import Robots, Unreached, unreached
 from pipelines.spark.channel import Channel, DriverGone
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.leases import Leases
@@ -160,7 +161,7 @@ class Said(Channel):
 def test_a_place_that_was_waited_for_in_vain_goes_to_those_who_wait() -> None:
     """The only request for the site turns out to be forbidden once its rules have come, with a place and a recall."""
     host, rules = "http://shop.test", "User-agent: *\nDisallow: /"
-    site = {"site": host, "agent": "Spindle", "text": rules, "refusal": None, "delay": 0.0}
+    site = {"site": host, "agent": "Spindle", "text": rules, "refusal": None, "unreached": False, "delay": 0.0}
     channel = Said(site, {"grant": host, "places": 1, "starts": []}, {"recall": host, "places": 0})
     leases = Leases(channel, FetchOptions(per_host=1))
     assert leases.enter(host, f"{host}/a") is False
@@ -169,10 +170,20 @@ def test_a_place_that_was_waited_for_in_vain_goes_to_those_who_wait() -> None:
     assert channel.sent[-1] == {"kind": "giveBack", "origin": host, "places": 1, "wanted": 0}
 
 
+@pytest.mark.parametrize("robots", [unreached("Spindle", "no answer"), Robots("Spindle", refusal="no answer")])
+def test_whether_a_site_was_reached_is_told_as_the_driver_knows_it(robots: Robots) -> None:
+    host = "http://shop.test"
+    leases = Leases(Said({"site": host, **asdict(robots), "delay": 0.0}), FetchOptions())
+    assert leases.enter(host, f"{host}/a") is False
+    assert leases.news() == {host}
+    refusal = leases.enter(host, f"{host}/a")
+    assert (refusal, isinstance(refusal, Unreached)) == (robots.refusal, robots.unreached)
+
+
 def test_a_place_that_comes_when_nobody_waits_any_more_goes_to_those_who_do() -> None:
     """A request waits for a place, and is given up before that comes: others wait for it as well."""
     host = "http://shop.test"
-    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "delay": 0.0}
+    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "unreached": False, "delay": 0.0}
     channel = Said(site)
     leases = Leases(channel, FetchOptions(per_host=1))
     assert leases.enter(host, f"{host}/a") is False
@@ -187,7 +198,7 @@ def test_a_place_that_comes_when_nobody_waits_any_more_goes_to_those_who_do() ->
 def test_no_start_is_asked_for_while_one_is_to_come() -> None:
     """Those that a task hoards are lost to the others when it ends: the site would lie idle for as long."""
     host = "http://shop.test"
-    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "delay": 600.0}
+    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "unreached": False, "delay": 600.0}
     channel = Said(site, {"grant": host, "places": 1, "starts": [300.0]})
     leases = Leases(channel, FetchOptions(per_host=16))
     for url in (f"{host}/a", f"{host}/b"):
@@ -200,7 +211,7 @@ def test_no_start_is_asked_for_while_one_is_to_come() -> None:
 def test_others_are_told_of_a_request_that_begins_long_after_its_start(start: float, told: list[str]) -> None:
     """Its start had come, but whoever fetches had no room for it."""
     host = "http://shop.test"
-    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "delay": 600.0}
+    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "unreached": False, "delay": 600.0}
     channel = Said(site, {"grant": host, "places": 1, "starts": [start]})
     leases = Leases(channel, FetchOptions(per_host=1))
     assert leases.enter(host, f"{host}/a") is False
@@ -213,7 +224,7 @@ def test_others_are_told_of_a_request_that_begins_long_after_its_start(start: fl
 def test_a_start_that_is_put_off_is_waited_for() -> None:
     """Another task's request has begun late: this one's start, which had come, keeps its distance."""
     host = "http://shop.test"
-    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "delay": 600.0}
+    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "unreached": False, "delay": 600.0}
     channel = Said(site, {"grant": host, "places": 1, "starts": [0.0]}, {"putOff": host, "seconds": 600.0})
     leases = Leases(channel, FetchOptions(per_host=1))
     assert leases.enter(host, f"{host}/a") is False
@@ -223,7 +234,7 @@ def test_a_start_that_is_put_off_is_waited_for() -> None:
 
 def test_a_delay_that_is_longer_than_any_pause_is_waited_for_and_refuses_nothing() -> None:
     host = "http://shop.test"
-    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "delay": 600.0}
+    site = {"site": host, "agent": "Spindle", "text": "", "refusal": None, "unreached": False, "delay": 600.0}
     leases = Leases(Said(site, {"grant": host, "places": 1, "starts": [0.0]}), FetchOptions(max_retry_after=60))
     assert leases.enter(host, f"{host}/a") is False
     assert leases.news() == {host}

@@ -35,9 +35,9 @@ def test_rules_that_cannot_even_be_asked_for_are_an_answer_and_a_line_in_the_log
         "ValueError: 'nowhere' is not a network such as 10.0.0.0/8 or fd00::/8, "
         "so its robots.txt is not known, and nothing may be fetched from the site"
     )
-    assert {task: (answer["site"], answer["refusal"]) for task, answer in answers.items()} == {
-        "a/0": (HOST, refusal),
-        "b/0": (HOST, refusal),
+    assert {task: (answer["site"], answer["refusal"], answer["unreached"]) for task, answer in answers.items()} == {
+        "a/0": (HOST, refusal, True),
+        "b/0": (HOST, refusal, True),
     }
     assert told.empty()
     [line] = [record for record in caplog.records if record.levelno == logging.ERROR]

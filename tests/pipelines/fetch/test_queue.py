@@ -16,6 +16,7 @@ from pipelines.fetch.hosts import OwnHosts
 from pipelines.fetch.others import News, Wanted
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.request import led_to
+from pipelines.fetch.robots import Unreached
 from tests.pipelines.fetch.bad_server import BadServer
 from tests.pipelines.fetch.fetching import LOOPBACK
 
@@ -197,6 +198,21 @@ def test_who_carries_cookies_asks_alone_and_what_it_is_shown_is_nobody_elses(tmp
         assert [(found.body, url) for found, url in queue.take_finished()] == [(b"<h1>home</h1>", urls[2])]
         queue.redirected(late, f"{ONE}/home", 0.1, [{"name": "a"}])
         assert list(queue.starting(16)) == [late]
+
+
+UNREACHED = Unreached("could not connect to one.test:80, so nothing may be fetched from the site")
+
+
+@pytest.mark.parametrize(("refusal", "forbidden"), [(UNREACHED, False), (str(UNREACHED), True)])
+def test_only_a_site_that_answers_forbids_whatever_the_sentences_are(refusal: str, forbidden: bool) -> None:
+    class Refusing(Told):
+        def enter(self, origin: str, url: str) -> bool | str:
+            return refusal
+
+    queue = RequestQueue([(f"{ONE}/0", None)], FetchOptions(), Refusing())
+    assert list(queue.starting(16)) == []
+    [(found, _)] = queue.take_finished()
+    assert (found.error, found.forbidden) == (refusal, forbidden)
 
 
 def test_who_waits_for_what_turns_out_to_be_forbidden_is_told_so_too(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
-from pipelines.fetch.robots import MAX_ROBOTS, UNREACHED, Robots, read_robots, robots_url
+from pipelines.fetch.robots import MAX_ROBOTS, Robots, Unreached, read_robots, robots_url
 from tests.pipelines.fetch.bad_server import BadServer
 
 SITE = "http://shop.test"
@@ -59,12 +59,16 @@ def test_a_site_that_cannot_say_allows_nothing(status: int) -> None:
     rules = robots("", status)
     assert rules.forbids(SITE + "/x")
     assert rules.refusal == (f"robots.txt could not be read (status {status}), so nothing may be fetched from the site")
+    assert not isinstance(rules.forbids(SITE + "/x"), Unreached)
 
 
 def test_a_site_that_does_not_answer_allows_nothing() -> None:
     rules = robots("", None, "could not connect to shop.test:80")
     assert rules.forbids(SITE + "/x")
-    assert rules.refusal == f"could not connect to shop.test:80, {UNREACHED}"
+    assert isinstance(rules.forbids(SITE + "/x"), Unreached)
+    assert rules.refusal == (
+        "could not connect to shop.test:80, so its robots.txt is not known, and nothing may be fetched from the site"
+    )
 
 
 @pytest.mark.parametrize(
