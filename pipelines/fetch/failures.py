@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from email.utils import parsedate_to_datetime
 
 import pycurl
 
+from pipelines.fetch.dates import http_date
 from pipelines.fetch.options import FetchOptions
 
 # CURLE_HTTP2_STREAM and CURLE_TOO_LARGE, which pycurl does not name
@@ -105,7 +105,5 @@ def retry_after(value: str) -> float | None:
     value = value.strip()
     if value.isascii() and value.isdigit():
         return float(value[:9])
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
+    at = http_date(value)
+    return max(0.0, at.timestamp() - time.time()) if at else None

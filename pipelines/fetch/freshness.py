@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from email.utils import parsedate_to_datetime
 
+from pipelines.fetch.dates import http_date
 from pipelines.fetch.page import Page
 
 _LASTING = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414))
@@ -74,10 +74,7 @@ def _seconds(text: str | None) -> int | None:
 
 
 def _until(expires: str, page: Page) -> timedelta:
-    try:
-        at = parsedate_to_datetime(expires)
-        date = page.header("date")
-        since = parsedate_to_datetime(date) if date else page.fetched_at
-        return max(timedelta(), at - since)
-    except (ValueError, TypeError):
-        return timedelta()  # what is no date, such as 0, has passed (section 5.3)
+    at = http_date(expires)
+    if at is None:  # such as 0, which has passed (section 5.3)
+        return timedelta()
+    return max(timedelta(), at - (http_date(page.header("date") or "") or page.fetched_at))

@@ -10,7 +10,10 @@ Network = IPv4Network | IPv6Network
 
 # The IANA special-purpose registries, by what a person calls them; the first that matches names the reason.
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("a cloud's metadata address", ("169.254.169.254", "169.254.170.2", "100.100.100.200", "fd00:ec2::254")),
+    (
+        "a cloud's metadata address",
+        ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "fd00:ec2::254"),
+    ),
     ("an unspecified address", ("0.0.0.0/8", "::/128")),
     ("a loopback address", ("127.0.0.0/8", "::1/128")),
     ("a private address", ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10")),
@@ -25,9 +28,8 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 _REFUSED: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(network), kind) for kind, networks in _KINDS for network in networks
 )
-_MAPPED = ip_network("::ffff:0:0/96")
-_NAT64 = ip_network("64:ff9b::/96")
-_COMPATIBLE = ip_network("::/96")
+# mapped, translated, by NAT64 and compatible: the last 32 bits are an IPv4 address
+_HOLDING_IPV4 = tuple(map(ip_network, ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "::/96")))
 
 
 class GuardRefused(Exception):
@@ -87,6 +89,6 @@ def _inner(address: Address) -> IPv4Address | None:
     """The IPv4 address that an IPv6 one stands for."""
     if isinstance(address, IPv4Address) or int(address) < 2:
         return None
-    if address in _MAPPED or address in _NAT64 or address in _COMPATIBLE:
+    if any(address in network for network in _HOLDING_IPV4):
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.sixtofour or (address.teredo[1] if address.teredo else None)

@@ -30,10 +30,11 @@ _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SUCCESSES = range(200, 300)
 _READ = 64 * 1024  # bytes at a time; with libcurl's own 16 KiB most pages took several
 _SLOWEST = 32  # bytes a second; a page that comes slower than this for first_byte_timeout is given up
+_MOST_TYPE = 1024  # bytes of a Content-Type that are read
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _RETRY_AFTER = re.compile(rb"(?im)^retry-after:[ \t]*([^\r\n]*)")
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
+_CHARSET = re.compile(r"charset\s*+=\s*+[\"']?+\s*+([^\s\"';,]++)", re.IGNORECASE)
 
 
 class Transfer:
@@ -173,7 +174,7 @@ class Transfer:
     def page(self, now: datetime) -> Page:
         request, most = self.request, self._options.max_body
         error = None if self.came else self._error()
-        content_type, charset = parse_content_type(self.curl.getinfo_raw(pycurl.CONTENT_TYPE))
+        content_type, charset = parse_content_type((self.curl.getinfo_raw(pycurl.CONTENT_TYPE) or b"")[:_MOST_TYPE])
         head = self._head()
         body = b"".join(self._parts) if error is None or self._size > most else b""
         try:
@@ -274,7 +275,7 @@ def _where(curl: pycurl.Curl) -> str:
 
 
 @lru_cache(maxsize=256)
-def parse_content_type(header: bytes | None) -> tuple[str | None, str | None]:
+def parse_content_type(header: bytes) -> tuple[str | None, str | None]:
     """Media type and charset of a Content-Type header, in lower case."""
     if not header:
         return None, None

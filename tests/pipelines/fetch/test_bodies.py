@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from pipelines.fetch.transfer import parse_content_type
 from tests.pipelines.fetch.bad_server import PAGE, BadServer
 from tests.pipelines.fetch.fetching import fetch, fetch_all
 
@@ -91,11 +92,19 @@ class TestBodies:
             ('text/html;charset="Windows-1251"', "windows-1251"),
             ("text/html; boundary=x; CHARSET = koi8-r ; a=b", "koi8-r"),
             ("text/html; charset=", None),
+            (f"text/html; charset={' ' * 2000}utf-8", None),
         ],
     )
     def test_the_header_says_type_and_charset(self, header: str, charset: str | None, bad_server: BadServer) -> None:
         page = fetch(bad_server.url(f"/typed?hex=41&type={quote(header)}"))
         assert (page.content_type, page.charset) == ("text/html", charset)
+
+    def test_a_type_of_which_only_the_beginning_is_read(self, bad_server: BadServer) -> None:
+        assert len(fetch(bad_server.url(f"/typed?hex=41&type={'a' * 50_000}")).content_type or "") <= 1024
+
+    def test_a_type_that_would_be_read_again_from_each_of_its_spaces(self) -> None:
+        """For hours, that is, in which nothing else goes on."""
+        assert parse_content_type(b"text/html; charset=" + b" " * 2_000_000 + b";") == ("text/html", None)
 
     def test_cookies_are_neither_kept_nor_sent(self, bad_server: BadServer) -> None:
         pages = fetch_all([bad_server.url("/headers?count=100"), bad_server.url("/headers?count=1")], concurrency=1)

@@ -344,6 +344,8 @@ class TestFreshness:
             ("Cache-Control: public\r\nCache-Control: max-age=7", 7),
             ('Cache-Control: max-age="5"', 5),
             ("Cache-Control: max-age=99999999999999999999", 10 * 365 * 86400),
+            (f"Cache-Control: max-age={'9' * 5000}", 10 * 365 * 86400),
+            (f"Cache-Control: max-age=300\r\nAge: {'9' * 5000}", 0),
             ("Cache-Control: no-cache, max-age=300", 0),
             ("Cache-Control: no-store", 0),
             ("Cache-Control: private", 60),
@@ -351,6 +353,10 @@ class TestFreshness:
             ("Pragma: no-cache", 0),
             ("Expires: 0", 0),
             ("Expires: Thu, 01 Jan 1970 00:00:00 GMT", 0),
+            ("Expires: Mon, 01 Jan 99999999999 00:00:00 GMT", 0),
+            ("Expires: Mon, 01 Jan 2020 00:00:00 +99999999999999999999", 0),
+            ("Date: Mon, 01 Jan 9999 23:59:59 -2300\r\nExpires: Mon, 01 Jan 0001 00:00:00 +2300", 0),
+            ("Date: Sat, 01 Nov 2025 00:00:00 -0000\r\nExpires: Sat, 01 Nov 2025 00:10:00 GMT", 600),
             ("Date: Sat, 01 Nov 2025 00:00:00 GMT\r\nExpires: Sat, 01 Nov 2025 00:10:00 GMT", 600),
             ("Cache-Control: max-age=5\r\nExpires: Sat, 01 Nov 2095 00:10:00 GMT", 5),
         ],
@@ -359,9 +365,10 @@ class TestFreshness:
         answer = page(1, head=f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode())
         assert lifetime(answer, timedelta(seconds=60)) == timedelta(seconds=seconds)
 
-    def test_without_a_date_an_expiry_counts_from_the_answer(self) -> None:
+    @pytest.mark.parametrize("date", ["", "Date: now\r\n", "Date: Mon, 01 Jan 99999999999 00:00:00 GMT\r\n"])
+    def test_without_a_date_an_expiry_counts_from_the_answer(self, date: str) -> None:
         soon = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
-        found = lifetime(page(1, head=f"Expires: {soon}\r\n".encode()), timedelta())
+        found = lifetime(page(1, head=f"{date}Expires: {soon}\r\n".encode()), timedelta())
         assert timedelta(minutes=59) < found <= timedelta(hours=1)
 
 
@@ -458,6 +465,10 @@ class TestFetching:
         url = bad_server.url("/counted")
         bodies = [fetch(tmp_path, [url], lifetime_seconds=0)[0].body for _ in range(3)]
         assert bodies == [b"<p>1", b"<p>2", b"<p>3"]
+
+    def test_an_expiry_that_is_no_date_ends_no_run(self, tmp_path: Path, bad_server: BadServer) -> None:
+        url = bad_server.url("/said?header=" + quote("Expires: Mon, 01 Jan 99999999999 00:00:00 GMT"))
+        assert [fetch(tmp_path, [url])[0].ok for _ in range(2)] == [True, True]
 
     def test_conditions_are_not_sent_with_the_next_request(self, tmp_path: Path, bad_server: BadServer) -> None:
         url = bad_server.url("/validated?etag=v1")

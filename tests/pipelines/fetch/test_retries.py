@@ -66,7 +66,20 @@ class TestRetries:
         assert fetch(bad_server.url(f"/flaky?times=1&code=503&after={soon}"), retries=1).ok
         assert time.monotonic() - began >= 0.8
 
-    @pytest.mark.parametrize("after", ["-1", "soon", "1e9", "\u0661"])
+    @pytest.mark.parametrize(
+        "after",
+        [
+            "-1",
+            "soon",
+            "1e9",
+            "\u0661",
+            "Mon, 01 Jan 99999999999 00:00:00 GMT",
+            "Mon, 99999999999999999999 Jan 2020 00:00:00 GMT",
+            "Mon, 01 Jan 2020 00:00:00 +99999999999999999999",
+            "Mon, 01 Jan 0001 00:00:00 +0100",
+            f"Mon, 01 Jan {'9' * 5000} 00:00:00 GMT",
+        ],
+    )
     def test_nonsense_is_passed_over(self, after: str, bad_server: BadServer) -> None:
         assert fetch(bad_server.url(f"/flaky?times=1&code=503&after={quote(after, encoding='utf-8')}"), retries=1).ok
 
