@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as MappingOf
+from itertools import islice
 
 from pipelines.document import Mapping, Node, Scalar, Sequence, problem, scalars
-from pipelines.errors import PipelineError, Problem
+from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem
+from pipelines.names import shown
 
 Value = str | int | float | bool
 
@@ -30,21 +32,28 @@ def names(node: Node) -> frozenset[str]:
 
 
 def substitute(node: Node, values: MappingOf[str, Value]) -> Node:
-    """The tree with each `${NAME}` replaced; raises PipelineError that lists every name without a value."""
-    missing = list(_missing(node, values))
-    if missing:
+    """The tree with each `${NAME}` replaced; raises PipelineError that lists the first names without a value."""
+    if missing := _missing(node, values):
         raise PipelineError(missing)
     return _replace(node, {name: _text(value) for name, value in values.items()})
 
 
 def _missing(node: Node, values: MappingOf[str, Value]) -> list[Problem]:
-    return [
-        problem(scalar, f"the parameter ${{{name}}} has no value")
+    missing = (
+        (scalar, name)
         for scalar in scalars(node)
         if isinstance(scalar.value, str)
         for name in _REFERENCE.findall(scalar.value)
         if name not in values
+    )
+    told = [
+        problem(scalar, f"the parameter ${{{shown(name)}}} has no value")
+        for scalar, name in islice(missing, MAX_PROBLEMS)
     ]
+    if first := next(missing, None):
+        more = 1 + sum(1 for _ in missing)
+        told.append(problem(first[0], f"from here on {more:,} more have no value"))
+    return told
 
 
 def _text(value: Value) -> str:

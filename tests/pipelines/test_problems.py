@@ -47,7 +47,7 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
         (FETCH + "- stage: join\n  args: []", ["4: join: 'selector' is missing"]),
         (
             FETCH + "- stage: join\n  args: [a, Inner, 3]",
-            ["4: join: too many arguments; it takes selector, joinType"],
+            ["4: join: too many arguments; it takes selector, joinType; a comma in one needs quotes"],
         ),
         (FETCH + "- stage: join\n  args: ['a[']", ["4: join: not a selector: "]),
         (FETCH + "- stage: explore\n  args: [a, two]", ["4: explore: 'depth' must be a whole number"]),
@@ -231,6 +231,28 @@ def test_all_missing_parameters_are_told_with_their_lines() -> None:
         "line 4: the parameter ${N} has no value",
         "line 5: the parameter ${BASE} has no value",
     ]
+
+
+def test_of_very_many_missing_parameters_the_first_are_told_and_how_many_there_are() -> None:
+    texts = ("".join(f"${{P{scalar}_{each}}}" for each in range(70)) for scalar in range(100))
+    text = "fetch: {url: http://shop.test/}\npipeline:\n" + "".join(
+        f"- {{stage: echo, args: ['{it}']}}\n" for it in texts
+    )
+    with pytest.raises(PipelineError) as error:
+        Pipeline.from_yaml(text).plan()
+    told = [str(problem) for problem in error.value.problems]
+    assert len(told) == 101
+    assert told[0] == "line 3: the parameter ${P0_0} has no value"
+    assert told[99:] == [
+        "line 4: the parameter ${P1_29} has no value",
+        "line 4: from here on 6,900 more have no value",
+    ]
+
+
+def test_the_name_of_a_missing_parameter_is_told_shortened() -> None:
+    with pytest.raises(PipelineError) as error:
+        Pipeline.from_yaml("fetch: {url: '${" + "A" * 10_000 + "}'}\npipeline: []").plan()
+    assert str(error.value) == "line 1: the parameter ${" + "A" * 59 + "…} has no value"
 
 
 def test_parameters_may_stay_open_while_a_pipeline_is_written() -> None:
