@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,6 +13,10 @@ from pipelines.fetch.urls import origin
 
 MAX_ROBOTS = 500 * 1024  # bytes that are read at most (RFC 9309, section 2.5); a fetcher for these files stops there
 _LONGEST_DELAY = 60.0  # a site that asks for more would never be done
+_MOST_PATTERNS = 5_000  # each costs every address of the site some µs
+_LARGE = 16 * 1024  # characters; parsed they take eighty times as much
+_AGENT = re.compile(r"(?i)\s*+user[- ]?agent(?:\s*+:|\s)\s*+([^#]*+)")
+_OTHERS = "/"  # which is in no crawler's name
 
 
 class Unreached(str):
@@ -46,9 +51,12 @@ class Robots:
         return min(asked, _LONGEST_DELAY) if asked and asked > 0 else 0.0
 
 
-@lru_cache(maxsize=256)
 def _rules(text: str) -> Protego:
-    return Protego.parse(text)
+    return _parsed(text) if len(text) <= _LARGE else _parsed_large(text)
+
+
+_parsed = lru_cache(maxsize=256)(Protego.parse)
+_parsed_large = lru_cache(maxsize=8)(Protego.parse)
 
 
 def robots_url(url: str) -> str:
@@ -77,4 +85,21 @@ def read_robots(page: Page, user_agent: str) -> Robots:
         return Robots(agent, refusal=unread)
     if page.status >= 400:
         return Robots(agent)
-    return Robots(agent, page.body[:MAX_ROBOTS].decode("utf-8-sig", "replace"))
+    text = _concerning(agent, page.body[:MAX_ROBOTS].decode("utf-8-sig", "replace"))
+    if sum("*" in line or "$" in line for line in text.splitlines()) > _MOST_PATTERNS:
+        many = f"robots.txt has more than {_MOST_PATTERNS:,} patterns, which are more than are read"
+        return Robots(agent, refusal=f"{many}, so nothing may be fetched from the site")
+    return Robots(agent, text)
+
+
+def _concerning(agent: str, text: str) -> str:
+    """`text` with all crawlers but `agent` under one name: Protego keeps each rule once for each that it is for."""
+    return "\n".join(_renamed(agent, found[1]) if (found := _AGENT.match(line)) else line for line in text.splitlines())
+
+
+def _renamed(agent: str, named: str) -> str:
+    name = named.strip().lower()
+    if name and name != "*":
+        name = name.replace("*", "")  # as Protego reads it
+        name = name if name and name in agent.lower() else _OTHERS
+    return f"User-agent: {name}"

@@ -4,6 +4,9 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from protego import Protego
 
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.robots import MAX_ROBOTS, Robots, Unreached, read_robots, robots_url
@@ -47,6 +50,54 @@ def robots(text: str | bytes, status: int | None = 200, error: str | None = None
 )
 def test_rules_are_read_as_the_standard_says(text: str, path: str, allowed: bool) -> None:
     assert (robots(text).forbids(SITE + path) is None) is allowed
+
+
+_LINES = [
+    *(
+        "User-agent: *",
+        "User-agent: spindle # c",
+        "User-agent: other",
+        "user agent foo",
+        "User-agent:",
+        "User-agent: -",
+    ),
+    *(
+        "Useragent: SPIN*",
+        "User-agent: **",
+        "User-agent: s*p",
+        "Disallow: /a",
+        "Disallow:",
+        "Allow: /a/b",
+        "Disallow: /",
+    ),
+    *("Crawl-delay: 3", "garbage", "foo: bar", "# c", "", "Sitemap: http://x/y", "Disallow /b"),
+]
+
+
+@given(st.lists(st.sampled_from(_LINES), max_size=12).map("\n".join))
+def test_rules_for_others_change_nothing(text: str) -> None:
+    rules, whole = robots(text), Protego.parse(text)
+    assert rules.crawl_delay == (whole.crawl_delay("Spindle") or 0)
+    for path in ("/", "/a", "/a/b", "/b"):
+        assert (rules.forbids(SITE + path) is None) is whole.can_fetch(SITE + path, "Spindle")
+
+
+def test_a_file_for_thousands_of_crawlers_keeps_each_rule_for_two() -> None:
+    text = "".join(f"User-agent: a{number}\n" for number in range(15_000)) + "Disallow: /a\n" * 15_000
+    rules = robots(f"{text}\nUser-agent: *\nDisallow: /b")
+    assert rules.text
+    assert len({line for line in rules.text.splitlines() if line.startswith("User-agent")}) == 2
+    assert rules.forbids(SITE + "/b")
+    assert rules.forbids(SITE + "/a") is None
+
+
+def test_nothing_is_fetched_where_more_patterns_stand_than_are_read() -> None:
+    text = "User-agent: *\n" + "".join(f"Allow: /*{number}$\n" for number in range(5_001))
+    refusal = robots(text).forbids(SITE + "/x")
+    assert refusal
+    assert "more than 5,000 patterns" in refusal
+    plain = "User-agent: *\n" + "".join(f"Disallow: /{number}\n" for number in range(20_000))
+    assert robots(plain).forbids(SITE + "/x") is None
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429])
