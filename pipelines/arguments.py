@@ -67,7 +67,7 @@ def _by_name(
             others.extend(item.items if isinstance(item, Sequence) else (item,))
         else:
             takes = ", ".join(model.argument_names()) or "none"
-            raise PipelineError([problem(item, f"too many arguments; it takes {takes}")])
+            raise PipelineError([problem(item, f"too many arguments; it takes {takes}; a comma in one needs quotes")])
     if rest is not None and others:
         place = others[0]
         named.append((Scalar(rest, place.line, place.column), Sequence(tuple(others), place.line, place.column)))

@@ -114,6 +114,12 @@ def named_columns(query: str) -> tuple[str, ...]:
     return tuple(name for name in names if name in ENGINE_COLUMNS and name != "_ordinal")
 
 
+def selects_all(query: str) -> bool:
+    """Whether a query's result has all columns of what it selects from, as far as that is known."""
+    tree = None if has_reference(query) else _parsed(query)
+    return not isinstance(tree, exp.Query) or tree.is_star
+
+
 def reads_again(query: str) -> bool:
     """Whether Spark asks for the rows more than once: they are named again, or sorted, for which it takes a sample."""
     tree = _parsed(query)

@@ -91,6 +91,7 @@ class _Walk:
     saved: set[str] = field(default_factory=set[str])
     page: bool = False
     lost: Step | None = None
+    dropped: Step | None = None  # where the engine's columns became null
 
     def add(self, call: StageCall) -> None:
         stage = call.stage
@@ -112,6 +113,10 @@ class _Walk:
             self.lost = step if self.page else self.lost
             self.page = False
         self.page = self.page or stage.gives_page
+        if isinstance(stage, TableStage) and stage.drops_engine_columns():
+            self.dropped = step
+        elif isinstance(stage, Source | Reset | LinkStage) or (isinstance(stage, TableStage) and stage.labels()):
+            self.dropped = None
 
     def _check(self, call: StageCall) -> Iterator[Problem]:
         stage = call.stage
@@ -134,6 +139,10 @@ class _Walk:
             yield problem(_mention(call.node, name), _no_column(name, self.columns) + hint)
         if fault := _address_fault(stage, self.columns):
             yield problem(call.node, fault)
+        if isinstance(stage, LinkStage) and self.dropped:
+            for name in stage.reads():
+                if name in ENGINE_COLUMNS and name not in tuple(self.columns):
+                    yield problem(_mention(call.node, name), _dropped(name, self.dropped))
 
     def _no_page(self, name: str) -> str:
         if self.lost:
@@ -212,6 +221,11 @@ def _address_fault(stage: Stage, columns: Columns) -> str | None:
         f"'{shortened(address or '')}' is one address for all rows, with ${name} as it stands; "
         f"make a column of addresses by sql_query, with concat('https://...', {name}) AS address, and give $address"
     )
+
+
+def _dropped(name: str, step: Step) -> str:
+    where = f" (line {step.line})" if step.line else ""
+    return f"{name} is null here: it is not in the result of {shortened(step.title)}{where}; select it there, or *"
 
 
 def _no_label(label: str, stored: Iterable[str]) -> str:

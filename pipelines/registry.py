@@ -154,6 +154,10 @@ class TableStage(Stage):
         """The label that the rows are remembered under, if they are."""
         return None
 
+    def drops_engine_columns(self) -> bool:
+        """Whether the engine's columns are null after the stage, but for those among its `columns`."""
+        return False
+
     def labels(self) -> tuple[str, ...]:
         """Labels of the stored rows that the stage takes in."""
         return ()

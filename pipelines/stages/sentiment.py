@@ -114,6 +114,9 @@ pipeline:
     def columns(self, before: Columns) -> Columns:
         return Columns((("month", "string"), *_TOTALS))
 
+    def drops_engine_columns(self) -> bool:
+        return True
+
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
 
@@ -154,6 +157,9 @@ pipeline:
     def columns(self, before: Columns) -> Columns:
         types = dict(before.types)
         return Columns((*((name, types.get(name, "string")) for name in map(_name, self.names)), *_TOTALS), before.open)
+
+    def drops_engine_columns(self) -> bool:
+        return True
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F

@@ -18,6 +18,7 @@ from pipelines.expressions import (
     named_columns,
     query_columns,
     reads_again,
+    selects_all,
 )
 from pipelines.parameters import column_reference
 from pipelines.registry import Reset, TableStage, stage
@@ -139,6 +140,9 @@ pipeline:
 
     def columns(self, before: Columns) -> Columns:
         return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in named_columns(self.query)), open=True)
+
+    def drops_engine_columns(self) -> bool:
+        return not selects_all(self.query)
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pipelines.spark.held import held

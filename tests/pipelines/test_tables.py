@@ -125,6 +125,20 @@ def test_rows_go_on_after_they_were_stored(run: Run, load: str) -> None:
     assert [row["name"] for row in run(load + stages)] == ["lamp", "lamp"]
 
 
+@pytest.mark.parametrize(
+    "stages",
+    [
+        "- {stage: sql_query, args: ['SELECT *, 1 AS one FROM rows']}",
+        "- {stage: sql_query, args: ['SELECT name, _requestedUrl FROM rows']}",
+        "- {stage: sql_query, args: ['${QUERY}']}",
+        "- {stage: store, args: [a]}\n- {stage: sql_query, args: [SELECT name FROM rows]}\n"
+        "- {stage: union_with, args: [a]}",
+    ],
+)
+def test_a_wget_goes_back_to_pages_whose_address_is_still_there(load: str, stages: str) -> None:
+    check_yaml(f"{load}{stages}\n- {{stage: wget, args: [$_requestedUrl]}}\n- {{stage: filter, args: [_depth = 0]}}")
+
+
 def test_a_union_can_be_all_there_is(run: Run, load: str) -> None:
     rows = run(load + "- {stage: store, args: [x]}\n- stage: reset\n- {stage: union_with, args: [x]}")
     assert len(rows) == 5
@@ -136,6 +150,14 @@ def test_a_union_can_be_all_there_is(run: Run, load: str) -> None:
         (
             "- {stage: store, args: [a1]}\n- {stage: union_with, args: [b]}",
             "unknown label 'b'; known are a1",
+        ),
+        (
+            "- {stage: sql_query, args: [SELECT name FROM rows]}\n- {stage: wget, args: [$_requestedUrl]}",
+            "_requestedUrl is null here: it is not in the result of sql_query SELECT name FROM rows (line ",
+        ),
+        (
+            "- {stage: sentiment_monthly, args: [name]}\n- {stage: join, args: [$_url]}",
+            "_url is null here: it is not in the result of sentiment_monthly name (line ",
         ),
         ("- {stage: union_with, args: [b]}", "nothing is stored as 'b' by a stage before this"),
         ("- stage: reset", "the pipeline has no rows"),
