@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-import yaml
-
+from pipelines import PipelineError, document
 from pipelines.catalog import ENGINE
 from pipelines.registry import STAGES
 
@@ -17,8 +15,13 @@ def plugins_of(pipelines: Iterable[str]) -> tuple[str, ...]:
 
 
 def _plugins(text: str) -> Iterator[str]:
-    loaded: Any = yaml.safe_load(text)  # it was checked when the agent was written
-    for item in loaded.get("pipeline") or ():
-        found = STAGES.get(str(item.get("stage")).partition(":")[0])
+    try:
+        root = document.parse(text).plain()
+    except PipelineError:
+        return  # it was stored by other rules than today's
+    stages = root.get("pipeline") if isinstance(root, dict) else None
+    for item in stages if isinstance(stages, list) else ():
+        name = str(item.get("stage")) if isinstance(item, dict) else ""
+        found = STAGES.get(name.partition(":")[0])
         if found is not None:
             yield found.plugin

@@ -31,16 +31,18 @@ def test_an_agent_of_python_code_has_no_script(acme: Api):
 
 
 @pytest.mark.parametrize("text", ["fetch: [", "pipeline: [{stage: was_renamed}]", "pipeline: [{stage: [1]}]"])
-def test_an_agent_whose_stored_text_is_no_pipeline_any_more_is_read(acme: Api, server: Server, text: str):
-    agent = acme.post("/agents", {"name": "older", "pipelineYaml": PIPELINE})
+def test_an_agent_whose_stored_text_is_no_pipeline_any_more_is_read(server: Server, text: str):
+    older = server.caller(f"older {text}", "admin")
+    agent = older.post("/agents", {"name": "older", "pipelineYaml": PIPELINE})
     database = open_database(server.settings)
     with database.write() as session:
         session.execute(update(Agent).where(Agent.id == agent["id"]).values(pipeline_yaml=text))
     database.close()
-    read = acme.get(f"/agents/none/{agent['id']}")
+    read = older.get(f"/agents/none/{agent['id']}")
     assert (read["pipelineYaml"], read["pysparkCode"]) == (text, None)
-    assert read in acme.get("/agents")
-    assert acme.call("PUT", f"/agents/none/{agent['id']}", json={"description": "x"}).status_code == 200
+    assert read in older.get("/agents")
+    assert older.get("/package/export/all")["exportId"]
+    assert older.call("PUT", f"/agents/none/{agent['id']}", json={"description": "x"}).status_code == 200
 
 
 @pytest.mark.parametrize("text", ["def shout(row):\n    print row", "", "def shout(): return {}"])
