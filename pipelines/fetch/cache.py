@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from pathlib import Path
+from secrets import token_bytes
 from types import TracebackType
 from typing import Self
-
-import xxhash
 
 from pipelines.fetch.failures import passing_status
 from pipelines.fetch.freshness import lifetime, may_be_kept
@@ -16,6 +18,8 @@ from pipelines.fetch.groups import Place
 from pipelines.fetch.page import Page
 from pipelines.fetch.store import PageStore
 from pipelines.fetch.urls import spellings
+
+_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,11 @@ class CacheOptions:
 
 
 class PageCache:
-    """Pages by canonical URL and `variant`, what else tells them apart; for one thread."""
+    """Pages by canonical URL and `variant`, what else tells them apart; for one thread.
+
+    Each has a key of 64 bits, the same in all caches of one folder, which no site can compute: it would have addresses
+    with the key of another site's page, and who waits for that would be led to its own.
+    """
 
     def __init__(self, options: CacheOptions, variant: str = "") -> None:
         self._own = PageStore(Path(options.own)) if options.own else None
@@ -45,6 +53,9 @@ class PageCache:
         self._since = options.since or datetime.now(UTC)
         self._secrets = {each for secret in options.secrets for each in spellings(secret)}
         self._variant = variant
+        folder = options.shared or options.own
+        secret = _secret(Path(folder)) if folder else token_bytes(_SECRET_BYTES)
+        self._keyed = blake2b(f"{variant}\n".encode(), digest_size=8, key=secret)
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +65,9 @@ class PageCache:
 
     def key(self, url: str) -> int:
         """What the page of `url`, a canonical address, is kept by."""
-        return xxhash.xxh3_64_intdigest(f"{self._variant}\n{url}".encode())
+        digest = self._keyed.copy()
+        digest.update(url.encode())
+        return int.from_bytes(digest.digest())
 
     def get(self, url: str) -> Page | None:
         """The page of `url`, a canonical address, that is kept."""
@@ -116,3 +129,20 @@ class PageCache:
         """Whether an address of the page holds a secret."""
         addresses = "\n".join((page.requested_url, page.url, *page.redirects))
         return any(secret in addresses for secret in self._secrets)
+
+
+def _secret(folder: Path) -> bytes:
+    """What the keys of the pages in `folder` are made with; who opens it first makes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    private = os.open(folder / "secret", os.O_RDWR | os.O_CREAT, 0o600)
+    with os.fdopen(private, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        secret = file.read()
+        if len(secret) != _SECRET_BYTES:  # there was none, or the disk has lost some of it
+            secret = token_bytes(_SECRET_BYTES)
+            file.seek(0)
+            file.truncate()
+            file.write(secret)
+            file.flush()
+            os.fsync(private)
+        return secret

@@ -34,7 +34,7 @@ _FILES_OPEN = 16  # to open one anew for each group costs as much as to undo a s
 # a group: its header, the key of each page, where the record of each begins, and the records, by LZ4
 _HEADER = Struct("=8sIIIQ")
 _SIZES = Struct("=III")
-_MAGIC = b"pages\r\n3"
+_MAGIC = b"pages\r\n4"
 _KEY_BYTES, _START_BYTES = 8, 4
 # a record: when its page came, in seconds, status, bytes of its texts, head and body, and these three
 _RECORD = Struct("=dIIII")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,9 @@ from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.cache import CacheOptions, PageCache
 from pipelines.fetch.freshness import lifetime, revalidated
 from pipelines.fetch.groups import SUFFIX, Entry, GroupReader, GroupWriter, keys
+from pipelines.fetch.hosts import OwnHosts
 from pipelines.fetch.index import Index
+from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.retention import tidy
 from tests.pipelines.fetch.bad_server import BadServer
 
@@ -245,6 +248,45 @@ class TestPages:
             False
         ]
         assert b"word" not in file.read_bytes()
+
+
+class TestKeys:
+    # these two had the same key when it was xxh3 of the address, as any site can have it for any page of another
+    GENUINE = "http://shop.test/product/1"
+    COMPUTED = f"http://evil.test/{'p' * 46}aaaaaaaaaaaaPs1CaaaaaaaaaaaaM77Aaaaaaaaaaaaau5hAaaaaaaaaaaaaD1GK"
+
+    def test_are_the_same_in_all_caches_of_a_folder(self, tmp_path: Path) -> None:
+        with ThreadPoolExecutor(8) as threads:
+            made = list(threads.map(cache, [tmp_path / "new" / "folder"] * 32))
+        assert len({each.key(self.GENUINE) for each in made}) == 1
+        alone, shared = tmp_path / "alone", tmp_path / "new" / "folder"
+        assert cache(shared, own=alone).key(self.GENUINE) == made[0].key(self.GENUINE)
+        assert PageCache(CacheOptions(own=str(alone))).key(self.GENUINE) != made[0].key(self.GENUINE)
+
+    def test_are_made_with_what_nobody_else_reads(self, tmp_path: Path) -> None:
+        cache(tmp_path)
+        assert [(path.name, path.stat().st_mode & 0o777) for path in tmp_path.iterdir()] == [("secret", 0o600)]
+
+    def test_are_made_with_something_new_where_the_disk_has_lost_it(self, tmp_path: Path) -> None:
+        first = cache(tmp_path).key(self.GENUINE)
+        os.truncate(tmp_path / "secret", 16)
+        second = cache(tmp_path).key(self.GENUINE)
+        assert first != second == cache(tmp_path).key(self.GENUINE)
+
+    def test_of_another_site_cannot_be_computed(self, tmp_path: Path) -> None:
+        """Where they were the same, who wanted the page of one was led to where the other redirects."""
+        options = FetchOptions()
+        urls = [(url, None) for url in (self.COMPUTED, self.GENUINE)]
+        with cache(tmp_path) as kept:
+            queue = RequestQueue(urls, options, OwnHosts(options), kept)
+            [computed] = queue.starting(1)
+            queue.redirected(computed, "http://evil.test/", 0.1)
+            assert {each.address for each in queue.starting(16)} == {"http://evil.test/", self.GENUINE}
+
+    def test_stay_when_the_folder_is_tidied(self, tmp_path: Path) -> None:
+        first = cache(tmp_path).key(self.GENUINE)
+        tidy(tmp_path, 0, 0)
+        assert cache(tmp_path).key(self.GENUINE) == first
 
 
 class TestTidying:
