@@ -103,7 +103,12 @@ class Batched:
 
 
 class RowStage(Stage):
-    """Works row by row inside a pass, in a Python worker, where the row's page is at hand."""
+    """Works row by row inside a pass, in a Python worker, where the row's page is at hand.
+
+    A stage that `widens` makes any number of rows of one, which are therefore written as they come.
+    """
+
+    widens: ClassVar[bool] = False
 
     def fails(self) -> bool:
         """Whether a row that cannot be made ends the run; otherwise it has `_error`."""

@@ -37,7 +37,7 @@ from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads
 
 Emit = Callable[[Row], None]
-Unwritten = deque[Iterator[pa.RecordBatch]]
+Unwritten = list[Iterator[None]]  # each writes one row at a step, or leaves what comes of it unwritten behind itself
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
 _NEW_OBJECTS = 10_000  # before cycles are looked for: pages and rows make none, and 700 look through all that lives
@@ -122,9 +122,16 @@ def _batches(
 
 
 def _full(output: Output, unwritten: Unwritten) -> Iterator[pa.RecordBatch]:
-    """The batches that fill up while links are written: those of one page may come to a thousand times its size."""
+    """The batches that fill up meanwhile: rows and links of one page may come to a thousand times its size."""
     while unwritten:
-        yield from unwritten.popleft()
+        latest = unwritten[-1]
+        for _ in latest:
+            if output.full():
+                yield output.take()
+            if unwritten[-1] is not latest:
+                break
+        else:
+            unwritten.remove(latest)
     if output.full():
         yield output.take()
 
@@ -239,18 +246,18 @@ def _requests(
 def _chain(task: Pass, output: Output, unwritten: Unwritten, reporter: Reporter) -> tuple[Emit, list[Batch]]:
     """The stages as one function, each calling the next, the last one writing the output; and where rows may wait.
 
-    Links are left `unwritten`, to be written a batch at a time.
+    Links, and rows that one becomes, are left `unwritten`, to be written a batch at a time.
     """
     emit, waiting = _following(task.links, output, unwritten) if task.links else output.row, deque[Batch]()
     for key, stage in reversed(task.stages):
         if isinstance(stage, RowStage):
-            emit = _row_stage(stage, emit, reporter.step(key), waiting)
+            emit = _row_stage(stage, emit, reporter.step(key), waiting, unwritten)
         else:
             emit = _exploring(key, stage, emit, output, unwritten, reporter.step(key))
     return emit, list(waiting)
 
 
-def _row_stage(stage: RowStage, emit: Emit, step: Step, waiting: deque[Batch]) -> Emit:
+def _row_stage(stage: RowStage, emit: Emit, step: Step, waiting: deque[Batch], unwritten: Unwritten) -> Emit:
     work = stage.worker()
 
     def take(row: Row, rows: Iterable[Row]) -> None:
@@ -263,6 +270,8 @@ def _row_stage(stage: RowStage, emit: Emit, step: Step, waiting: deque[Batch]) -
     if isinstance(work, Batched):
         waiting.appendleft(Batch(work, take))
         return waiting[0].add
+    if stage.widens:
+        return lambda row: unwritten.append(take(row, (made,)) for made in work(row))
     return lambda row: take(row, work(row))
 
 
@@ -270,12 +279,11 @@ def _following(stage: LinkStage, output: Output, unwritten: Unwritten) -> Emit:
     """Ends the pass with a row for each link, which the next pass fetches."""
     links_of, drops = stage.worker(), stage.drops_rows_without_link()
 
-    def written(row: Row) -> Iterator[pa.RecordBatch]:
+    def written(row: Row) -> Iterator[None]:
         position = 0
         for position, link in enumerate(links_of(row), start=1):
             output.row(row.following(link, (*row.ordinal, position)), link.url)
-            if output.full():
-                yield output.take()
+            yield
         if position == 0 and not drops:
             output.row(row.staying(), None)
 
@@ -293,13 +301,12 @@ def _exploring(
     links_of, last = stage.worker(), stage.levels() or 0
     latest: Fetched = NOTHING
 
-    def written(row: Row) -> Iterator[pa.RecordBatch]:
+    def written(row: Row) -> Iterator[None]:
         for position, link in enumerate(links_of(row), start=1):
             if link.url:
                 ordinal = _deeper(row.ordinal, level, position)
                 output.link(key, row.following(link, ordinal, level + 1), link.url, level + 1)
-                if output.full():
-                    yield output.take()
+                yield
 
     def each(row: Row) -> None:
         nonlocal latest

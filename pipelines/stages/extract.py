@@ -106,6 +106,7 @@ pipeline:
     positional = ("selector",)
     rest = "extractors"
     needs_page = True
+    widens = True
     selector: Selector
     extractors: tuple[Extractor, ...] = ()
 
