@@ -64,7 +64,8 @@ METHODS.add("attr", thing=Method("string", READERS["attr"], takes="NAME", about=
 METHODS.add("attrs", thing=Method("map<string,string>", READERS["attrs"], about="all attributes"))
 METHODS.add("href", thing=Method("string", READERS["href"], _link, about="the address of a link, absolute"))
 METHODS.add("src", thing=Method("string", READERS["src"], _link, about="the address of an image or script, absolute"))
-METHODS.add("price", thing=Method("double", READERS["price"], _price, about="the first price: £1,09 is 1.09"))
+_PRICE = "the first price: £1,09 is 1.09; in a long text within 100 characters of where the first number begins"
+METHODS.add("price", thing=Method("double", READERS["price"], _price, about=_PRICE))
 METHODS.absent("it needs a language model, which this version does not have; use selectors", "llm")
 
 

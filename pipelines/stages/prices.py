@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import Annotated
 
 import pycountry
-from price_parser.parser import Price
+from price_parser.parser import extract_currency_symbol
 from pydantic import AfterValidator, Field
 
 from pipelines.columns import Columns
+from pipelines.html.price import parse_price, price_part
 from pipelines.names import unknown
 from pipelines.parameters import column_reference
 from pipelines.registry import RowStage, stage
@@ -61,15 +62,15 @@ def _currency(code: str) -> str:
 
 def normalize(text: str, default: str | None) -> tuple[float | None, str | None]:
     """The first amount in a text, and the ISO 4217 code of its currency; `default` where the text leaves it open."""
-    price = Price.fromstring(text)
-    if price.amount is None:
+    amount = parse_price(text)
+    if amount is None:
         return None, None
-    sign = price.currency or ""
+    sign = (extract_currency_symbol(price_part(text), None) or "").strip()
     if default and (not sign or default in _SHARED.get(sign, "").split()):
-        return float(price.amount), default
+        return amount, default
     if len(sign) == 3 and pycountry.currencies.get(alpha_3=sign.upper()):
-        return float(price.amount), sign.upper()
-    return float(price.amount), _SIGNS.get(sign.rstrip("."))
+        return amount, sign.upper()
+    return amount, _SIGNS.get(sign.rstrip("."))
 
 
 @stage("priceNormalize")
@@ -78,8 +79,9 @@ class PriceNormalize(RowStage):
 
     "1.299,00 €" is 1299.0 and EUR, "£1,09 incl. 20% VAT" is 1.09 and GBP. `currency` is taken where a text names none,
     and where its sign is shared and may mean it ("$5" with currency CAD is Canadian); without it, $ is USD and ¥ is
-    JPY. Both are null where there is no amount, the currency also where its sign means none for certain (kr). A row
-    costs about 0.05 ms.
+    JPY. Both are null where there is no amount, the currency also where its sign means none for certain (kr). Of a text
+    of more than 200 characters those count that stand within 100 of where its first number begins; a number of more
+    than 50 is none. A row costs about 0.05 ms.
     """
 
     example = """

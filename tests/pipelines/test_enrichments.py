@@ -84,6 +84,13 @@ def test_prices_become_amounts_and_currencies(run: Run, tmp_path: Path, call: st
     assert [row["price_currency"] for row in rows] == found
 
 
+def test_prices_in_long_texts(run: Run, tmp_path: Path) -> None:
+    words = "Lorem ipsum dolor sit amet. " * 40
+    csv = f"price\n{words} only CHF 12.50! {words}\n{'1' * 4000}x\n"
+    rows = table(run, tmp_path, csv, "- {stage: priceNormalize, args: [price]}")
+    assert [(row["price_amount"], row["price_currency"]) for row in rows] == [(12.5, "CHF"), (None, None)]
+
+
 def test_countries_in_every_spelling(run: Run, tmp_path: Path) -> None:
     csv = "n,country\n1,Germany\n2,DE\n3, deu \n4,uk\n5,France\n6,\n7,gbr\n8,Deutschland\n9,Korea\n"
     for call in ("[country, germany, GB]", "{column: $country, countries: [deu, United Kingdom]}"):

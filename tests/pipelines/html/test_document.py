@@ -8,6 +8,7 @@ from price_parser.parser import Price
 
 from pipelines.extractors import METHODS, Extractor, Method
 from pipelines.html import READERS, Element, SelectorError, compile_selector, parse_price
+from pipelines.html.price import price_part
 from pipelines.rows import Row
 from tests.pipelines.html.pages import URL, document
 
@@ -273,6 +274,23 @@ class TestExtracting:
     )
     def test_prices(self, text: str, price: float | None) -> None:
         assert parse_price(text) == price == Price.fromstring(text).amount_float
+
+    @pytest.mark.parametrize(
+        "price", ["£1,09 incl. 20% VAT", "20% off: $.75", "35€99", "1 234,50 zł", "free", "sold out"]
+    )
+    def test_a_price_is_found_wherever_it_stands_in_a_long_text(self, price: str) -> None:
+        words = "Lorem ipsum dolor sit amet. " * 40
+        for text in (f"{words}{price}", f"{price} {words}", f"100% {words}{price} {words}"):
+            assert parse_price(text) == Price.fromstring(text).amount_float
+
+    @pytest.mark.parametrize("text", ["1" * 60, "1" * 4000 + "x", "Only " + "1." * 4000, "€" + "1 " * 4000 + "€ 12x"])
+    def test_a_number_that_is_longer_than_a_price_is_none(self, text: str) -> None:
+        assert parse_price(text) is None
+
+    @pytest.mark.parametrize("part", ["1", "1 ", "1,", "1.", "1%", ".", "€", "free", "a"])
+    def test_however_long_a_text_is_a_few_characters_are_read(self, part: str) -> None:
+        for text in (part * 100_000, part * 100_000 + "€", f"a{part * 100_000}% 12€"):
+            assert len(price_part(text)) <= 202
 
 
 class TestWhatIsNotHtml:
