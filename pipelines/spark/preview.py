@@ -6,18 +6,20 @@ import base64
 import math
 import sys
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
 from heapq import merge
-from itertools import islice
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import Any
 
-from pipelines.names import shortened
+from pipelines.names import ELLIPSIS, shortened
 from pipelines.rows import Ordinal, Row
 
 CUT = 200  # characters of a value
-_LONGEST_LIST = 20
+_LONGEST_LIST = 20  # entries, also of a map
+_MOST_ENTRIES = 400  # of a value, with all that are nested in it
+_DEEPEST = 20  # lists and maps within each other
 _AFTER_ALL: Ordinal = (sys.maxsize,)
 
 Placed = tuple[Ordinal, dict[str, Any]]
@@ -57,26 +59,37 @@ def first(tasks: Iterable[Iterable[Placed]], count: int) -> list[dict[str, Any]]
 
 
 def as_json(value: Any, cut: int | None) -> Any:
-    """A value as JSON can hold it; texts longer than `cut` characters and then long lists are cut, and of bytes only
-    their number is shown: part of a picture is none, and nobody would find what is secret in it.
+    """A value as JSON can hold it; texts longer than `cut` characters and then long lists and maps are cut, and of
+    bytes only their number is shown: part of a picture is none, and nobody would find what is secret in it.
     """
+    return _json(value, cut, repeat(0) if cut is None else iter(range(_MOST_ENTRIES)), 0)
+
+
+def _json(value: Any, cut: int | None, left: Iterator[int], depth: int) -> Any:
+    """The same of what is nested so deep; it takes one of `left` for each entry, and stops where there is none."""
     if isinstance(value, str):
-        return value if cut is None else shortened(value, cut)
+        return _text(value, cut)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode() if cut is None else f"<{len(value):,} bytes>"
-    if isinstance(value, dict):
-        return {str(key): as_json(each, cut) for key, each in value.items()}
-    if isinstance(value, list):
-        return _list(value, cut)
-    return value if value is None or isinstance(value, bool | int) else str(value)
+    if isinstance(value, dict | list):
+        return ELLIPSIS if cut is not None and depth == _DEEPEST else _nested(value, cut, left, depth + 1)
+    return value if value is None or isinstance(value, bool | int) else _text(str(value), cut)
 
 
-def _list(values: list[Any], cut: int | None) -> Any:
-    """A list; a map, which Arrow gives as pairs, becomes an object."""
-    if values and all(isinstance(each, tuple) for each in values):
-        return {str(key): as_json(each, cut) for key, each in values}
-    return [as_json(each, cut) for each in (values if cut is None else values[:_LONGEST_LIST])]
+def _nested(values: dict[Any, Any] | list[Any], cut: int | None, left: Iterator[int], depth: int) -> Any:
+    """A list, or an object of a map, which Arrow gives as pairs."""
+    most = None if cut is None else _LONGEST_LIST
+    if isinstance(values, dict) or (values and all(isinstance(each, tuple) for each in values[:most])):
+        pairs = islice(values.items() if isinstance(values, dict) else values, most)
+        return {
+            _text(str(key), cut): _json(each, cut, left, depth) for (key, each), _ in zip(pairs, left, strict=False)
+        }
+    return [_json(each, cut, left, depth) for each, _ in zip(values[:most], left, strict=False)]
+
+
+def _text(text: str, cut: int | None) -> str:
+    return text if cut is None else shortened(text, cut)

@@ -111,6 +111,34 @@ def test_values_are_cut(spark: SparkSession, site: Site, tmp_path: Path) -> None
         assert preview(engine, coordinator) == [{"title": "x" * (CUT - 1) + "…"}]
 
 
+def test_maps_are_cut_as_lists_are() -> None:
+    entries = {f"{number:<300}": "v" * 300 for number in range(1000)}
+    for value in (entries, list(entries.items())):
+        shown = as_json(value, CUT)
+        assert len(shown) == 20
+        assert {len(text) for entry in shown.items() for text in entry} == {CUT}
+        assert as_json(value, None) == entries
+
+
+def test_what_is_nested_is_cut_as_a_whole() -> None:
+    table = [{"name": "Lamp", "sizes": [1, 2, 3]}] * 20
+    assert as_json(table, CUT) == table
+    wide: object = "x"
+    for _ in range(6):
+        wide = [wide] * 20
+    assert str(as_json(wide, CUT)).count("x") < 400
+    assert as_json([[1] * 20] * 19 + ["last"], None)[-1] == "last"
+
+
+def test_what_is_nested_too_deep_is_left_out() -> None:
+    deep: object = "x"
+    for _ in range(900):
+        deep = [deep]
+    shown = str(as_json({"deep": deep}, CUT))
+    assert "x" not in shown
+    assert "…" in shown
+
+
 def test_of_bytes_their_number_is_shown_and_where_nothing_is_cut_they_are_base64() -> None:
     value = {"picture": b"secret" * 2000, "none": [b""]}
     assert as_json(value, CUT) == {"picture": "<12,000 bytes>", "none": ["<0 bytes>"]}
