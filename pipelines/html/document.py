@@ -14,6 +14,7 @@ from pipelines.html import jsonpath
 from pipelines.html.charset import decode, to_utf8
 from pipelines.html.jsonpath import JsonPath
 from pipelines.html.parsing import parsed
+from pipelines.html.patterns import Searched
 from pipelines.html.selectors import Selector, compile_selector
 from pipelines.html.text import normalised, text_of
 
@@ -34,6 +35,7 @@ class Document:
     def __init__(self, page: Page) -> None:
         kind, body = page.content_type, page.body
         self.page = page
+        self.searched: Searched = {}
         self.is_html = kind in _HTML_TYPES if kind else _HTML_START.match(body) is not None
         self._node = parsed(to_utf8(body, page.charset)).root if self.is_html else None
 
@@ -162,6 +164,10 @@ class HtmlElement(Element):
     def _attribute(self, name: str) -> str | None:
         attributes, name = self.node.attributes, name.lower()
         return (attributes[name] or "") if name in attributes else None
+
+    @property
+    def searched(self) -> Searched:
+        return self.document.searched
 
     def page(self) -> HtmlElement:
         return HtmlElement(self.document, self.node.parser.root or self.node, True)

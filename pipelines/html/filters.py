@@ -45,6 +45,10 @@ def attribute(key: str, test: Callable[[str], object]) -> Filter:
     return bind
 
 
+def attribute_matches(key: str, pattern: Pattern) -> Filter:
+    return lambda scope: attribute(key, pattern.on(scope.searched))(scope)
+
+
 def comparison(key: str, operator: str, value: str) -> Filter:
     """`value` is in lower case; an attribute that is not there differs from every value but the empty one."""
     compare = _COMPARISONS[operator]
@@ -84,20 +88,30 @@ def contains_data(text: str) -> Filter:
     return _test(lambda node: wanted in data_of(node).lower())
 
 
+def _search(pattern: Pattern, text_of: Callable[[LexborNode], str]) -> Filter:
+    """Elements in whose text, of the kind that `text_of` reads, the pattern is found."""
+
+    def bind(scope: Scope) -> Predicate:
+        found = pattern.on(scope.searched)
+        return lambda node: found(text_of(node))
+
+    return bind
+
+
 def matches(pattern: Pattern) -> Filter:
-    return _test(lambda node: pattern.search(text_of(node)))
+    return _search(pattern, text_of)
 
 
 def matches_own(pattern: Pattern) -> Filter:
-    return _test(lambda node: pattern.search(own_text_of(node)))
+    return _search(pattern, own_text_of)
 
 
 def matches_whole_text(pattern: Pattern) -> Filter:
-    return _test(lambda node: pattern.search(whole_text_of(node)))
+    return _search(pattern, whole_text_of)
 
 
 def matches_whole_own_text(pattern: Pattern) -> Filter:
-    return _test(lambda node: pattern.search(whole_own_text_of(node)))
+    return _search(pattern, whole_own_text_of)
 
 
 def empty(scope: Scope) -> Predicate:

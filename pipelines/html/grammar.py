@@ -17,13 +17,13 @@ from pipelines.html.patterns import Pattern
 
 _MAX_DEPTH = 32
 _ESCAPE = r"\\[0-9a-fA-F]{1,6}\s?|\\."
-_IDENTIFIER = re.compile(rf"(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})+")
+_IDENTIFIER = re.compile(rf"(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})++")
 _TYPE = re.compile(
-    rf"\*\|(?:[\w-]|{_ESCAPE})+|(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})+\|\*|(?:[\w|-]|[^\x00-\x7f]|{_ESCAPE})+|\*"
+    rf"\*\|(?:[\w-]|{_ESCAPE})++|(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})++\|\*|(?:[\w|-]|[^\x00-\x7f]|{_ESCAPE})++|\*"
 )
-_ATTRIBUTE = re.compile(r"(?s)\s*(?P<key>.*?)\s*(?:(?P<operator>[!^$*~]?=)(?P<value>.*))?")
+_OPERATOR = re.compile(r"[!^$*~]?=")
 _FLAGGED = re.compile(r"""(?si)(?P<value>\s*(?:(["']).*\2|[^\s"']+(?=\s)))\s*(?P<flag>[is])\s*""")
-_OF = re.compile(r"\s+of\s+", re.IGNORECASE)
+_OF = re.compile(r"(?<=\s)of(?=\s)", re.IGNORECASE)
 _NTH = re.compile(r"([+-]?\d*)n\s*(?:([+-])\s*)?(\d+)?|([+-]?\d+)")
 _COMBINATOR = re.compile(r"\s*([>+~])\s*|\s+")
 _SPACES = re.compile(r"\s*")
@@ -149,21 +149,21 @@ class _Parser:
         return True
 
     def _attribute(self, inside: str, parts: _Parts) -> None:
-        match = _ATTRIBUTE.fullmatch(inside)
-        key = match.group("key").lower() if match else ""
-        if not match or not key:
+        match = _OPERATOR.search(inside)
+        key = inside[: match.start() if match else None].strip().lower()
+        if not key:
             raise SelectorError(f"[{inside}] has no attribute name")
-        operator, value = match.group("operator"), match.group("value")
-        if operator is None:
+        if match is None:
             self._has_attribute(key, parts)
             return
+        operator, value = match.group(), inside[match.end() :]
         if not value.strip():
             raise SelectorError(f"[{inside}] has no value to compare with")
         flagged = _FLAGGED.fullmatch(value)
         value, flag = flagged.group("value", "flag") if flagged else (value, "")
         if operator == "~=":
             pattern = _pattern(("(?i)" if flag in ("i", "I") else "") + _unquoted(value))
-            parts.filters.append(filters.attribute(key, pattern.search))
+            parts.filters.append(filters.attribute_matches(key, pattern))
             if ":" not in key:
                 parts.css.append(f"[{_identifier(key)}]")
         elif flag in ("s", "S"):
@@ -335,7 +335,7 @@ def _not_root(parts: _Parts) -> str:
 
 def _index(name: str, text: str, may_be_root: bool) -> str:
     """:eq, :lt and :gt count siblings from 0; the page's root is the first of one."""
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise SelectorError(f":{name}({text}) needs a number, counted from 0")
     index = int(text)
     if name == "gt":

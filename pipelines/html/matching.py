@@ -10,6 +10,8 @@ from typing import Protocol
 
 from selectolax.lexbor import LexborCSSSelector, LexborNode
 
+from pipelines.html.patterns import Searched
+
 # One for all pages: what it sets up when it is first used costs as much as a fifth of parsing a small page.
 _engine = LexborCSSSelector()
 _find_first: Callable[[str, LexborNode], list[LexborNode]] = _engine.find_first  # pyright: ignore  (not in its stubs)
@@ -20,6 +22,11 @@ class Scope(Protocol):
 
     node: LexborNode
     is_page: bool
+
+    @property
+    def searched(self) -> Searched:
+        """What patterns have taken on the page."""
+        ...
 
     def page(self) -> Scope:
         """The whole page."""

@@ -10,10 +10,14 @@ from pipelines.html.matching import Query
 
 Selector = Query | JsonPath
 
+_LONGEST = 10_000  # characters
+
 
 @lru_cache(maxsize=4096)
 def compile_selector(text: str) -> Selector:
     """What `text` selects: as jsoup understands it, or as JSONPath; raises SelectorError with a sentence."""
+    if fault := too_long(text):
+        raise SelectorError(fault)
     if not is_path(text):
         return parse(text)
     try:
@@ -22,4 +26,9 @@ def compile_selector(text: str) -> Selector:
         raise SelectorError(str(error)) from None
 
 
-__all__ = ["Selector", "SelectorError", "compile_selector"]
+def too_long(text: str) -> str | None:
+    """What is wrong with a selector that is longer than any may be."""
+    return f"it has {len(text):,} characters, and may have {_LONGEST:,}" if len(text) > _LONGEST else None
+
+
+__all__ = ["Selector", "SelectorError", "compile_selector", "too_long"]

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from pipelines.html import SelectorError, SlowPattern, compile_selector
-from pipelines.html.patterns import Pattern
+from pipelines.html.patterns import Pattern, Searched
 from pipelines.rows import Fetched, Row
 from pipelines.stages.links import WgetJoin
 from tests.pipelines.html.test_jsonpath import page
@@ -18,9 +18,41 @@ CATASTROPHIC = "p:matches((a|aa)+$)"
 def test_a_catastrophic_pattern_ends_after_a_second() -> None:
     document = page(f"<p>{'a' * 60}!</p>", "text/html")
     began = time.process_time()
-    with pytest.raises(SlowPattern, match=r"the pattern .* takes more than 1 s on a text of 61 characters"):
+    with pytest.raises(SlowPattern, match=r"the pattern .* takes more than 1 s on the page"):
         document.root.select(CATASTROPHIC)
     assert time.process_time() - began < 5
+
+
+class Clock:
+    """A quarter of a second goes by between two looks at it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.25
+        return self.now
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["p:matches(.)", "p:matchesWholeOwnText(.)", "p[title~=.]", "body:has(p:matches(x), i)", "p:not(p:matches(x))"],
+)
+def test_the_second_is_for_all_elements_of_a_page(selector: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.html.patterns.time.process_time", Clock())
+    few, many = (page("<p title=a>a</p>" * number, "text/html").root for number in (3, 5))
+    few.select(selector)
+    with pytest.raises(SlowPattern):
+        many.select(selector)
+
+
+def test_segments_of_a_page_share_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.html.patterns.time.process_time", Clock())
+    segments = page("<p><b>a</b></p>" * 5, "text/html").root.select("p")
+    for segment in segments[:4]:
+        assert segment.first("b:matches(.)")
+    with pytest.raises(SlowPattern):
+        segments[4].first("b:matches(.)")
 
 
 @pytest.mark.parametrize("selector", [CATASTROPHIC, "a[href~=^(x|x)*y]", "p:matchesOwn((?i)PRICE: \\d+)"])
@@ -42,13 +74,29 @@ def test_ordinary_texts_pass(selector: str) -> None:
     ],
 )
 def test_what_java_writes(pattern: str, text: str, found: bool) -> None:
-    assert Pattern(pattern).search(text) is found
+    searched: Searched = {}
+    assert Pattern(pattern).on(searched)(text) is found
 
 
-@pytest.mark.parametrize("selector", ["p:matches(()", "a[href~=*]", f"p:matches({'(' * 5000}a{')' * 5000})"])
+@pytest.mark.parametrize("selector", ["p:matches(()", "a[href~=*]", f"p:matches({'(' * 4000}a{')' * 4000})"])
 def test_one_that_does_not_parse_is_told(selector: str) -> None:
     with pytest.raises(SelectorError):
         compile_selector(selector)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(?:(?:(?:a{999}){999}){999}){999}",
+        "(?:(?:a{2000,}) *){0002000}",
+        "(?:a{1000}(?#)){1000}",
+        "(?:(?:a{2}){2})" * 500 + "{900}",
+        "(?ix)(?:a{1 0 0 0}) #\n {10 00}",
+    ],
+)
+def test_one_that_the_engine_would_write_out_without_end_is_told(pattern: str) -> None:
+    with pytest.raises(SelectorError, match=r"does not parse: .*count"):
+        compile_selector(f"p:matches({pattern})")
 
 
 def test_a_slow_pattern_gives_a_link_that_says_so() -> None:

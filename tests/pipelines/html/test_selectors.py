@@ -8,6 +8,7 @@ from types import FrameType
 import pytest
 
 from pipelines.html import Element, SelectorError, compile_selector, filters
+from pipelines.html.grammar import parse
 from pipelines.html.matching import Query
 from pipelines.html.text import normalised, text_of
 from tests.pipelines.html.pages import document
@@ -200,3 +201,28 @@ def test_contains_reads_no_text_without_the_word(monkeypatch: pytest.MonkeyPatch
     page = document("<div>" * 100 + "<i>a</i> " * 100).root
     assert (page.select("div:contains(zz)"), read) == ([], [])
     assert len(page.select("div:contains(a a)")) == len(read) == 100
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "ж" * 1_000_000,
+        "\\41" * 300_000,
+        f"[a{' ' * 1_000_000}b]",
+        f":nth-child(2n{' ' * 1_000_000}of b)",
+    ],
+)
+def test_however_long_a_name_or_a_gap_it_is_read_once(selector: str) -> None:
+    assert parse(selector).selectors
+
+
+def test_a_selector_has_a_greatest_length() -> None:
+    assert compile_selector("a" * 10_000)
+    for selector in ("a" * 10_001, "$." + "a" * 9_999):
+        with pytest.raises(SelectorError, match="it has 10,001 characters, and may have 10,000"):
+            compile_selector(selector)
+
+
+def test_a_position_too_great_to_count_is_told() -> None:
+    with pytest.raises(SelectorError, match="needs a number, counted from 0"):
+        compile_selector(f":gt({'9' * 5000})")
