@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Annotated
@@ -15,23 +16,35 @@ from pipelines.columns import ENGINE_COLUMNS, name_fault
 from pipelines.parameters import has_reference
 
 LONGEST = 20_000
-REFLECTION = ("reflect", "try_reflect", "java_method")  # call any Java method
-# tell of the server, or read files: of a schema, of a description
-_REFUSED = frozenset(
-    {*REFLECTION, "input_file_name", "input_file_block_start", "input_file_block_length"}
-    | {"from_xml", "schema_of_xml", "from_protobuf", "to_protobuf"}
+# what a pipeline's SQL must not call; the driver's session knows none of these either
+REFUSED = frozenset(
+    # call any Java method
+    {"reflect", "try_reflect", "java_method"}
+    # read what an XML document refers to, at any address and of the server's files
+    | {"xpath", "xpath_boolean", "xpath_short", "xpath_int", "xpath_long", "xpath_float", "xpath_double"}
+    | {"xpath_number", "xpath_string"}
+    # read files: of a schema, of a description
+    | {"from_xml", "schema_of_xml", "from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf"}
+    # tell of the server: its files, its user, its programs
+    | {"input_file_name", "input_file_block_start", "input_file_block_length"}
+    | {"current_user", "user", "session_user", "version", "python_worker_logs"}
+    # names a function or a column by a text, which is not checked
+    | {"identifier"}
 )
 _END = "; \t\r\n"  # of a statement; Spark runs what stands in parentheses
-# what stands as a column does and is none: functions, ORDER BY ALL, what Spark knows of a file, units of time
+# the hidden column of rows from files, with where these are; Spark calls it so when one of the file's own has its name
+_METADATA = re.compile("_+metadata", re.IGNORECASE)
+# what stands as a column does and is none: functions, ORDER BY ALL, units of time
 _NO_COLUMNS = frozenset(
-    {"current_time", "user", "grouping__id", "all", "_metadata", "year", "quarter", "month", "week"}
+    {"current_time", "grouping__id", "all", "year", "quarter", "month", "week"}
     | {"day", "dayofyear", "hour", "minute", "second", "millisecond", "microsecond"}
 )
 _WHERE = "SELECT 1 FROM rows WHERE ("  # an expression is parsed in a query, which is not run
 _SHOWN_BEFORE = 40  # characters of the SQL before a fault
 _REMEMBERED = 64  # a pipeline is read twice when it is written
 _SPARK = Dialect.get_or_raise("spark")
-_QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER)
+_TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
+_QUOTED = (*_TEXTS, TokenType.IDENTIFIER)
 
 
 def check_expression(text: str) -> str:
@@ -138,6 +151,8 @@ def _parsed(text: str) -> exp.Expr:
         raise ValueError(f"not SQL: {_fault(error)}") from None
     except TokenError:
         raise ValueError("not SQL: a quote or comment does not end") from None
+    except IndexError:
+        raise ValueError("not SQL: map takes pairs of a key and a value") from None
     except RecursionError:
         raise ValueError("not SQL: it is nested too deep") from None
     if len(trees) != 1 or trees[0] is None:
@@ -147,7 +162,7 @@ def _parsed(text: str) -> exp.Expr:
         raise ValueError("it must only read")
     for function in tree.find_all(exp.Func):
         name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
-        if name.casefold() in _REFUSED:
+        if name.casefold() in REFUSED:
             raise ValueError(f"the function {name} is not allowed")
     return tree
 
@@ -166,6 +181,8 @@ def _check_tokens(tokens: Iterable[Token]) -> None:
     for token in tokens:
         if token.comments:
             raise ValueError("comments are not allowed in SQL; YAML has its own")
+        if token.token_type not in _TEXTS and _METADATA.fullmatch(token.text):
+            raise ValueError(f"the column {token.text} is not allowed: it tells where the server has its files")
         if token.token_type not in _QUOTED and not (token.text.isascii() and token.text.isprintable()):
             raise ValueError(f"'{token.text}' must be quoted: it is not ASCII")
 

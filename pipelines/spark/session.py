@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipelines import plugins
-from pipelines.expressions import REFLECTION
+from pipelines.expressions import REFUSED
 from pipelines.spark.classes import class_path, java_option
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -22,6 +22,9 @@ _SECOND_COMPILER_LATE = (  # ten times
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 _NO_SECOND_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # as large as with it
+# no XML that Java reads makes it ask for another document
+_NO_OUTER_XML = " ".join(f"-Djavax.xml.accessExternal{kind}=" for kind in ("DTD", "Schema", "Stylesheet"))
+_USER = "spindle"  # what `user` is in SQL, which is a column or the name of who runs Spark: only Spark can tell which
 _PACKAGES = str(Path(__file__).parents[2])
 
 
@@ -35,28 +38,39 @@ def session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if master.startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the only setting that the web UI's address follows
+    os.environ.setdefault("SPARK_USER", _USER)
     builder = SparkSession.Builder().master(master).appName(name)
     for key, value in {**_defaults(loads), **(conf or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    _forget_reflection(spark)
+    _forget_functions(spark)
     return spark
 
 
-def _forget_reflection(spark: SparkSession) -> None:
-    """A pipeline's SQL is checked before it comes here; what would call any Java method is not there at all."""
-    java: Any = spark
-    functions = java._jsparkSession.sessionState().functionRegistry()  # PySpark has no call for it
-    for name in REFLECTION:
-        functions.dropFunction(java._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
+def _forget_functions(spark: SparkSession) -> None:
+    """A pipeline's SQL is checked before it comes here; what it must not call is not there at all."""
+    java: Any = spark  # PySpark has no call for it
+    state, catalyst = java._jsparkSession.sessionState(), java._jvm.org.apache.spark.sql.catalyst
+    registries = (
+        state.functionRegistry(),
+        state.tableFunctionRegistry(),
+        # of which other sessions, and the defaults that a schema gives its columns, have theirs
+        catalyst.analysis.FunctionRegistry.builtin(),
+        catalyst.analysis.TableFunctionRegistry.builtin(),
+    )
+    for identifier in map(catalyst.FunctionIdentifier, REFUSED):
+        for functions in registries:
+            functions.dropFunction(identifier)
 
 
 def _defaults(loads: bool) -> dict[str, str]:
     paths = [_PACKAGES, *plugins.folders(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     compiler = _SECOND_COMPILER_LATE if loads else _NO_SECOND_COMPILER
     logging, folder = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", f"-Djava.io.tmpdir='{gettempdir()}'"
+    properties = f"{logging} {folder} {_NO_OUTER_XML}"
     return {
-        "spark.driver.extraJavaOptions": f"{logging} {folder} -XX:-UsePerfData {compiler} {java_option()}",
+        "spark.driver.extraJavaOptions": f"{properties} -XX:-UsePerfData {compiler} {java_option()}",
+        "spark.executor.extraJavaOptions": _NO_OUTER_XML,
         "spark.driver.extraClassPath": class_path(),
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         # workers start in the data folder, where a user's own `core/` must not shadow ours

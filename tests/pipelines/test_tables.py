@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pipelines import PipelineError, RunError, check_yaml
-from pipelines.expressions import check_expression, check_query
+from pipelines.expressions import REFUSED, check_expression, check_query
 from pipelines.spark.schema import columns_of
 from pipelines.stages.tables import Filter, SqlQuery
 from tests.pipelines.conftest import Run
@@ -212,7 +214,7 @@ exists(xs, Z -> z > 1) OR aggregate(xs, 0, (acc, x) -> acc + x, acc -> acc * 10)
 transform(arr, each -> each.price)[0] = array_sort(xs, (l, r) -> l - r)[0]
 dateadd(DAY, a, d) > d AND timestampadd(QUARTER, 1, ts) > ts AND timediff(WEEK, ts, ts) = 0
 extract(YEAROFWEEK FROM d) = 2020 AND d < current_date - interval 1 day AND ts < localtimestamp()
-user <> 'a' AND current_user <> 'a' AND session_user <> 'a' AND current_time IS NOT NULL
+current_time IS NOT NULL AND current_catalog() <> 'a' AND current_timezone() = 'UTC' AND '_metadata' <> "_metadata"
 name COLLATE utf8_lcase = 'N' AND mask(name, lowerChar => 'q') = 'q' AND trim(BOTH 'x' FROM name) = 'n'
 struct(a AS zz).zz = 1 AND cast(s AS struct<b: int, p: struct<q: int>>).b = 1
 a = 10L - 9Y AND 1.5BD > a AND x'1F' = X'1F' AND date'2020-01-01' = d AND name = "n"
@@ -276,6 +278,41 @@ def test_expressions_only_compute(text: str) -> None:
         check_expression(text)
 
 
+@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize("call", ["{}()", "{} (name) = 'a'", "`{}`(name)", "system.builtin.{}(name) OR name"])
+def test_no_spelling_of_a_function_that_is_refused_is_let_through(name: str, call: str) -> None:
+    for spelt in (name, name.upper()):
+        with pytest.raises(ValueError, match=r"not allowed|number of provided arguments"):
+            check_expression(call.format(spelt))
+
+
+@pytest.mark.parametrize("text", ["current_user = 'a'", "SESSION_USER LIKE 'a%'"])
+def test_who_runs_the_server_is_not_told(text: str) -> None:
+    with pytest.raises(ValueError, match="_USER is not allowed"):
+        check_expression(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "_metadata.file_path LIKE 'file:/tmp/%'",
+        "`_METADATA`.file_name = 'a'",
+        "rows._metadata IS NULL",
+        "exists(xs, x -> x = __metadata.file_path)",  # where a column of the file is called _metadata
+        "IDENTIFIER('_meta' || 'data.file_path') = 'a'",
+    ],
+)
+def test_where_files_lie_is_not_told(text: str) -> None:
+    for refused in (lambda: check_expression(text), lambda: check_query(f"SELECT {text} AS a FROM rows")):
+        with pytest.raises(ValueError, match="is not allowed"):
+            refused()
+
+
+def test_a_map_without_its_last_value_is_no_sql() -> None:
+    with pytest.raises(ValueError, match="not SQL: map takes pairs of a key and a value"):
+        check_expression("map(name) IS NULL")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -285,6 +322,7 @@ def test_expressions_only_compute(text: str) -> None:
         "SELECT * FROM rows WHERE name IN (SELECT name FROM other.rows)",
         "SELECT * FROM range(5)",
         "SELECT java_method('a', 'b') FROM rows",
+        "SELECT * FROM rows, LATERAL python_worker_logs()",
         "INSERT INTO rows SELECT 1",
         "CREATE TABLE x AS SELECT 1",
         "DROP TABLE rows",
@@ -335,14 +373,35 @@ def test_a_text_may_hold_a_dollar_and_a_brace_and_spark_reads_no_environment_int
     assert rows == [{"a": "${", "b": "${env:HOME}"}]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT reflect('java.lang.System', 'nanoTime')",
-        "SELECT java_method('a', 'b')",
-        "SELECT * FROM text.`/etc/hosts`",
-    ],
-)
-def test_what_comes_past_the_check_is_not_there_in_spark(spark: SparkSession, query: str) -> None:
-    with pytest.raises(AnalysisException, match=r"UNRESOLVED_ROUTINE|TABLE_OR_VIEW_NOT_FOUND"):
-        spark.sql(query)
+@pytest.mark.parametrize("name", sorted(REFUSED - {"identifier"}))
+def test_a_function_that_comes_past_the_check_is_not_there_in_spark(spark: SparkSession, name: str) -> None:
+    for session in (spark, spark.newSession()):
+        for query in (f"SELECT {name}('<a/>', 'a')", f"SELECT * FROM {name}('<a/>', 'a')"):
+            with pytest.raises(AnalysisException, match=r"UNRESOLVED_ROUTINE|UNRESOLVABLE_TABLE_VALUED_FUNCTION"):
+                session.sql(query)
+
+
+def test_files_that_come_past_the_check_are_not_there_in_spark(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM text.`/etc/hosts`")
+
+
+def test_the_user_is_the_same_everywhere(spark: SparkSession) -> None:
+    assert spark.sql("SELECT user, `current_user`").first() == ("spindle", "spindle")
+
+
+def test_xml_makes_java_open_nothing(spark: SparkSession, site: Site) -> None:
+    base = site.serve({"/a.dtd": ""})
+    java: Any = spark
+    xpath = java._jvm.org.apache.spark.sql.catalyst.expressions.xml.UDFXPathUtil()
+    assert xpath.evalString("<a>1</a>", "a") == "1"
+    for address in (f"{base}/a.dtd", "file:///etc/hostname"):
+        with pytest.raises(Py4JJavaError) as error:
+            xpath.evalString(f'<!DOCTYPE a SYSTEM "{address}"><a>1</a>', "a")
+        assert "accessExternalDTD" in str(error.value)
+    assert not site.requests
+
+
+def test_executors_have_the_same_lock_as_the_driver(spark: SparkSession) -> None:
+    for options in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        assert "-Djavax.xml.accessExternalDTD=" in spark.sparkContext.getConf().get(options, "").split()
