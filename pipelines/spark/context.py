@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -16,6 +19,7 @@ from pipelines.fetch.cache import CacheOptions
 from pipelines.model import Options, Robots
 
 _PATTERN = re.compile(r"[*?\[{]")
+_MOST_ENTRIES = 1_000_000  # of a folder that is walked: a few seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +57,75 @@ class RunContext:
         scheme, separator, rest = path.partition("://")
         if separator and scheme != "file":
             raise RunError(f"'{path}' cannot be read: it is neither a dataset of this project nor a local file")
-        local = Path(rest if separator else path)
-        found = tuple(self._allowed(local))
+        with _refusing(path, "read"):
+            found = tuple(self._allowed(Path(rest if separator else path)))
         if not found:
             raise RunError(f"there is no file at '{path}'")
         return Files(tuple(_literal(file) for file in found))
 
     def _allowed(self, path: Path) -> Iterator[str]:
-        names = [str(path)] if path.exists() or not _PATTERN.search(str(path)) else glob.glob(str(path), recursive=True)
-        for name in sorted(names):
+        for name in sorted(self._named(path), key=str):
             # links are followed first: a link in an allowed folder must not lead out of it
-            resolved = Path(name).resolve()
+            resolved = _real(name)
             if not self._is_open(resolved):
-                raise RunError(f"'{path}' cannot be read: it is in none of the folders that this service may read")
+                raise _closed(path)
             if resolved.exists():
+                self._check_links(resolved)
                 yield str(resolved)
+
+    def _named(self, path: Path) -> Iterable[Path]:
+        """The path itself or what its pattern matches, for which open folders alone are looked into."""
+        start, whole = Path(*takewhile(lambda part: not _PATTERN.search(part), path.parts)), _real(path)
+        if start == path or (self._is_open(whole) and whole.exists()):
+            return [path]
+        patterns = path.relative_to(start).parts
+        if not self._is_open(_real(start)) or ".." in patterns:
+            raise _closed(path)
+        found = [start]
+        for pattern in patterns:
+            folders = [each for each in found if self._is_open(_real(each))]
+            found = list(dict.fromkeys(match for folder in folders for match in self._matches(folder, pattern)))
+        return found
+
+    def _matches(self, folder: Path, pattern: str) -> Iterable[Path]:
+        if pattern != "**":
+            return [folder / name for name in glob.glob(pattern, root_dir=folder)]
+        return [folder, *(Path(entry.path) for entry in self._beneath(folder, hidden=False))]
+
+    def _check_links(self, path: Path) -> None:
+        """Raises RunError where a link in a folder leads Spark out of the open ones."""
+        if self.local_folders is None or not path.is_dir():
+            return
+        for entry in self._beneath(path, hidden=True):
+            if entry.is_symlink() and not self._is_open(_real(entry.path)):
+                raise RunError(f"'{entry.path}' cannot be read: it leads out of the folders that this service may read")
+
+    def _beneath(self, top: Path, hidden: bool) -> Iterator[os.DirEntry[str]]:
+        """What lies in a folder and in those within it, and where links to open ones lead."""
+        folders, seen, number = [str(top)], set[str](), 0
+        while folders:
+            folder = os.path.realpath(folders.pop())
+            if folder in seen:
+                continue
+            seen.add(folder)
+            try:
+                listed = os.scandir(folder)
+            except PermissionError:  # to Spark as well
+                continue
+            with listed as entries:
+                for entry in entries:
+                    number += 1
+                    if number > _MOST_ENTRIES:
+                        raise RunError(f"'{top}' cannot be read: it holds more than {_MOST_ENTRIES:,} files")
+                    if entry.name.startswith(".") and not hidden:
+                        continue
+                    yield entry
+                    if (not entry.is_symlink() or self._is_open(_real(entry.path))) and entry.is_dir():
+                        folders.append(entry.path)
 
     def _is_open(self, path: Path) -> bool:
         folders = self.local_folders
-        return folders is None or any(path.is_relative_to(Path(each).resolve()) for each in folders)
+        return folders is None or any(path.is_relative_to(_real(each)) for each in folders)
 
     def local_target(self, path: str) -> Path | None:
         """The local place that rows are saved at; None for one in the project's storage. Raises RunError."""
@@ -81,12 +135,32 @@ class RunContext:
             raise RunError(f"'{path}' cannot be written: it is no local path")
         if not is_local:
             return None
-        target = Path(rest if separator else path).resolve()
-        if not self._is_open(target):
-            raise RunError(f"'{path}' cannot be written: it is in none of the folders that this service may use")
-        if not target.parent.is_dir():
-            raise RunError(f"'{path}' cannot be written: there is no folder '{target.parent}'")
+        with _refusing(path, "written"):
+            target = _real(rest if separator else path)
+            if not self._is_open(target):
+                raise RunError(f"'{path}' cannot be written: it is in none of the folders that this service may use")
+            if not target.parent.is_dir():
+                raise RunError(f"'{path}' cannot be written: there is no folder '{target.parent}'")
         return target
+
+
+@contextmanager
+def _refusing(path: str, done: str) -> Generator[None]:
+    """Says as a RunError what the system says of a path that it does not take."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"'{path}' cannot be {done}: {error.strerror}") from None
+    except ValueError:
+        raise RunError(f"{path!a} cannot be {done}: no file can be called so") from None
+
+
+def _closed(path: Path) -> RunError:
+    return RunError(f"'{path}' cannot be read: it is in none of the folders that this service may read")
+
+
+def _real(path: str | Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 _DEFAULTS = FetchOptions()

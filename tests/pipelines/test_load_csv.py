@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,108 @@ def test_other_folders_are_not_read(run: Run, tmp_path: Path, path: str) -> None
     context = RunContext(local_folders=(str(folder),))
     with pytest.raises(RunError, match="in none of the folders that this service may read"):
         run(LOAD, context, FILE=path.format(folder=folder))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{folder}/../secret.*",
+        "{folder}/../nothing.*",
+        "{folder}/s*/../../secret.csv",
+        "{folder}/s*/../../nothing.csv",
+        "{folder}/s*/out/*.csv",
+        "{folder}/**/secret.csv",
+        "/etc/passw?",
+        "/etc/nothin?",
+        "/**/nothing",
+        "file:///etc/shado[w]",
+        "/etc/{x",
+        "/" + "a" * 300,
+    ],
+)
+def test_whether_other_folders_have_a_file_is_not_told(tmp_path: Path, path: str) -> None:
+    sub = tmp_path / "allowed/sub"
+    sub.mkdir(parents=True)
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    (sub / "secret.csv").symlink_to(tmp_path / "secret.csv")
+    (sub / "out").symlink_to(tmp_path)
+    path = path.replace("{folder}", str(sub.parent))
+    allowed = RunContext(local_folders=(str(sub.parent),))
+    if path.endswith("/out/*.csv"):  # a link that leads out is not looked behind
+        with pytest.raises(RunError, match="there is no file at"):
+            allowed.files(path)
+    else:
+        with pytest.raises(RunError, match="in none of the folders that this service may read"):
+            allowed.files(path)
+
+
+def test_nothing_is_looked_up_where_nothing_may_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("os.scandir", listed)
+    for path in (f"{tmp_path}/*", "/**/x", "*"):
+        with pytest.raises(RunError, match="in none of the folders"):
+            RunContext(local_folders=()).files(path)
+
+
+def test_patterns_in_an_open_folder_match_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "open[1]"
+    for name in ("a.csv", "b.csv", "[c].csv", ".d.csv", "x/a.csv", "x/y/a.csv", ".z/a.csv"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("a\n1\n")
+    (folder / "x/loop").symlink_to(folder)
+    monkeypatch.chdir(folder)
+    for context in (RunContext(), RunContext(local_folders=(str(folder),))):
+        for path, expected in {
+            "*.csv": ["[c].csv", "a.csv", "b.csv"],
+            "[ab].csv": ["a.csv", "b.csv"],
+            "[c].csv": ["[c].csv"],
+            f"{folder}/[c].csv": ["[c].csv"],
+            "x/*/a.csv": ["a.csv", "x/y/a.csv"],
+            "**/a.csv": ["a.csv", "x/a.csv", "x/y/a.csv"],
+            "**/y/*": ["x/y/a.csv"],
+        }.items():
+            found = [re.sub(r"\\(.)", r"\1", each) for each in context.files(path).paths]
+            assert sorted(set(found)) == [str(folder / name) for name in expected], path
+
+
+@pytest.mark.parametrize("of", ["sub", "s*", "**", "."])
+@pytest.mark.parametrize("target", ["secret.csv", "secrets", "nothing"])
+def test_no_link_leads_spark_out_of_a_folder(tmp_path: Path, of: str, target: str) -> None:
+    folder = tmp_path / "allowed"
+    (folder / "sub/.deep").mkdir(parents=True)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    (folder / "sub/a.csv").write_text("a\n1\n")
+    link = folder / "sub/.deep/link.csv"
+    context = RunContext(local_folders=(str(folder),))
+    link.symlink_to(folder / "sub")  # to an open folder, and in a circle
+    assert context.files(f"{folder}/{of}").paths
+    link.unlink()
+    link.symlink_to(tmp_path / target)
+    with pytest.raises(RunError, match=r"link\.csv' cannot be read: it leads out of the folders"):
+        context.files(f"{folder}/{of}")
+    assert RunContext().files(f"{folder}/{of}").paths  # a person's own machine
+
+
+def test_a_folder_with_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.csv").touch()
+    monkeypatch.setattr("pipelines.spark.context._MOST_ENTRIES", 3)
+    with pytest.raises(RunError, match="holds more than 3 files"):
+        RunContext(local_folders=(str(tmp_path),)).files(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("/tmp/" + "a" * 300, "File name too long"), ("/tmp/a\0", "no file can"), ("/tmp/\ud800", "no file can")],
+)
+def test_a_path_that_no_file_can_have_is_told(path: str, reason: str) -> None:
+    with pytest.raises(RunError, match=f"cannot be read: {reason}"):
+        RunContext().files(path)
+    with pytest.raises(RunError, match=f"cannot be written: {reason}"):
+        RunContext().local_target(f"{path}/a")
 
 
 @pytest.mark.parametrize("path", ["spindle://project/none", "s3://bucket/a.csv", "hdfs://host/a.csv", "http://a/b.csv"])
