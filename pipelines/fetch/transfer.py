@@ -228,7 +228,8 @@ class Transfer:
             return failures.no_answer(where, self._options)
         if self._refused:
             return f"refused: {self._refused.of(where.rpartition(':')[0])}"
-        return failures.sentence(self.failure or 0, self.curl.errstr(), where, self._options)
+        detail = self.curl.errstr_raw().decode("latin-1")  # it may quote what the server sent
+        return failures.sentence(self.failure or 0, detail, where, self._options)
 
 
 class _Socket(socket.socket):

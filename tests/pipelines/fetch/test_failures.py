@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -47,6 +48,10 @@ class TestFailures:
 
     def test_a_length_that_is_no_number(self, bad_server: BadServer) -> None:
         assert fetch(bad_server.url("/bad-length")).error == f"127.0.0.1:{bad_server.port} does not speak HTTP"
+
+    def test_a_header_of_any_bytes_that_libcurl_quotes(self, bad_server: BadServer) -> None:
+        error = fetch(bad_server.url("/said?header=" + quote('Transfer-Encoding: "é"'))).error
+        assert error == "the page cannot be decompressed"
 
     def test_something_that_is_not_http(self, bad_server: BadServer) -> None:
         assert "does not speak HTTP" in (fetch(bad_server.url("/not-http")).error or "")
