@@ -54,11 +54,15 @@ def run(
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows.")] = None,
     guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,
     transforms: TransformsFile = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps fetched pages: what was interrupted goes on there.", file_okay=False),
+    ] = None,
 ) -> None:
     """Run a pipeline file without any server: progress, then the rows as a table."""
     from core.cli.run import run
 
-    raise typer.Exit(run(file, output, parameter or [], guard, limit, transforms))
+    raise typer.Exit(run(file, output, parameter or [], guard, limit, transforms, cache))
 
 
 @main.command()

@@ -20,9 +20,10 @@ from rich.table import Table
 from core.cli.parameters import parameters, transforms_of
 from core.cli.terminal import shown
 from pipelines import Pipeline, PipelineError, Plan, RunError
+from pipelines.fetch.cache import CacheOptions
 from pipelines.runner.failures import sentence
 from pipelines.runner.progress import Progress as RunProgress
-from pipelines.spark.context import RunContext, fetch_options
+from pipelines.spark.context import RunContext, cache_options, fetch_options
 from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.output import first_rows, records
@@ -54,10 +55,12 @@ def run(
     guard: bool,
     limit: int | None = None,
     transforms: Path | None = None,
+    cache: Path | None = None,
 ) -> int:
     """Runs the file and shows its rows in document order, or writes them to `output`; 1 when it fails.
 
-    `transforms` is a Python file with the functions that the pipeline calls as row transforms.
+    `transforms` is a Python file with the functions that the pipeline calls as row transforms. Pages in the folder
+    `cache` are not fetched again as long as they may be trusted.
     """
     if output is not None and output.suffix not in _FORMATS:
         _console.print(f"{output}: the name must end in one of {', '.join(_FORMATS)}", style="red", markup=False)
@@ -69,7 +72,7 @@ def run(
             _console.print(f"{file}:{warning.line or 1}: warning: {warning.message}", style="yellow", markup=False)
         if exposed := own.warning():
             _console.print(f"warning: {exposed}", style="yellow", markup=False)
-        _run(plan, _context(plan, guard, limit), output)
+        _run(plan, _context(plan, guard, limit, cache), output)
     except PipelineError as error:
         for problem in error.problems:
             _console.print(f"{file}:{problem.line or 1}: {problem.message}", style="red", markup=False)
@@ -84,9 +87,10 @@ def run(
     return 0
 
 
-def _context(plan: Plan, guard: bool, limit: int | None) -> RunContext:
+def _context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:
     networks = () if guard else _OWN_NETWORKS
-    return RunContext(fetch=fetch_options(plan.options, networks), limit=limit)
+    pages = cache_options(plan.options, CacheOptions(str(cache.absolute()) if cache else None))
+    return RunContext(fetch=fetch_options(plan.options, networks), limit=limit, cache=pages)
 
 
 def _run(plan: Plan, context: RunContext, output: Path | None) -> None:

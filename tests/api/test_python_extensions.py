@@ -30,7 +30,7 @@ pipeline:
 """
 UNKNOWN = [
     "line 4: unknown row transform 'Shout'; known are none (one is registered with the agent, by "
-    "POST /svc/api/agents/{agentId}/python-extensions, or by a plugin)"
+    "POST /svc/api/agents/{agentId}/python-extensions, or by a plugin; `spindle run` and `check` take a file of them: --transforms FILE)"
 ]
 INLINE = """\
 python_extensions:

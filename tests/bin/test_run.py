@@ -38,3 +38,14 @@ def test_rows_are_written_to_a_file_and_steps_are_shown(pipeline: Path, tmp_path
     assert json.loads(rows.read_text()) == [{"name": "One", "loud": "ONE"}, {"name": "Two", "loud": "TWO"}]
     assert "wgetJoin a" in done.stderr
     assert "2 rows, 2 pages" in done.stderr
+
+
+def test_a_second_run_takes_the_pages_of_the_first_from_its_folder(pipeline: Path, tmp_path: Path) -> None:
+    given = ("--transforms", str(tmp_path / "functions.py"), "--cache", str(tmp_path / "pages"))
+    with serving() as site:
+        address = f"SITE={site.serve(PAGES)}"
+        for rows in (tmp_path / "first.json", tmp_path / "second.json"):
+            done = run("bin/spindle", "run", str(pipeline), "-p", address, *given, "-o", str(rows))
+            assert done.returncode == 0, done.stderr
+        assert site.requests == dict.fromkeys(PAGES, 1)
+    assert (tmp_path / "second.json").read_text() == (tmp_path / "first.json").read_text()
