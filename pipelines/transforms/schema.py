@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, cast
 
@@ -166,11 +166,22 @@ def _held(value: Any, type_: str) -> Any:
             return float(value)
         except OverflowError:
             raise Mismatch("is a number too large for float") from None
+        except ValueError:
+            raise Mismatch("is a signaling NaN, which is no number") from None
     if found != type_:
         raise Mismatch(f"is {_word(found or _type(value) or '')}, not {_word(type_)}")
     if found == "bigint" and abs(value) > _LARGEST:
         raise Mismatch("is a number of more than 64 bits")
+    if found == "timestamp" and value.tzinfo:
+        _check_year(value)
     return _text(value) if found == "string" else value
+
+
+def _check_year(value: datetime) -> None:
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        raise Mismatch("is a datetime that in UTC is not of the years 1 to 9999") from None
 
 
 def _text(value: str) -> str:

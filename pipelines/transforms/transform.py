@@ -155,14 +155,21 @@ def _here(function: RowFunction, arguments: Mapping[str, Any]) -> RowsOf:
             result = function(before, **arguments)
         except Exception as error:  # whatever it raises costs the row, not the run
             return RowFailed(_told(error))
-        if dataclasses.is_dataclass(result) and not isinstance(result, type):
-            result = dataclasses.asdict(result)
-        if result is not None and not isinstance(result, dict):
-            kind = type(result).__name__
-            return RowFailed(f"it returned {kind}, which is no row; a row is a dict, and None drops it")
-        return cast("dict[str, Any] | None", result)
+        try:
+            return _row(result)
+        except Exception as error:  # what fits in no column
+            return RowFailed(f"{type(error).__name__}: {error}")
 
     return lambda rows: map(row, rows)
+
+
+def _row(result: Any) -> Outcome:
+    """What it returned, as it would come from a process; raises what `values.dumps` and `values.loads` raise."""
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        result = dataclasses.asdict(result)
+    if result is not None and not isinstance(result, dict):
+        return RowFailed(f"it returned {type(result).__name__}, which is no row; a row is a dict, and None drops it")
+    return cast("dict[str, Any] | None", values.loads(values.dumps(result)))
 
 
 def _told(error: Exception) -> str:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, cast
 
 _TAG = "$"
+_DEEPEST = 50  # lists and maps within each other: what reads a value deeper than a thousand fails, and no row is so
 _TEXT = {str}
 _SINGLE = {str, int, float, bool, type(None), datetime, date, bytes, Decimal}
 
@@ -23,8 +24,26 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str | bytes) -> Any:
-    """Raises ValueError and RecursionError for anything that `dumps` cannot have written."""
-    return _decoder.decode(text if isinstance(text, str) else text.decode())
+    """Raises ValueError and RecursionError for anything that `dumps` cannot have written, or is nested too deep."""
+    text = text if isinstance(text, str) else text.decode()
+    value = _decoder.decode(text)
+    if text.count("[") + text.count("{") > _DEEPEST:
+        _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        level = [inner for each in level for inner in _inside(each)]
+    if level:
+        raise ValueError("nested too deep")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast(dict[str, Any], value).values()
+    return cast(list[Any], value) if isinstance(value, list) else ()
 
 
 def _is_plain(value: Any) -> bool:
@@ -66,12 +85,18 @@ def _key(key: Any) -> str:
     return key
 
 
+def _map(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):  # pairs would make one too, with anything for names
+        raise TypeError
+    return cast(dict[str, Any], found)
+
+
 def _bytes(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "dict": dict[str, Any],
+    "dict": _map,
     "datetime": datetime.fromisoformat,
     "date": date.fromisoformat,
     "bytes": _bytes,

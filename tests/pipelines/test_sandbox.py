@@ -204,7 +204,16 @@ return row
 
 
 @pytest.mark.parametrize(
-    "line", [b"not JSON\n", b"5\n", b"[" * 9_999 + b"\n", b'{"row": {"a": {"$": "bytes", "of": 1}}}\n']
+    "line",
+    [
+        b"not JSON\n",
+        b"5\n",
+        b"[" * 9_999 + b"\n",
+        b'{"row": {"a": {"$": "bytes", "of": 1}}}\n',
+        b'{"number": 1, "row": {"$": "dict", "of": [[1, 2]]}}\n',
+        b'{"number": 1, "row": {"a": ' + b"[" * 300 + b"]" * 300 + b"}}\n",
+        b'{"number": 1, "row": ' + b'{"a": ' * 300 + b"1" + b"}" * 300 + b"}\n",
+    ],
 )
 def test_forged_answers_are_noticed(call: Call, line: bytes) -> None:
     assert failure(call, FORGING.format(line=line)) == "it gave no answer that could be read"

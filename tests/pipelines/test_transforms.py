@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from pyspark.sql import SparkSession
@@ -169,6 +169,72 @@ def test_a_number_too_large_for_its_column_is_told_in_the_row(run: RunWith, csv:
     rows = run(text, f="def f(row) -> {'n': float}:\n  return {'n': 10 ** 400 if row['name'] == 'cup' else 1}\n")
     told = "f: the column 'n' is a number too large for float"
     assert rows == [{"n": 1.0, "_error": None}, {"n": None, "_error": told}, {"n": 1.0, "_error": None}]
+
+
+ODD = """
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+def f(row){declared}:
+  east, west = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))
+  odd = {{
+    "snan": {{"n": Decimal("sNaN"), "t": None}},
+    "nan": {{"n": Decimal("NaN"), "t": None}},
+    "early": {{"n": 1.5, "t": datetime.min.replace(tzinfo=east)}},
+    "late": {{"n": 1.5, "t": datetime.max.replace(tzinfo=west)}},
+    "deep": {{"n": 1.5, "t": None, "deep": eval("[" * 80 + "]" * 80)}},
+  }}
+  return odd.get(row["name"], {{"n": 1.5, "t": datetime(2026, 1, 2, tzinfo=east)}})
+"""
+
+
+@pytest.mark.parametrize("declared", ["", " -> {'n': float, 't': datetime}"])
+def test_a_value_that_no_column_holds_costs_its_row(run: RunWith, tmp_path: Path, declared: str) -> None:
+    (tmp_path / "n.csv").write_text("name\nlamp\nsnan\nnan\nearly\nlate\ndeep\ncup\n")
+    text = f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/n.csv']}}\n- {{stage: 'python_row_transform:f'}}\n"
+    rows = run(text + "spindle: {keepColumns: [_error]}\n", f=ODD.format(declared=declared))
+    assert [row["n"] for row in rows] == [1.5, None, None, 1.5, 1.5, None, 1.5]
+    assert [(row["_error"] or "").split(", as")[0] for row in rows] == [
+        "",
+        "f: the column 'n' is a signaling NaN, which is no number",
+        "",
+        "f: the column 't' is a datetime that in UTC is not of the years 1 to 9999",
+        "f: the column 't' is a datetime that in UTC is not of the years 1 to 9999",
+        "f: it gave no answer that could be read",
+        "",
+    ]
+    assert [row["t"] for row in rows][1:-1] == [None] * 5
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_what_ones_own_function_returns_is_held_to_what_columns_hold(
+    run: RunWith, tmp_path: Path, declared: bool
+) -> None:
+    (tmp_path / "n.csv").write_text("name\nlamp\ncircle\nnumber\nobject\nset\nkey\ndigits\ncup\n")
+
+    class Named(TypedDict):
+        name: str
+        tags: list[int]
+
+    def odd(row: dict[str, Any]) -> Any:
+        circle: list[Any] = []
+        circle.append(circle)
+        rows: dict[str, dict[Any, Any]] = {
+            "circle": {"name": "circle", "tags": circle},
+            "number": {1: 2},
+            "object": {"name": object()},
+            "set": {"name": "set", "tags": {1}},
+            "key": {"name": "key", "tags": {1: 2}},
+            "digits": {"name": "digits", "tags": [10**5000]},
+        }
+        return rows.get(row["name"], {"name": row["name"], "tags": (1, 2)})
+
+    odd.__annotations__["return"] = Named if declared else Any
+    text = f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/n.csv']}}\n- {{stage: 'python_row_transform:odd'}}\n"
+    rows = run(text + "spindle: {keepColumns: [_error]}\n", odd=odd)
+    assert [row["tags"] for row in rows] == [[1, 2], None, None, None, [1], None, None, [1, 2]]
+    failed = [str(row["_error"]).partition(":")[2].strip().partition(" ")[0] for row in rows if row["_error"]]
+    assert failed == ["RecursionError:", "TypeError:", "TypeError:", "TypeError:", "ValueError:"]
 
 
 def test_a_page_stays_with_the_row_and_links_are_followed_after_a_transform(run: RunWith, site: Site) -> None:
