@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import accumulate
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -26,14 +29,32 @@ _LONGEST = 10_000  # characters: the time grows with the text, the score hardly 
 _DATES = ("date", "datum", "day", "month", "time", "timestamp", "created", "createdat", "published", "publishedat")
 
 
+class _Analyzer(SentimentIntensityAnalyzer):
+    def sentiment_valence(self, valence: Any, sentitext: Any, item: str, i: int, sentiments: Any) -> Any:
+        """VADER looks at three words before and two after each, but lowers all of the text to do so."""
+        first = max(i - 3, 0)
+        words = sentitext.words_and_emoticons[first : i + 3]
+        near = SimpleNamespace(words_and_emoticons=words, is_cap_diff=sentitext.is_cap_diff)
+        return super().sentiment_valence(valence, near, item, i - first, sentiments)
+
+
 @cache
 def _analyzer() -> Any:
-    return SentimentIntensityAnalyzer()
+    return _Analyzer()
 
 
 def score(text: str) -> float:
     """VADER's compound score of a text, from -1 to 1."""
-    return float(_analyzer().polarity_scores(text[:_LONGEST])["compound"])
+    return float(_analyzer().polarity_scores(_beginning(text))["compound"])
+
+
+def _beginning(text: str) -> str:
+    """The part of a text that counts; an emoji is as long as the words that VADER reads for it."""
+    text = text[:_LONGEST]
+    if text.isascii():
+        return text
+    words = _analyzer().emojis
+    return text[: bisect_right([*accumulate(len(words.get(each, each)) for each in text)], _LONGEST)]
 
 
 def label(value: float) -> str:
@@ -50,8 +71,8 @@ class Sentiment(RowStage):
 
     The score is VADER's, a lexicon of English words, emoticons and slang with rules for negation and emphasis; nothing
     leaves the machine. Texts in other languages score near 0. A score from 0.05 on is positive, from -0.05 down
-    negative. Null where there is no text. Of a text the first 10,000 characters count. A row costs about 0.1 ms for a
-    sentence, 1 ms for a long review.
+    negative. Null where there is no text. Of a text the first 10,000 characters count, an emoji as long as its name.
+    A row costs about 0.1 ms for a sentence, 1 ms for a long review.
     """
 
     example = """

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import random
 from pathlib import Path
 
 import pytest
+from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright: ignore[reportMissingTypeStubs]
 
 from pipelines import PipelineError, RunError, check_yaml
+from pipelines.stages.sentiment import score
 from tests.pipelines.conftest import Rows, Run
 
 REVIEWS = """product,text,date,seen on
@@ -36,6 +39,33 @@ def test_sentiment_scores_and_labels_each_row(run: Run, load: Pipe, call: str) -
     rows = run(load + f"- {call}")
     assert [row["sentiment_label"] for row in rows] == ["positive", "negative", "neutral", None, "negative"]
     assert [row["sentiment_score"] for row in rows] == pytest.approx([0.6369, -0.7506, 0.0, None, -0.3412])
+
+
+def test_a_score_is_vaders() -> None:
+    vader = SentimentIntensityAnalyzer()
+    words = "good bad not never so this kind of no nor least at very the bomb to die for but GREAT without doubt 😀 x !"
+    chosen = random.Random(4)
+    for _ in range(500):
+        text = " ".join(chosen.choices(words.split(), k=chosen.randrange(20)))
+        assert score(text) == vader.polarity_scores(text)["compound"]
+
+
+def test_what_looks_at_a_word_is_given_only_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    check = SentimentIntensityAnalyzer._special_idioms_check  # pyright: ignore[reportPrivateUsage]
+
+    def spying(valence: float, words: list[str], place: int) -> float:
+        given.append(len(words))
+        return check(valence, words, place)
+
+    monkeypatch.setattr(SentimentIntensityAnalyzer, "_special_idioms_check", staticmethod(spying))
+    assert score("not good at all " * 500) < 0
+    assert max(given) == 6
+
+
+def test_an_emoji_is_as_long_as_its_name() -> None:
+    assert score("🏠" * 1000 + " horrible") == score("horrible")
+    assert score("🏠" * 9000 + " horrible") == 0
 
 
 @pytest.mark.parametrize(
