@@ -45,6 +45,13 @@ class Visit(Protocol):
         """Remembers the page as it is now, as a row of its own."""
         ...
 
+    async def evaluate(self, script: str) -> Any:
+        """The JSON value of an expression, where the page's scripts have changed nothing; None where it has none.
+
+        Whatever of the page is in it should be a number, or a text of limited length.
+        """
+        ...
+
     def keep(self, column: str, value: bytes) -> None:
         """Gives the rows of the page a value in a column that the action has in `columns`."""
         ...

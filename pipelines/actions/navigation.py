@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -12,11 +13,13 @@ from pipelines.actions.selectors import PageSelector
 from pipelines.fetch import canonical_url
 from pipelines.names import choice
 
-_AT_BOTTOM = """([step, behavior]) => {
+# its numbers may be elements of those names where a form is the page's root
+_AT_BOTTOM = """(([step, behavior]) => {
   window.scrollBy({top: step || window.innerHeight, behavior});
   const page = document.scrollingElement || document.documentElement;
-  return [page.scrollTop + window.innerHeight >= page.scrollHeight - 2, page.scrollHeight];
-}"""
+  const top = Number(page.scrollTop) || 0, height = Number(page.scrollHeight) || 0;
+  return [top + window.innerHeight >= height - 2, height];
+})(ARGUMENTS)"""
 
 
 def _address(value: str) -> str:
@@ -102,9 +105,10 @@ class ScrollToBottom(Action):
     async def perform(self, visit: Visit) -> None:
         loop = asyncio.get_running_loop()
         end, height, still = loop.time() + self.seconds, 0, 0
+        script = _AT_BOTTOM.replace("ARGUMENTS", json.dumps([self.step, self.behavior]))
         # at the bottom twice without having grown: what is loaded on the way has had two pauses to come
         while still < 2 and loop.time() + self.pause_ms / 1000 < end:
-            at_bottom, now = await visit.page.evaluate(_AT_BOTTOM, [self.step, self.behavior])
+            at_bottom, now = await visit.evaluate(script) or (True, 0)
             still = still + 1 if at_bottom and now == height else 0
             height = now
             await asyncio.sleep(self.pause_ms / 1000)

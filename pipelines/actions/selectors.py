@@ -7,14 +7,18 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from pipelines.html.selectors import too_long
+
 # begins a part that is not CSS: engine=..., an XPath, quoted text
-_OTHER = re.compile(r"\s*(?:[\w+:*-]+\s*=|\(*//|\.\.|[\"'])")
+_OTHER = re.compile(r"\s*+(?:[\w+:*-]++\s*+=|\(*+//|\.\.|[\"'])")
 _TOKEN = re.compile(r"\\.|>>|[\[\]()\"']", re.DOTALL)
 _CLOSING = {"[": "]", "(": ")"}
 
 
 def _check(text: str) -> str:
-    if "${" not in text and (fault := _fault(text)):
+    if "${" in text:
+        return text
+    if fault := too_long(text) or _fault(text):
         raise ValueError(f"not a selector: {fault}")
     return text
 
@@ -25,10 +29,10 @@ def _fault(text: str) -> str | None:
         return None
     start, quote = 0, ""
     awaited: list[str] = []
+    if _OTHER.match(text):
+        return None
     for token in _TOKEN.finditer(f"{text}>>"):
         found = token[0]
-        if _OTHER.match(text, start):
-            return None
         if found.startswith("\\"):
             continue
         if quote or found in "\"'":
@@ -44,6 +48,8 @@ def _fault(text: str) -> str | None:
             if not text[start : token.start()].strip():
                 return "it is empty, or a part of it between >>"
             start = token.end()
+            if _OTHER.match(text, start):
+                return None
     return "a quote does not end" if quote else None
 
 

@@ -79,6 +79,12 @@ class Chromium:
                 self._browser = await self._started(self._playwright)
             return self._browser
 
+    async def lost(self, browser: Browser) -> None:
+        """`browser` answers no more: unless another one is there already, the next is new."""
+        async with self._starting:
+            if self._browser is browser:
+                await self.end()
+
     async def end(self) -> None:
         """Ends the browser, if it is there, and all that belongs to it."""
         browser, self._browser = self._browser, None

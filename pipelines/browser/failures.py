@@ -68,10 +68,15 @@ class Crashed(Exception):
     """The tab or the whole browser died under a visit."""
 
 
-def first_line(error: Error) -> str:
+def first_line(error: Exception) -> str:
     """What Playwright says, which may hold what a page's script has thrown: as text that every encoding takes."""
-    line = next(iter(error.message.splitlines()), "")[:300]
+    line = next(iter(str(error)[:3000].splitlines()), "")[:300]
     return line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def gone(error: Error) -> bool:
+    """Whether what was to act is no longer there: the page, the browser, or the driver between."""
+    return "has been closed" in error.message
 
 
 def net_error(message: str) -> str | None:

@@ -13,11 +13,12 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self, TypeVar
 
+from playwright.async_api import Browser
 from playwright.async_api import Error as PlaywrightError
 
 from pipelines.actions import Browsing
 from pipelines.browser.chromium import chromium
-from pipelines.browser.failures import Crashed, Redirected, VisitFailed, first_line
+from pipelines.browser.failures import Crashed, Redirected, VisitFailed, first_line, gone
 from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
@@ -184,13 +185,20 @@ class BrowserFetcher:
 
     async def _opened(self) -> Tab:
         browser = await self._chromium.browser()
-        remote = self._chromium.options.service_key is not None
         try:
-            return await Tab.open(browser, self._options, self._browsing.images, remote)
+            return await self._opened_in(browser)
         except PlaywrightError as error:
-            if not browser.is_connected():
-                raise Crashed from error
-            raise Crashed(f"the browser could not open a tab: {first_line(error)}") from error
+            if browser.is_connected() and not gone(error):
+                raise _unopened(error) from error
+        await self._chromium.lost(browser)  # its driver may have died, of which the browser hears nothing
+        try:
+            return await self._opened_in(await self._chromium.browser())
+        except PlaywrightError as error:
+            raise _unopened(error) from error
+
+    async def _opened_in(self, browser: Browser) -> Tab:
+        remote = self._chromium.options.service_key is not None
+        return await Tab.open(browser, self._options, self._browsing.images, remote)
 
     async def _put_back(self, tab: Tab) -> None:
         if tab.usable:
@@ -211,6 +219,10 @@ class BrowserFetcher:
         if attempt >= options.retries or asked > options.max_retry_after:
             return None
         return max(asked, options.backoff * 2**attempt * _random.uniform(0.5, 1.5))
+
+
+def _unopened(error: PlaywrightError) -> Crashed:
+    return Crashed(f"the browser could not open a tab: {first_line(error)}")
 
 
 def _failed(url: str, error: str, status: int | None = None) -> BrowserPage:

@@ -16,7 +16,7 @@ from playwright.async_api import TimeoutError as NotInTime
 
 from pipelines.actions import ACTIONS, Action
 from pipelines.actions.navigation import Open
-from pipelines.browser.failures import STOPPED, Crashed, Redirected, VisitFailed, failed, first_line, net_error
+from pipelines.browser.failures import STOPPED, Crashed, Redirected, VisitFailed, failed, first_line, gone, net_error
 from pipelines.browser.filter import Filter
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
@@ -27,6 +27,7 @@ from pipelines.names import shortened
 _WORLD = "spindle"
 _READING_SECONDS = 30.0
 _TRIES = 5
+_LONGEST_ADDRESS = 2 * 1024 * 1024  # characters, as Chromium has it of one that it goes to; scripts may write longer
 _PORTS = {"http": 80, "https": 443}
 # Runs in a world of its own, where the page's scripts have changed nothing. What is not HTML stands in a viewer.
 _READ = """(() => {
@@ -35,7 +36,7 @@ _READ = """(() => {
   const viewed = document.getElementById('webkit-xml-viewer-source-xml')?.innerHTML
     ?? document.querySelector('body > pre')?.textContent ?? '';
   const doctype = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : '';
-  const body = (html ? doctype + (root?.outerHTML ?? '') : viewed).toWellFormed();
+  const body = String(html ? doctype + (root?.outerHTML ?? '') : viewed).toWellFormed();
   let left = Boolean(window.name);
   try { left ||= localStorage.length + sessionStorage.length > 0; } catch { left = true; }
   const status = performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0;
@@ -87,6 +88,13 @@ class Visit:
             raise VisitFailed(reason)
         self._snapshots.append(await self._read())
 
+    async def evaluate(self, script: str) -> Any:
+        devtools = self._tab.devtools
+        world = await devtools.send("Page.createIsolatedWorld", {"frameId": self._tab.frame, "worldName": _WORLD})
+        call = {"expression": script, "contextId": world["executionContextId"], "returnByValue": True}
+        answer = await devtools.send("Runtime.evaluate", call)
+        return None if "exceptionDetails" in answer else answer["result"].get("value")
+
     def keep(self, column: str, value: bytes) -> None:
         self._values[column] = value
 
@@ -135,12 +143,18 @@ class Visit:
             if self._dead(error):
                 raise Crashed from error
             raise VisitFailed(f"{_told(number, action)}: {first_line(error)}") from error
+        except (VisitFailed, Redirected, Crashed):
+            raise
+        except Exception as error:  # whatever a page has made it fall over is the page's own failure
+            told = f"{type(error).__name__}: {first_line(error)}"
+            raise VisitFailed(f"{_told(number, action)}: {told}") from error
 
     async def _read(self) -> BrowserPage:
         """The page as it is; one that is just going elsewhere is waited for."""
         for _ in range(_TRIES):
             try:
-                found = await asyncio.wait_for(self._evaluated(), _READING_SECONDS)
+                script = _READ.replace("MOST", str(self._options.max_body))
+                found = await asyncio.wait_for(self.evaluate(script), _READING_SECONDS)
             except TimeoutError:
                 raise VisitFailed(f"the page's scripts did not rest for {_READING_SECONDS:g} s") from None
             except PlaywrightError as error:
@@ -151,14 +165,6 @@ class Visit:
                 return self._page(found)
             await self._loaded()
         raise VisitFailed("the page never stayed long enough to be read")
-
-    async def _evaluated(self) -> dict[str, Any]:
-        devtools = self._tab.devtools
-        world = await devtools.send("Page.createIsolatedWorld", {"frameId": self._tab.frame, "worldName": _WORLD})
-        script = _READ.replace("MOST", str(self._options.max_body))
-        call = {"expression": script, "contextId": world["executionContextId"], "returnByValue": True}
-        answer = await devtools.send("Runtime.evaluate", call)
-        return answer["result"]["value"]
 
     async def _loaded(self) -> None:
         try:
@@ -177,6 +183,8 @@ class Visit:
         url = canonical_url(self.page.url)
         if url is None:
             raise self._astray()
+        if len(url) > _LONGEST_ADDRESS:
+            raise VisitFailed(f"the page has given itself an address of {len(url):,} characters")
         return BrowserPage(
             self.address,
             url,
@@ -216,7 +224,8 @@ class Visit:
     def _dead(self, error: PlaywrightError) -> bool:
         browser = self._tab.context.browser
         connected = browser is not None and browser.is_connected()
-        return self._tab.crashed or self.page.is_closed() or not connected or "crashed" in error.message.lower()
+        closed = self.page.is_closed() or not connected or gone(error)
+        return self._tab.crashed or closed or "crashed" in error.message.lower()
 
     def _late(self) -> VisitFailed:
         return VisitFailed(f"timed out after {self._options.total_timeout:g} s")

@@ -120,6 +120,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _json(self) -> None:
         self.answer('{"a": [1, "<b>"]}', kind="application/json")
 
+    def _viewed(self) -> None:
+        self.answer(self.site.pages["/viewed"], kind="application/xml")
+
     def _text(self) -> None:
         self.answer("a <b> & c\n", kind="text/plain")
 

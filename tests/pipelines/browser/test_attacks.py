@@ -212,6 +212,51 @@ def test_only_the_web_is_visited(url: str) -> None:
     assert page.error == f"'{url}' is not an http or https address"
 
 
+SCROLL = {"action": "scroll_to_bottom", "params": {"seconds": 1, "pauseMs": 10}}
+
+
+@pytest.mark.parametrize("value", ["new Date(8.64e15)", "10n ** 5000n", "{valueOf: () => 5, more: new Date(8.64e15)}"])
+def test_what_a_page_says_of_its_height_is_not_believed(strange_site: Strange, value: str) -> None:
+    height = f"Object.defineProperty(document, 'scrollingElement', {{value: {{scrollTop: 0, scrollHeight: {value}}}}})"
+    [page] = visited(attacking(strange_site, height, ""), SCROLL)
+    assert (page.status, page.error) == (200, None)
+
+
+def test_a_form_in_place_of_the_page_is_read(strange_site: Strange) -> None:
+    names = "".join(f"<input name={name}>" for name in ("scrollTop", "scrollHeight", "outerHTML", "innerHTML"))
+    strange_site.pages["/form"] = f"<form>{names}</form><script>document.documentElement.replaceWith(document.forms[0])"
+    [page] = visited(f"{strange_site.url}/form", SCROLL)
+    assert (page.status, page.error) == (200, None)
+
+
+def test_a_form_in_place_of_what_is_viewed_is_read(strange_site: Strange) -> None:
+    form = (
+        "<form xmlns='http://www.w3.org/1999/xhtml' id='webkit-xml-viewer-source-xml'><input name='innerHTML'/></form>"
+    )
+    strange_site.pages["/viewed"] = f"<a>{form}</a>"
+    [page] = visited(f"{strange_site.url}/viewed")
+    assert (page.status, page.error) == (200, None)
+
+
+def test_an_address_that_a_page_makes_up_has_a_greatest_length(strange_site: Strange) -> None:
+    [page] = visited(attacking(strange_site, "history.pushState(null, '', '/' + 'x'.repeat(3_000_000))", ""))
+    assert page.error is not None
+    assert page.error.startswith("the page has given itself an address of 3,000,0")
+    assert len(page.url) < 100
+
+
+class Falls(Action):
+    """Falls over what a page has given it."""
+
+    async def perform(self, visit: Visit) -> None:
+        raise ValueError("not a \ud800 date\nat all")
+
+
+def test_an_action_that_falls_over_a_page_is_an_error_of_the_page(strange_site: Strange) -> None:
+    [page] = visited(f"{strange_site.url}/two", Falls())
+    assert (page.status, page.error) == (200, "action 1, Falls: ValueError: not a \ufffd date")
+
+
 NEVER = "() => { while (true); }"
 
 

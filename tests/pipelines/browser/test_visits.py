@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -260,7 +263,7 @@ def test_pages_that_came_together_live_no_longer_than_they_are_read() -> None:
 
 
 class CrashOnce(Action):
-    """Makes the tab or the whole browser crash, the first time."""
+    """Makes the tab, the whole browser or Playwright's driver crash, the first time."""
 
     target: str
 
@@ -271,6 +274,10 @@ class CrashOnce(Action):
         if self.target == "tab":
             devtools = await visit.page.context.new_cdp_session(visit.page)
             await devtools.send("Page.crash")
+        elif self.target == "driver":
+            for process in drivers():
+                os.kill(process, signal.SIGKILL)
+            await visit.page.title()
         else:
             devtools = await visit.page.context.browser.new_browser_cdp_session()  # type: ignore[union-attr]
             await devtools.send("Browser.crash")
@@ -279,15 +286,21 @@ class CrashOnce(Action):
 CRASHED: dict[str, bool] = {}
 
 
-@pytest.mark.parametrize("target", ["tab", "browser"])
+def drivers() -> list[int]:
+    """The processes of Playwright's that this one has started."""
+    children = [int(each) for path in Path("/proc/self/task").glob("*/children") for each in path.read_text().split()]
+    return [child for child in children if b"playwright" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize("target", ["tab", "browser", "driver"])
 def test_a_crash_is_survived(strange_site: Strange, target: str) -> None:
     options = replace(OPTIONS, retries=1)
     CRASHED.clear()
     [page] = visited(f"{strange_site.url}/three", CrashOnce(target=target), options=options)
     assert (page.error, texts(page)) == (None, ["Three"])
     CRASHED.clear()
-    [page] = visited(f"{strange_site.url}/three", CrashOnce(target=target))
-    assert page.error == "the browser crashed on the page"
+    [page, after] = visited(f"{strange_site.url}/three", CrashOnce(target=target), again=2)
+    assert (page.error, texts(after)) == ("the browser crashed on the page", ["Three"])
 
 
 EXAMPLES = {each.name: each for each in ACTIONS if each.plugin == ENGINE}
@@ -300,6 +313,18 @@ def test_every_example_of_the_documentation_works(strange_site: Strange, name: s
     assert pages
     assert all(page.ok for page in pages)
     assert EXAMPLES[name].doc
+
+
+def test_a_selector_of_an_action_has_a_greatest_length() -> None:
+    with pytest.raises(ValueError, match="not a selector: it has 10,002 characters, and may have 10,000"):
+        read_action({"action": "click", "params": {"selector": "a" * 10_000 + "()"}})
+
+
+@pytest.mark.parametrize(
+    "selector", ["text=a]", "css=[a >> b)", "a >> //b)", "a >> xpath = b)", "  'a]'", "a >> 'b' >> c)"]
+)
+def test_what_is_not_css_is_left_to_playwright(selector: str) -> None:
+    assert read_action({"action": "click", "params": {"selector": selector}})
 
 
 def test_actions_are_found_in_every_spelling() -> None:
