@@ -28,6 +28,7 @@ from pipelines.rows import Row
 from pipelines.selectors import Selector
 
 Read = Callable[[Row], object]
+_NO_PRICE = 1e50  # numbers of as many digits are none in a text either
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ def _text(value: object, row: Row) -> object:
 
 
 def _price(value: object, row: Row) -> object:
-    return float(value) if isinstance(value, int | float) else parse_price(str(value)) if value is not None else None
+    if isinstance(value, int | float):
+        return float(value) if -_NO_PRICE < value < _NO_PRICE else None
+    return parse_price(str(value)) if value is not None else None
 
 
 def _link(value: object, row: Row) -> object:

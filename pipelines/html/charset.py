@@ -15,7 +15,7 @@ _LOOKED_AT = 64 * 1024  # bytes that tell the encoding of a page that does not
 _NO_LETTERS = bytes(range(0xC0))  # to detection a £ or a pair of “” among ASCII is as well Polish or Japanese
 _FEWEST_LETTERS = 3
 _META = re.compile(rb"(?s)<(?:!--.*?(?:-->|\Z)|[mM][eE][tT][aA][\s/]([^>]*))")
-_META_CHARSET = re.compile(rb"(?is)charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)")
+_META_CHARSET = re.compile(rb"(?is)charset\s*+=\s*+[\"']?+\s*+([^\s\"'/>;]+)")
 
 # Where browsers read an encoding with a wider one than webencodings names; they decode none of the "replacement".
 _CODECS = {"gbk": "gb18030", "x-user-defined": "cp1252", "replacement": None}
