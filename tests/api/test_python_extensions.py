@@ -30,7 +30,8 @@ pipeline:
 """
 UNKNOWN = [
     "line 4: unknown row transform 'Shout'; known are none (one is registered with the agent, by "
-    "POST /svc/api/agents/{agentId}/python-extensions, or by a plugin; `spindle run` and `check` take a file of them: --transforms FILE)"
+    "POST /svc/api/agents/{agentId}/python-extensions, or by a plugin; `spindle run` and `check` take a file of them: "
+    "--transforms FILE)"
 ]
 INLINE = """\
 python_extensions:

@@ -113,7 +113,10 @@ def test_a_service_writes_its_own_folders_alone(run: Run, load: str, tmp_path: P
     [
         ("- {stage: save_csv}", "3: save_csv: 'path' is missing"),
         ("- {stage: save_csv, args: [a, apend]}", "3: save_csv: unknown mode 'apend'; did you mean append?"),
-        ("- {stage: save_csv, args: [a, append, 1]}", "3: save_csv: too many arguments; it takes path, mode"),
+        (
+            "- {stage: save_csv, args: [a, append, 1]}",
+            "3: save_csv: too many arguments; it takes path, mode; a comma in one needs quotes",
+        ),
         (
             "- {stage: save_csv, args: [a]}\n- {stage: save_parquet, args: [a]}",
             "4: 'a' is saved already by an earlier stage",
