@@ -15,7 +15,7 @@ MAX_ROBOTS = 500 * 1024  # bytes that are read at most (RFC 9309, section 2.5); 
 _LONGEST_DELAY = 60.0  # a site that asks for more would never be done
 _MOST_PATTERNS = 5_000  # each costs every address of the site some µs
 _LARGE = 16 * 1024  # characters; parsed they take eighty times as much
-_AGENT = re.compile(r"(?i)\s*+user[- ]?agent(?:\s*+:|\s)\s*+([^#]*+)")
+_AGENT = re.compile(r"(?i)\s*+user[- ]?agent(?:\s*+:|\s(?![^#:]*:(?:\s|#|\Z)))\s*+([^#]*+)")  # as Protego takes it
 _OTHERS = "/"  # which is in no crawler's name
 
 
@@ -86,7 +86,7 @@ def read_robots(page: Page, user_agent: str) -> Robots:
     if page.status >= 400:
         return Robots(agent)
     text = _concerning(agent, page.body[:MAX_ROBOTS].decode("utf-8-sig", "replace"))
-    if sum("*" in line or "$" in line for line in text.splitlines()) > _MOST_PATTERNS:
+    if _patterns(text) > _MOST_PATTERNS:
         many = f"robots.txt has more than {_MOST_PATTERNS:,} patterns, which are more than are read"
         return Robots(agent, refusal=f"{many}, so nothing may be fetched from the site")
     return Robots(agent, text)
@@ -103,3 +103,16 @@ def _renamed(agent: str, named: str) -> str:
         name = name.replace("*", "")  # as Protego reads it
         name = name if name and name in agent.lower() else _OTHERS
     return f"User-agent: {name}"
+
+
+def _patterns(text: str) -> int:
+    """How many of the rules that concern the crawler have wildcards."""
+    count, concerns, naming = 0, False, False
+    for line in text.splitlines():
+        if named := _AGENT.match(line):
+            concerns = (naming and concerns) or named[1].strip() not in ("", _OTHERS)
+            naming = True
+        elif ":" in (rule := line.partition("#")[0]):
+            count += concerns and ("*" in rule or "$" in rule)
+            naming = False
+    return count

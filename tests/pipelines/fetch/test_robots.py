@@ -52,26 +52,31 @@ def test_rules_are_read_as_the_standard_says(text: str, path: str, allowed: bool
     assert (robots(text).forbids(SITE + path) is None) is allowed
 
 
-_LINES = [
-    *(
-        "User-agent: *",
-        "User-agent: spindle # c",
-        "User-agent: other",
-        "user agent foo",
-        "User-agent:",
-        "User-agent: -",
-    ),
-    *(
-        "Useragent: SPIN*",
-        "User-agent: **",
-        "User-agent: s*p",
-        "Disallow: /a",
-        "Disallow:",
-        "Allow: /a/b",
-        "Disallow: /",
-    ),
-    *("Crawl-delay: 3", "garbage", "foo: bar", "# c", "", "Sitemap: http://x/y", "Disallow /b"),
-]
+_LINES = """
+User-agent: *
+User-agent: spindle # c
+User-agent: other
+user agent foo
+User-agent:
+User-agent: -
+User-agent: **
+User-agent: s*p
+Useragent: SPIN*
+User-agent foo : bar
+User-agent spindle:
+User agent spindle
+User-agent spin:dle
+Disallow: /a
+Disallow:
+Allow: /a/b
+Disallow: /
+Disallow /b
+Crawl-delay: 3
+garbage
+foo: bar
+# c
+Sitemap: http://x/y
+""".split("\n")
 
 
 @given(st.lists(st.sampled_from(_LINES), max_size=12).map("\n".join))
@@ -98,6 +103,13 @@ def test_nothing_is_fetched_where_more_patterns_stand_than_are_read() -> None:
     assert "more than 5,000 patterns" in refusal
     plain = "User-agent: *\n" + "".join(f"Disallow: /{number}\n" for number in range(20_000))
     assert robots(plain).forbids(SITE + "/x") is None
+
+
+def test_patterns_for_others_are_none_of_ours() -> None:
+    rules = "".join(f"Disallow: /*{number}$\n" for number in range(3_000))
+    others = f"User-agent: a\nUser-agent: b # c\n\n{rules}"
+    assert robots(f"{others}User-agent: *\nDisallow: /x\n{others}").forbids(SITE + "/y") is None
+    assert robots(f"User-agent: a\nUser-agent: *\n{rules}User-agent: spindle\n{rules}").forbids(SITE + "/y")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429])
