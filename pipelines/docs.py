@@ -130,9 +130,9 @@ Nothing has to be set; what can be is the [key spindle](#the-key-spindle), for a
   60 s (`timeout`) and have 16 MiB, decompressed; redirects are followed 20 times. Private and loopback addresses are
   refused by a server unless its settings let them through; `spindle run` lets them through.
 - A run fetches no page twice. On the server what it has fetched is kept, and an execution that was killed goes on from
-  there, as `spindle run --cache FOLDER` does from that folder. Pages of earlier runs are used again as long as their
-  servers say (Cache-Control, Expires), half an hour where they do not (`cache`), and are asked after with ETag and
-  Last-Modified from then on.
+  there. Pages of earlier executions, and with `spindle run --cache FOLDER` of earlier runs with that folder, are used
+  again as long as their servers say (Cache-Control, Expires), half an hour where they do not (`cache`), and are asked
+  after with ETag and Last-Modified from then on.
 - Two addresses are one page if they differ only in fragment, default port or how they are written; their queries count.
 """
 

@@ -56,7 +56,7 @@ def run(
     transforms: TransformsFile = None,
     cache: Annotated[
         Path | None,
-        typer.Option(help="Folder that keeps fetched pages: what was interrupted goes on there.", file_okay=False),
+        typer.Option(help="Folder that keeps fetched pages, for later runs that may trust them.", file_okay=False),
     ] = None,
 ) -> None:
     """Run a pipeline file without any server: progress, then the rows as a table."""

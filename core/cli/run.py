@@ -20,7 +20,9 @@ from rich.table import Table
 from core.cli.parameters import parameters, transforms_of
 from core.cli.terminal import shown
 from pipelines import Pipeline, PipelineError, Plan, RunError
+from pipelines.errors import first_line
 from pipelines.fetch.cache import CacheOptions
+from pipelines.fetch.retention import tidy
 from pipelines.runner.failures import sentence
 from pipelines.runner.progress import Progress as RunProgress
 from pipelines.spark.context import RunContext, cache_options, fetch_options
@@ -33,6 +35,7 @@ from pipelines.stages import echo
 # loopback and private networks: on a person's own machine these are their own
 _OWN_NETWORKS = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 _FORMATS = (".parquet", ".csv", ".json")
+_KEPT_SECONDS, _MOST_BYTES = 7 * 86400, 10 * 10**9  # pages of earlier runs
 _SHOWN_ROWS = 50
 _CUT = 80
 
@@ -59,8 +62,8 @@ def run(
 ) -> int:
     """Runs the file and shows its rows in document order, or writes them to `output`; 1 when it fails.
 
-    `transforms` is a Python file with the functions that the pipeline calls as row transforms. Pages in the folder
-    `cache` are not fetched again as long as they may be trusted.
+    `transforms` is a Python file with the functions that the pipeline calls as row transforms. Pages that are
+    kept below the folder `cache` are not fetched again as long as they may be trusted.
     """
     if output is not None and output.suffix not in _FORMATS:
         _console.print(f"{output}: the name must end in one of {', '.join(_FORMATS)}", style="red", markup=False)
@@ -89,8 +92,18 @@ def run(
 
 def _context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:
     networks = () if guard else _OWN_NETWORKS
-    pages = cache_options(plan.options, CacheOptions(str(cache.absolute()) if cache else None))
+    pages = cache_options(plan.options, CacheOptions(_pages(cache) if cache else None))
     return RunContext(fetch=fetch_options(plan.options, networks), limit=limit, cache=pages)
+
+
+def _pages(cache: Path) -> str:
+    """The folder in `cache` that is all ours, tidied. Raises RunError."""
+    folder = cache.absolute() / "spindle-pages"
+    try:
+        tidy(folder, _KEPT_SECONDS, _MOST_BYTES)
+    except OSError as error:
+        raise RunError(f"pages cannot be kept in {cache}: {first_line(error)}") from error
+    return str(folder)
 
 
 def _run(plan: Plan, context: RunContext, output: Path | None) -> None:

@@ -49,3 +49,11 @@ def test_a_second_run_takes_the_pages_of_the_first_from_its_folder(pipeline: Pat
             assert done.returncode == 0, done.stderr
         assert site.requests == dict.fromkeys(PAGES, 1)
     assert (tmp_path / "second.json").read_text() == (tmp_path / "first.json").read_text()
+
+
+def test_a_folder_in_which_nothing_can_be_kept_is_told_before_anything_starts(pipeline: Path) -> None:
+    given = ("--transforms", str(pipeline.parent / "functions.py"), "--cache", "/proc/none")
+    done = run("bin/spindle", "run", str(pipeline), "-p", "SITE=http://shop.test", *given)
+    assert done.returncode == 1
+    assert "pages cannot be kept in /proc/none: " in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr

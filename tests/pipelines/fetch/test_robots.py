@@ -76,7 +76,7 @@ garbage
 foo: bar
 # c
 Sitemap: http://x/y
-""".split("\n")
+""".splitlines()
 
 
 @given(st.lists(st.sampled_from(_LINES), max_size=12).map("\n".join))
