@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
@@ -19,6 +19,8 @@ from pipelines.fetch.cache import CacheOptions
 from pipelines.model import Options, Robots
 
 _PATTERN = re.compile(r"[*?\[{]")
+_HIDDEN = re.compile(r"\.")
+_SKIPPED = re.compile(r"\.|_(?!metadata|common_metadata)[^=]*\Z")  # by Spark: shouldFilterOutPathName of HadoopFSUtils
 _MOST_ENTRIES = 1_000_000  # of a folder that is walked: a few seconds
 
 
@@ -90,18 +92,22 @@ class RunContext:
     def _matches(self, folder: Path, pattern: str) -> Iterable[Path]:
         if pattern != "**":
             return [folder / name for name in glob.glob(pattern, root_dir=folder)]
-        return [folder, *(Path(entry.path) for entry in self._beneath(folder, hidden=False))]
+        return [_real(folder), *(Path(entry.path) for entry in self._beneath(folder, _HIDDEN))]
 
     def _check_links(self, path: Path) -> None:
         """Raises RunError where a link in a folder leads Spark out of the open ones."""
         if self.local_folders is None or not path.is_dir():
             return
-        for entry in self._beneath(path, hidden=True):
-            if entry.is_symlink() and not self._is_open(_real(entry.path)):
+        for entry in self._beneath(path, _SKIPPED):
+            # Spark skips a link that leads nowhere; nothing guards the time from here to its reading
+            if entry.is_symlink() and not self._is_open(_real(entry.path)) and os.path.exists(entry.path):
                 raise RunError(f"'{entry.path}' cannot be read: it leads out of the folders that this service may read")
 
-    def _beneath(self, top: Path, hidden: bool) -> Iterator[os.DirEntry[str]]:
-        """What lies in a folder and in those within it, and where links to open ones lead."""
+    def _beneath(self, top: Path, skipped: re.Pattern[str]) -> Iterator[os.DirEntry[str]]:
+        """What lies in a folder and in those within it, and where links to open ones lead, but for `skipped` names.
+
+        The paths are real ones, with a link at most at their end.
+        """
         folders, seen, number = [str(top)], set[str](), 0
         while folders:
             folder = os.path.realpath(folders.pop())
@@ -117,11 +123,12 @@ class RunContext:
                     number += 1
                     if number > _MOST_ENTRIES:
                         raise RunError(f"'{top}' cannot be read: it holds more than {_MOST_ENTRIES:,} files")
-                    if entry.name.startswith(".") and not hidden:
+                    if skipped.match(entry.name):
                         continue
                     yield entry
-                    if (not entry.is_symlink() or self._is_open(_real(entry.path))) and entry.is_dir():
-                        folders.append(entry.path)
+                    with suppress(OSError):  # a link to itself, say
+                        if (not entry.is_symlink() or self._is_open(_real(entry.path))) and entry.is_dir():
+                            folders.append(entry.path)
 
     def _is_open(self, path: Path) -> bool:
         folders = self.local_folders

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines import RunError
 from pipelines.columns import INTERNAL_COLUMNS
@@ -158,15 +159,29 @@ def test_patterns_in_an_open_folder_match_what_they_did(tmp_path: Path, monkeypa
             assert sorted(set(found)) == [str(folder / name) for name in expected], path
 
 
+@pytest.mark.parametrize("path", ["data/**/*.csv", "link/**/*.csv", "{folder}/data/**/*.csv"])
+def test_files_of_deeper_folders_stand_where_their_names_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    names = ["a.csv", "b.csv", "sub/c.csv", "sub/deep/d.csv", "z.csv"]
+    for name in names:
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_text("a\n1\n")
+    (tmp_path / "link").symlink_to("data")
+    monkeypatch.chdir(tmp_path)
+    expected = tuple(str(tmp_path / "data" / name) for name in names)
+    assert RunContext().files(path.format(folder=tmp_path)).paths == expected
+
+
 @pytest.mark.parametrize("of", ["sub", "s*", "**", "."])
-@pytest.mark.parametrize("target", ["secret.csv", "secrets", "nothing"])
+@pytest.mark.parametrize("target", ["secret.csv", "secrets"])
 def test_no_link_leads_spark_out_of_a_folder(tmp_path: Path, of: str, target: str) -> None:
     folder = tmp_path / "allowed"
-    (folder / "sub/.deep").mkdir(parents=True)
+    (folder / "sub/deep").mkdir(parents=True)
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secret.csv").write_text("a\n1\n")
     (folder / "sub/a.csv").write_text("a\n1\n")
-    link = folder / "sub/.deep/link.csv"
+    link = folder / "sub/deep/link.csv"
     context = RunContext(local_folders=(str(folder),))
     link.symlink_to(folder / "sub")  # to an open folder, and in a circle
     assert context.files(f"{folder}/{of}").paths
@@ -175,6 +190,61 @@ def test_no_link_leads_spark_out_of_a_folder(tmp_path: Path, of: str, target: st
     with pytest.raises(RunError, match=r"link\.csv' cannot be read: it leads out of the folders"):
         context.files(f"{folder}/{of}")
     assert RunContext().files(f"{folder}/{of}").paths  # a person's own machine
+
+
+def test_links_are_refused_that_spark_follows_and_no_others(spark: SparkSession, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "allowed", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    names = ["a", "_a=1", "=_a", "_metadata", "_metadata_a", "_common_metadata", ".a", ".a=1", "_a", "_", "._metadata"]
+    for name in names:
+        (outside / f"{name}-file").write_text(f"{name}-file")
+        (outside / f"{name}-folder").mkdir()
+        (outside / f"{name}-folder/a").write_text(f"{name}-folder")
+    links = [folder / each.name for each in outside.iterdir()]
+    for link in links:
+        link.symlink_to(outside / link.name)
+    followed = {row.value for row in spark.read.text(str(folder), recursiveFileLookup=True).collect()}
+    # Spark lists them, and reads their columns from them where they are Parquet
+    followed |= {f"{name}-file" for name in names if name.startswith(("_metadata", "_common_metadata"))}
+    assert len(followed) == 12
+    for link in links:
+        link.unlink()
+    for link in links:
+        link.symlink_to(outside / link.name)
+        context = RunContext(local_folders=(str(folder),))
+        if link.name in followed:
+            with pytest.raises(RunError, match="it leads out of the folders"):
+                context.files(str(folder))
+        else:
+            assert context.files(str(folder)).paths == (str(folder),)
+        link.unlink()
+
+
+def test_what_lies_in_a_folder_that_spark_skips_is_looked_at_where_the_folder_itself_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "allowed"
+    for name in ("venv/.hidden/bin", "delta/_log/bin"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "python").symlink_to("/usr")
+        (folder / name / "../../x.csv").write_text("a\n1\n")
+    context = RunContext(local_folders=(str(folder),))
+    for name in ("", "venv", "delta"):
+        assert context.files(f"{folder}/{name}").paths == (str(folder / name),)
+    (folder / "seen").symlink_to("venv/.hidden")
+    for name in ("", "venv/.hidden", "delta/_log", "seen"):
+        with pytest.raises(RunError, match=r"python' cannot be read: it leads out of the folders"):
+            context.files(f"{folder}/{name}")
+
+
+@pytest.mark.parametrize("target", ["/nonexistent/x", "link.csv"])
+def test_a_link_that_leads_nowhere_is_skipped_as_spark_does(run: Run, tmp_path: Path, target: str) -> None:
+    folder = tmp_path / "allowed"
+    folder.mkdir()
+    (folder / "x.csv").write_text("a\n1\n")
+    (folder / "link.csv").symlink_to(target)
+    for context in (RunContext(), RunContext(local_folders=(str(tmp_path),))):
+        assert run(LOAD, context, FILE=str(folder)) == [{"a": "1"}]
+        assert context.files(f"{tmp_path}/**/x.csv").paths == (str(folder / "x.csv"),)
 
 
 def test_a_folder_with_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
