@@ -17,9 +17,9 @@ from pipelines.names import ELLIPSIS, shortened
 from pipelines.rows import Ordinal, Row
 
 CUT = 200  # characters of a value
-_LONGEST_LIST = 20  # entries, also of a map
+_LONGEST_LIST = 20  # entries, also of a map or struct
 _MOST_ENTRIES = 400  # of a value, with all that are nested in it
-_DEEPEST = 20  # lists and maps within each other
+_DEEPEST = 20  # lists, maps and structs within each other
 _AFTER_ALL: Ordinal = (sys.maxsize,)
 
 Placed = tuple[Ordinal, dict[str, Any]]
@@ -59,8 +59,8 @@ def first(tasks: Iterable[Iterable[Placed]], count: int) -> list[dict[str, Any]]
 
 
 def as_json(value: Any, cut: int | None) -> Any:
-    """A value as JSON can hold it; texts longer than `cut` characters and then long lists and maps are cut, and of
-    bytes only their number is shown: part of a picture is none, and nobody would find what is secret in it.
+    """A value as JSON can hold it; texts longer than `cut` characters and then long lists, maps and structs are cut,
+    and of bytes only their number is shown: part of a picture is none, and nobody would find what is secret in it.
     """
     return _json(value, cut, repeat(0) if cut is None else iter(range(_MOST_ENTRIES)), 0)
 
@@ -81,7 +81,11 @@ def _json(value: Any, cut: int | None, left: Iterator[int], depth: int) -> Any:
 
 
 def _nested(values: dict[Any, Any] | list[Any], cut: int | None, left: Iterator[int], depth: int) -> Any:
-    """A list, or an object of a map, which Arrow gives as pairs."""
+    """A list, or an object of a map or struct.
+
+    Arrow gives a map as pairs and a struct as a dict, but a stage gives its maps, which may be a page's, as dicts too:
+    they cannot be told apart, and a struct is cut as a map is.
+    """
     most = None if cut is None else _LONGEST_LIST
     if isinstance(values, dict) or (values and all(isinstance(each, tuple) for each in values[:most])):
         pairs = islice(values.items() if isinstance(values, dict) else values, most)
