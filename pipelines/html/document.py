@@ -29,7 +29,8 @@ _HTML_START = re.compile(
 class Document:
     """A page, its HTML parsed at once, its JSON when it is first asked for.
 
-    One that is not HTML has no elements, only its text, and where that is JSON the values in it. Raises SlowPage.
+    One that is not HTML has no elements, only its text, and where that is JSON the values in it. Raises SlowPage, and
+    ChildProcessError as `parsed` does.
     """
 
     def __init__(self, page: Page) -> None:
