@@ -16,6 +16,7 @@ from pipelines.parameters import column_reference
 from pipelines.plan import Kind, Plan, Step, step_key
 from pipelines.registry import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
 
+_REFERENCE = re.compile(r"\$(?!(?<=[?&]\$)\w+=)(\w+)")  # ?$filter= and &$filter= name parameters of a query
 _MOST_NAMED = 50  # columns in a message
 _BEGIN = "begin with a fetch, a wget with an address, or a load"
 
@@ -214,12 +215,13 @@ def _no_column(name: str, columns: Columns) -> str:
 def _address_fault(stage: Stage, columns: Columns) -> str | None:
     """What is wrong with an address that holds the name of a column: it is one for all rows, as it stands."""
     address = stage.literal() if isinstance(stage, LinkStage) else None
-    name = next((each for each in re.findall(r"\$(\w+)", address or "") if each in tuple(columns)), None)
+    name = next((each for each in _REFERENCE.findall(address or "") if each in tuple(columns)), None)
     if name is None:
         return None
     return (
         f"'{shortened(address or '')}' is one address for all rows, with ${name} as it stands; "
-        f"make a column of addresses by sql_query, with concat('https://...', {name}) AS address, and give $address"
+        f"make a column of addresses by sql_query, with concat('https://...', {name}) AS address, and give $address; "
+        "a $ that is meant is written %24"
     )
 
 

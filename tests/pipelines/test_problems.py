@@ -160,7 +160,19 @@ ONE_PAGE = FETCH + "- {stage: extract, args: [{selector: h1, as: title}]}\n"
         ),
         (
             ONE_PAGE + "- {stage: wget, args: ['http://a/$title/x']}",
-            ["4: 'http://a/$title/x' is one address for all rows, with $title as it stands; make a column of "],
+            [
+                "4: 'http://a/$title/x' is one address for all rows, with $title as it stands; make a column of "
+                "addresses by sql_query, with concat('https://...', title) AS address, and give $address; "
+                "a $ that is meant is written %24"
+            ],
+        ),
+        (
+            ONE_PAGE + "- {stage: wget, args: ['http://a/?$title=$title']}",
+            ["4: 'http://a/?$title=$title' is one address for all rows, with $title as it stands; "],
+        ),
+        (
+            ONE_PAGE + "- {stage: wget, args: ['http://a/?x=1&$title']}",
+            ["4: 'http://a/?x=1&$title' is one address for all rows, with $title as it stands; "],
         ),
         (
             FETCH + "- {stage: join, args: ['//a[@rel]']}",
@@ -200,8 +212,9 @@ def test_a_wrong_pipeline_is_told_where_and_what(text: str, problems: list[str])
         assert told.startswith(expected)
 
 
-def test_a_dollar_in_an_address_that_names_no_column_is_a_dollar() -> None:
-    check_yaml(ONE_PAGE + "- {stage: wget, args: ['http://a/odata?$filter=x']}")
+@pytest.mark.parametrize("query", ["$filter=x", "$title=x&$top=5", "$top=5&$title=x", "x=%24title"])
+def test_a_dollar_in_an_address_that_names_no_column_is_a_dollar(query: str) -> None:
+    check_yaml(ONE_PAGE + f"- {{stage: wget, args: ['http://a/odata?{query}']}}")
 
 
 def test_a_misspelt_key_is_ignored_like_those_of_others_but_not_in_silence() -> None:
