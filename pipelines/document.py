@@ -37,8 +37,14 @@ _ADVICE = {
     "mapping values": "a value with ': ' in it must be in quotes",
     "unknown escape": "in double quotes \\ begins an escape, in single quotes it stands for itself",
     "quoted scalar": "the quote in line {line} is not closed",
+    "tab character": "YAML is indented with spaces",
+    "block scalar": "a value that begins with > or | must be in quotes",
+    "mapping keys": "a value that begins with ? must be in quotes",
+    "block sequence entries": "a list begins in a line of its own; a value that begins with - must be in quotes",
     "block": "the lines of the list or map from line {line} on must be indented alike",
 }
+
+_WITHIN = {"'": "''", '"': '\\"'}  # how a quote is written within such quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +137,29 @@ def _check_text(text: str) -> None:
 def _advice(error: yaml.MarkedYAMLError, text: str) -> Iterator[str]:
     """What to do about what libyaml does not understand, where that is known."""
     said, begin, place = f"{error.context} {error.problem}", error.context_mark, error.problem_mark
-    if "cannot start any token" in said and place is not None:
-        found = text.removeprefix("\ufeff")[place.index :][:1]
-        yield (
-            "a tab stands here, and YAML is indented with spaces"
-            if found == "\t"
-            else f"a value that begins with {found} must be in quotes"
-        )
+    if place is not None and (advice := _advice_at(place, said, text.removeprefix("\ufeff"))):
+        yield advice
     elif advice := next((advice for part, advice in _ADVICE.items() if part in said), None):
         yield advice.format(line=begin.line + 1 if begin else 1)
+
+
+def _advice_at(place: Any, said: str, text: str) -> str | None:
+    """What to do, where the characters around `place` tell that."""
+    found = text[place.index : place.index + 1]
+    before = text[place.index - place.column : place.index]
+    if "cannot start any token" in said and found == "\t":
+        return "a tab stands here, and YAML is indented with spaces"
+    if "cannot start any token" in said or ("block" in said and "expected node content" in said):
+        return f"a value that begins with {found} must be in quotes"
+    if "flow" in said and (not found or found in " ]}"):
+        return None
+    quote = before.rstrip(" ")[-1:] if "block" in said else before[-1:]
+    if "did not find expected" in said and quote in _WITHIN:
+        again = f"write a {quote} within it as {_WITHIN[quote]}"
+        return f"the value ends with the {quote} before this; put all of it in other quotes, or {again}"
+    if "did not find expected" in said and "block" in said and "scalar" not in said and before.strip():
+        return "the value ends before this; all of it must be in quotes"
+    return None
 
 
 def _error(message: str, mark: Any) -> PipelineError:
