@@ -5,15 +5,24 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from math import prod
 
 import regex
 
 _SECONDS = 1.0
 _MOST_STEPS = 200_000
-_COUNT = re.compile(r"(?s)(.)\{0*+(\d{0,9})")
-_AFTER_GROUP = frozenset(")}*+?")  # of what a count behind one of these repeats others may be part
-_VERBOSE = re.compile(r"\(\?[a-zA-Z0-9-]*x[a-zA-Z0-9-]*[:)]")
+# the flags with which regex reads a pattern in other ways than what follows does
+_MODE = re.compile(r"\(\?[a-zA-Z0-9-]*[xV][a-zA-Z0-9-]*[:)]")
+_VERBOSE = re.compile(r"\(\?[a-z]*x[a-z]*\)")
+_POSIX = r"\[:\^?[A-Za-z0-9 &_.-]*+(?:[:=] *+[A-Za-z0-9&_./-][A-Za-z0-9 &_./-]*+)?+:\]"
+_IN_CLASS = rf"(?:{_POSIX}|\\.?|[^\\\]])"
+_CLASS = rf"\[\^?+(?:{_IN_CLASS}|\])?+{_IN_CLASS}*+(?:\]|\Z)"
+_COMMENT = r"\(\?\#(?:\\.?|[^\\)])*+(?:\)|\Z)"
+_SPACE = re.compile(rf"(?s)({_COMMENT}|{_CLASS}|\\.)|\s|\#[^\n]*+")
+_TOKEN = re.compile(
+    rf"(?s)(?P<nothing>{_COMMENT}|\(\?[a-zA-Z0-9-]*+\))"
+    r"|\{(?=[0-9,])0*+(?P<count>[0-9]{0,9}+)[0-9]*+(?:,[0-9]*+)?\}"
+    rf"|\\[pP]\{{\^?[A-Za-z0-9 &_.:=/-]*+\}}|{_CLASS}|\\.|."
+)
 
 
 class SlowPattern(Exception):
@@ -59,10 +68,27 @@ Searched = dict[Pattern, float]  # the seconds that patterns have taken on a pag
 
 def _check_size(pattern: str) -> None:
     """Raises regex.error for counts that would take the engine long, for it writes out what they repeat."""
-    counts = [(before, max(1, int(count or 0))) for before, count in _COUNT.findall(pattern)]
-    if counts and _VERBOSE.search(pattern):  # there a count may have spaces and comments in it
-        raise regex.error("(?x) and a {count} do not go together")
-    groups = prod(count for before, count in counts if before in _AFTER_GROUP)
-    single = max((count for before, count in counts if before not in _AFTER_GROUP), default=1)
-    if len(pattern) * groups * single > _MOST_STEPS:
-        raise regex.error("what its {counts} repeat is too long")
+    if "{" not in pattern:
+        return
+    if begin := _VERBOSE.match(pattern):
+        pattern = _SPACE.sub(r"\1", pattern[begin.end() :])
+    if mode := _MODE.search(pattern):
+        raise regex.error(f"{mode.group()} and a {{count}} do not go together")
+    around: list[int] = []  # the sizes of what stands before the groups that are open
+    size = last = 0  # of the group, of what a count would repeat
+    for token in _TOKEN.finditer(pattern):
+        text, count = token.group(), token["count"]
+        if count is not None:
+            size += last * (max(1, int(count or 0)) - 1)
+            last *= max(1, int(count or 0))
+        elif text == "(":
+            around.append(size)
+            size = last = 0
+        elif text == ")" and around:
+            last = size + 2
+            size = around.pop() + last
+        elif token["nothing"] is None:
+            size += len(text)
+            last = size if text == "}" else len(text)  # behind an {edit limit} a count is that of what stands before it
+        if size > _MOST_STEPS:
+            raise regex.error("what its {counts} repeat is too long")

@@ -90,13 +90,42 @@ def test_one_that_does_not_parse_is_told(selector: str) -> None:
         "(?:(?:(?:a{999}){999}){999}){999}",
         "(?:(?:a{2000,}) *){0002000}",
         "(?:a{1000}(?#)){1000}",
-        "(?:(?:a{2}){2})" * 500 + "{900}",
+        "(?:" + "(?:(?:a{2}){2})" * 500 + "){900}",
         "(?ix)(?:a{1 0 0 0}) #\n {10 00}",
+        "(a{1000}){1000}",
+        "(?:a{1000}(?i)){1000}",
+        "((a{1000})(?i)){1000}",
+        "(a{1000})(?#[){1000}",
+        "(?:[[:alpha:](]a{1000}[)]){1000}",
+        "(?:[](]a{1000}[^])]){1000}",
+        "(?:\\(a{1000}){1000}",
+        "(?:a{1000}){e<=0}{1000}",
+        "(?x)(?-x:#(?:a{1000}){1000})",
+        "(?V1)(?:[[(]x]a{1000}[)]){1000}",
     ],
 )
 def test_one_that_the_engine_would_write_out_without_end_is_told(pattern: str) -> None:
     with pytest.raises(SelectorError, match=r"does not parse: .*count"):
         compile_selector(f"p:matches({pattern})")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("^" + "(?:.{3}){4}" * 7 + "$", "a" * 84),
+        ("(a{2}){3}(b{2}){3}(c){5}(d){7}(e){9}", "aaaaaabbbbbbcccccdddddddeeeeeeeee"),
+        ("|".join(["(?:a{4}){4}"] * 20), "a" * 16),
+        (r"\({500}\){500}" * 2, ("(" * 500 + ")" * 500) * 2),
+        ("[({500}]{500}[)]{500}" * 2, ("(" * 500 + ")" * 500) * 2),
+        (r"[[:digit:](]{500}\p{L}{500}" * 2, ("1" * 500 + "a" * 500) * 2),
+        ("a(?#({900}b{900}){900}", "a" * 900),
+        (r"(?x) \d{4} [ ] (?: [a-z] {2} ) { 3 }  # ({900})", "2026 abcdef"),
+    ],
+)
+def test_counts_are_multiplied_only_where_one_is_within_another(pattern: str, text: str) -> None:
+    found = Pattern(pattern).on({})
+    assert found(text)
+    assert not found(text[1:])
 
 
 def test_a_slow_pattern_gives_a_link_that_says_so() -> None:
