@@ -96,6 +96,8 @@ def _element(group: int, excluded: frozenset[bytes], inside: bytes = b"") -> byt
 _RUNS = {item: _run(item) for item in (b"", *_ITEMS)}
 _INSIDE = rb"(?:" + _element(2, _NOT_BY_ITSELF | _MARKERS) + _CONTENT + rb"){0,8}"
 _ELEMENT = re.compile(rb"(?i)" + _element(1, _NOT_BY_ITSELF, _INSIDE))
+# Before Python 3.11.5 a possessive group ends behind what its last repetition read, also where that failed.
+_RELIABLE = re.fullmatch(rb"(?:a|</?b)++<c", b"a<c") is not None
 
 
 def may_take_long(html: bytes) -> bool:
@@ -218,7 +220,7 @@ class _Walk:
 
     def _calm(self, at: int) -> int:
         """The end of what leaves the walk as it is, gone through at once: most of an ordinary page."""
-        if self._size or self._dropped or len(self._open) + 1 >= _DEEPEST or self._kind() != _HTML:
+        if self._size or self._dropped or len(self._open) + 1 >= _DEEPEST or self._kind() != _HTML or not _RELIABLE:
             return at
         around = self._open[self._special[-1]][0] if self._special else b""
         run = _RUNS.get(around, _RUNS[b""])

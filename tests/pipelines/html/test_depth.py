@@ -268,6 +268,7 @@ def test_large_pages_of_closed_elements_stay_as_they_are() -> None:
     assert bounded(html) == html
 
 
+@pytest.mark.skipif(not depth._RELIABLE, reason="this Python's possessive groups read too much")
 @pytest.mark.parametrize(
     "page",
     [
