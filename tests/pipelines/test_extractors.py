@@ -16,6 +16,8 @@ from pipelines.rows import Row
         ("£1,09", 1.09),
         (None, None),
         (10**400, None),
+        (-(10**400), None),
+        (float("-inf"), None),
         (float("inf"), None),
         (float("nan"), None),
     ],
