@@ -12,9 +12,9 @@ from fastapi import FastAPI
 
 from api.app import create_app
 from api.kit.http import HttpProtocol
-from core.cli.processes import end_with_parent
-from core.logs import configure
-from core.settings import Settings
+from core.infra.logs import configure
+from core.infra.processes import end_with_parent
+from core.infra.settings import Settings
 
 STOP_SECONDS = 10
 HEALTHCHECK_SECONDS = 30  # a worker that is silent for so long is replaced: a loaded machine is slow, not dead

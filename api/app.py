@@ -15,8 +15,8 @@ from api.categories import endpoints as categories
 from api.cloud_credentials import endpoints as cloud_credentials
 from api.cms_tables import endpoints as cms_tables
 from api.datasets import endpoints as datasets
-from api.datasets import of_job as datasets_of_job
-from api.datasets import of_task as datasets_of_task
+from api.datasets import job_datasets as datasets_of_job
+from api.datasets import task_datasets as datasets_of_task
 from api.events import endpoints as events
 from api.executions import completion
 from api.executions import endpoints as executions
@@ -31,16 +31,16 @@ from api.kit.openapi import describe
 from api.kit.routing import RouteIndex
 from api.kit.service import running_service
 from api.metrics import endpoints as metrics
-from api.metrics import in_project as metrics_in_project
-from api.metrics import of_execution as metrics_of_execution
+from api.metrics import execution_metrics as metrics_of_execution
+from api.metrics import project_metrics as metrics_in_project
 from api.packages import endpoints as packages
 from api.projects import endpoints as projects
 from api.python_extensions import endpoints as python_extensions
 from api.tasks import endpoints as tasks
 from api.tasks import zombies
 from api.webhooks import endpoints as webhooks
+from core.infra.settings import Settings
 from core.packages.archive import MAX_PACKAGE
-from core.settings import Settings
 
 VERSION = "1.0.0"
 DESCRIPTION = "YAML pipelines that turn web pages and files into datasets you can query with SQL."

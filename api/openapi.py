@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from api.app import create_app
-from core.settings import Settings
+from core.infra.settings import Settings
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ import httpx
 from bench.api import IDLE_SECONDS, RATE, in_ms, instance
 from bench.contenders import installed
 from bench.service import Json, child, free_port, machine, wait_for
-from tests.postgres import cluster, new_database
+from tests.support.postgres import cluster, new_database
 
 CLIENTS = 10
 REFUSED = float("inf")  # what a server that is overloaded answers with 503

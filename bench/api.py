@@ -29,17 +29,17 @@ from pydantic import SecretStr
 from sqlalchemy import insert, update
 
 from bench.service import Child, child, free_port, machine, p50_p95, wait_for
-from core.agents import Agents
-from core.api_keys import create_key
-from core.cli.prepare import prepare
-from core.database import Database, open_database
-from core.jobs import Jobs
-from core.organizations import create_organization
-from core.projects import Projects
-from core.settings import Settings
+from cli.prepare import prepare
+from core.agents.repository import Agents
+from core.identity.api_keys import create_key
+from core.identity.organizations import create_organization
+from core.infra.database import Database, open_database
+from core.infra.settings import Settings
+from core.jobs.repository import Jobs
+from core.projects.repository import Projects
 from core.tables import Execution, Job, Project, new_id
-from tests.postgres import cluster
-from tests.service import descendants
+from tests.support.postgres import cluster
+from tests.support.service import descendants
 
 ORGANIZATIONS, KEYS_EACH, PROJECTS_EACH = 10, 10, 30
 CONNECTIONS, WORKERS = 100, 2

@@ -21,13 +21,13 @@ from typing import Any
 from sqlalchemy import func, select, text
 
 from bench.service import machine
-from core.database import Database, open_database
+from core.identity.organizations import create_organization
+from core.infra.database import Database, open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
 from core.metrics.bills import AMOUNTS
 from core.metrics.periods import Period
 from core.metrics.totals import GroupBy, overview
-from core.migrations import migrate
-from core.organizations import create_organization
-from core.settings import Settings
 from core.tables import ExecutionBill
 
 END = datetime(2026, 11, 1, tzinfo=UTC)

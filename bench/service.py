@@ -41,7 +41,7 @@ def spindle(environment: Mapping[str, str] | None = None) -> Generator[Service]:
     """`spindle up` on free ports and a data folder of its own; ready once API and Dagster UI answer."""
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
         port, ui_port = free_port(), free_port()
-        arguments = ["-m", "core.cli.main", "up", "--data", folder, "--port", str(port), "--ui-port", str(ui_port)]
+        arguments = ["-m", "cli.main", "up", "--data", folder, "--port", str(port), "--ui-port", str(ui_port)]
         began = time.monotonic()
         with child(arguments, environment or {}, Path(folder) / "up.log") as process:
             ui_url = f"http://127.0.0.1:{ui_port}"

@@ -24,8 +24,6 @@ from dagster import (
     resource,
 )
 
-from core import storage
-from core.database import Database, open_database
 from core.errors import NotFound, SpindleError
 from core.executions.claim import claim
 from core.executions.complete import cancel, fail, record
@@ -33,10 +31,12 @@ from core.executions.payload import CompletionPayload
 from core.executions.queries import Executions
 from core.executions.spec import driver_environment, write_spec
 from core.executions.states import State
-from core.jobs import Jobs
-from core.organizations import is_shared
-from core.projects import Projects
-from core.settings import Settings
+from core.identity.organizations import is_shared
+from core.infra import storage
+from core.infra.database import Database, open_database
+from core.infra.settings import Settings
+from core.jobs.repository import Jobs
+from core.projects.repository import Projects
 from core.tables import Execution
 from orchestration.compute import Compute, driver_name
 from orchestration.compute.local import LocalCompute

@@ -13,16 +13,16 @@ from datetime import timedelta
 
 import structlog
 
-from core import logs
-from core.background import Outages, told_to_stop
-from core.database import Database, open_database
 from core.errors import Unavailable
 from core.executions.complete import cancel, fail
 from core.executions.queries import claimed
 from core.executions.reconcile import reconcile
 from core.executions.states import State
-from core.outbox import due, launched, orphaned, postponed
-from core.settings import Settings
+from core.infra import logs
+from core.infra.background import Outages, told_to_stop
+from core.infra.database import Database, open_database
+from core.infra.outbox import due, launched, orphaned, postponed
+from core.infra.settings import Settings
 from core.tables import Execution, Job, OutboxMessage, Project, now
 from orchestration.client import DagsterClient, Run
 from orchestration.compute import Compute, driver_name, execution_of

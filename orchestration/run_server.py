@@ -23,7 +23,7 @@ import dagster
 from orchestration.compute.local import LocalCompute
 from orchestration.instance import run_pidfile, run_socket
 from orchestration.pidfile import living, living_pid, locked
-from pipelines import plugins
+from pipelines.registry import plugins
 
 STOP_SECONDS = 12
 PRELOADED = (

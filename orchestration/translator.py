@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipelines.plan import Plan
+from pipelines.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem, RunError
 from pipelines.listing import StageListing, listing
 from pipelines.pipeline import Pipeline, check_yaml, stage
-from pipelines.plan import Kind, Plan, Step
-from pipelines.registry import Sink
-from pipelines.script import script
+from pipelines.planning.plan import Kind, Plan, Step
+from pipelines.planning.script import script
+from pipelines.registry.stage import Sink
 from pipelines.transforms.transform import Transforms
 
 __all__ = [

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pipelines.actions import ACTIONS
-from pipelines.catalog import ENGINE, Named
-from pipelines.extractors import METHODS
-from pipelines.registry import STAGES, Stage
+from pipelines.browser.actions import ACTIONS
+from pipelines.extract.extractors import METHODS
+from pipelines.registry.catalog import ENGINE, Named
+from pipelines.registry.stage import STAGES, Stage
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction
 from pipelines.transforms.transform import described
 

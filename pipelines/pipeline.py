@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipelines import document, reader
-from pipelines.catalog import Unknown
-from pipelines.document import Node, Plain, node_of, problem
 from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
-from pipelines.model import PipelineModel, StageCall
-from pipelines.parameters import Value, names, substitute
-from pipelines.plan import Plan
-from pipelines.planner import plan as plan_model
+from pipelines.language import nodes as document
+from pipelines.language.nodes import Node, Plain, node_of, problem
+from pipelines.language.parameters import Value, names, substitute
+from pipelines.planning import reader
+from pipelines.planning.model import PipelineModel, StageCall
+from pipelines.planning.plan import Plan
+from pipelines.planning.planner import plan as plan_model
+from pipelines.registry.catalog import Unknown
 from pipelines.transforms import RowFunction
 from pipelines.transforms.transform import Transforms
 

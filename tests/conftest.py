@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import postgres as postgresql
-from tests.service import Service
-from tests.site import GatedSite, gated_site
+from tests.support.service import Service
+from tests.support.site import GatedSite, gated_site
 
 # The same examples each time, however long they take: what fails is what was changed.
 PASSED_OVER = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)

@@ -10,14 +10,14 @@ from sqlalchemy.orm import Session
 from api.agents.schemas import AgentCreate, AgentRecord, AgentUpdate, WrittenAgent, agent_record, written_agent
 from api.categories.endpoints import CategoryId, visible
 from api.kit.auth import KeyRoute, Reader, Writer
-from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.errors import answers
-from api.kit.pages import PageOf
+from api.kit.pagination import PageOf
+from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import Nothing
 from api.kit.service import ServiceOf
-from core.agents import NO_CATEGORY, Agents, row_transforms
-from core.api_keys import Identity
+from core.agents.repository import NO_CATEGORY, Agents, row_transforms
 from core.errors import NotFound
+from core.identity.api_keys import Identity
 from core.tables import Agent
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=KeyRoute)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from api.kit.schemas import Body, Name, Record, example
-from core.agents import pyspark_code, warnings
+from core.agents.repository import pyspark_code, warnings
 from core.tables import Agent
 
 EXAMPLE = "fetch: {url: https://example.com/}\npipeline:\n  - {stage: extract, args: [{selector: h1, as: title}]}\n"

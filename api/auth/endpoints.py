@@ -20,11 +20,11 @@ from api.auth.schemas import (
 )
 from api.kit.auth import Admin, AnyKey, KeyRoute, SuperAdmin, require
 from api.kit.errors import answers
-from api.kit.pages import PageOf
+from api.kit.pagination import PageOf
 from api.kit.schemas import Nothing
 from api.kit.service import ServiceOf
-from core.api_keys import ApiKeys, create_key
-from core.organizations import all_organizations, create_organization, get_organization
+from core.identity.api_keys import ApiKeys, create_key
+from core.identity.organizations import all_organizations, create_organization, get_organization
 
 router = APIRouter(prefix="/auth", tags=["auth"], route_class=KeyRoute)
 SUPER_ADMIN = "super_admin"

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from api.kit.schemas import Body, Name, Record, Time, example
-from core.api_keys import SCOPES
+from core.identity.api_keys import SCOPES
 from core.tables import ApiKey, Organization
 
 Scope = Annotated[str, Field(json_schema_extra={"enum": [*sorted(SCOPES)]})]

@@ -9,13 +9,13 @@ from sqlalchemy.orm import Session
 
 from api.categories.schemas import CategoryCreate, CategoryRecord, CategoryUpdate, category_record
 from api.kit.auth import AnyKey, KeyRoute, Reader, Writer
-from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.errors import answers
-from api.kit.pages import PageOf
+from api.kit.pagination import PageOf
+from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import Nothing
 from api.kit.service import ServiceOf
-from core.api_keys import Identity
-from core.categories import Categories
+from core.categories.repository import Categories
+from core.identity.api_keys import Identity
 from core.tables import Category
 
 router = APIRouter(prefix="/categories", tags=["categories"], route_class=KeyRoute)

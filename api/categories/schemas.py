@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from api.kit.schemas import Body, Name, Record, example
-from core.categories import VISIBILITIES
+from core.categories.repository import VISIBILITIES
 from core.tables import Category
 
 Visibility = Annotated[str, Field(json_schema_extra={"enum": [*VISIBILITIES]})]

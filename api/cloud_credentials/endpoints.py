@@ -18,19 +18,19 @@ from api.cloud_credentials.schemas import (
     credential_record,
 )
 from api.kit.auth import KeyRoute, Reader, Writer
-from api.kit.editions import TAGGED, ExpectedOf, TagOf
+from api.kit.concurrency import OUTSIDE
 from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
-from api.kit.pages import MAX_PAGE, PageOf
+from api.kit.pagination import MAX_PAGE, PageOf
+from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import Nothing
-from api.kit.seats import OUTSIDE
 from api.kit.service import Service, ServiceOf
-from core.api_keys import Identity
-from core.credential_check import check_credential
-from core.credentials import PLAIN, SECRETS, Credentials, opened
+from core.credentials.check import check_credential
+from core.credentials.providers import provider_name
+from core.credentials.repository import PLAIN, SECRETS, Credentials, opened
 from core.errors import BadInput, Detail
-from core.providers import provider_name
-from core.sealing import Keyring
+from core.identity.api_keys import Identity
+from core.infra.encryption import Keyring
 
 router = APIRouter(prefix="/cloud-credentials", tags=["cloud credentials"], route_class=KeyRoute)
 CredentialId = Annotated[str, Path(alias="credentialId", description="Id of the cloud credential.")]

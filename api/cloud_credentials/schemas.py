@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import Field
 
 from api.kit.schemas import Body, Record, example
-from core.credentials import MASK, SECRETS
-from core.sealing import CALLERS
+from core.credentials.repository import MASK, SECRETS
+from core.infra.encryption import CALLERS
 from core.tables import CloudCredential
 
 

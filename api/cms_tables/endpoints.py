@@ -10,15 +10,15 @@ from fastapi.responses import JSONResponse
 
 from api.cms_tables.schemas import RecordList, StoredRecord
 from api.kit.auth import KeyRoute, Reader, Writer
-from api.kit.editions import TAGGED, ExpectedOf
 from api.kit.errors import answers
+from api.kit.preconditions import TAGGED, ExpectedOf
 from api.kit.schemas import Nothing
 from api.kit.service import ServiceOf
-from core.editions import edition
+from core.infra.preconditions import edition
 from core.records import Query as Listed
 from core.records import Records, shown
 from core.records.query import MAX_PAGE, MAX_PAGE_SIZE, PAGE_SIZE
-from core.records.store import TABLE_NAME
+from core.records.repository import TABLE_NAME
 from core.tables import StoredRecord as Row
 
 router = APIRouter(tags=["cms-tables"], route_class=KeyRoute)

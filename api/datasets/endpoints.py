@@ -15,12 +15,12 @@ from api.datasets.schemas import (
     dataset_record,
 )
 from api.kit.auth import DatasetReader, KeyRoute
+from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
-from api.kit.pages import PageOf
+from api.kit.pagination import PageOf
 from api.kit.schemas import DatasetId
-from api.kit.seats import QUERIES
 from api.kit.service import ServiceOf
-from core.datasets import Datasets
+from core.datasets.repository import Datasets
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
 BigNumbers = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from api.kit.schemas import WHOLE, Body, Record, example
-from core.datasets import address
+from core.datasets.repository import address
 from core.sql.catalog import Table
 from core.sql.queries import DEFAULT_ROWS, MAX_ROWS, trino_columns
 from core.sql.queries import Query as SqlQuery

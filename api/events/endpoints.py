@@ -12,9 +12,9 @@ from api.kit.auth import KeyRoute, Reader, presented_key
 from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.service import Service, ServiceOf
-from core.api_keys import Identity, authenticate
 from core.errors import BadInput, Detail
 from core.events.feed import Batch, newest, of_execution, of_project
+from core.identity.api_keys import Identity, authenticate
 
 router = APIRouter(tags=["events"], route_class=KeyRoute)
 MAX_DIGITS = 18

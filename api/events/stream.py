@@ -12,11 +12,11 @@ from fastapi import Response
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope, Send
 
-from api.kit.seats import Seats
-from core.api_keys import Identity
-from core.background import Outages
+from api.kit.concurrency import Seats
 from core.errors import NotFound, Unauthorized, Unavailable
 from core.events.feed import Batch, Happening
+from core.identity.api_keys import Identity
+from core.infra.background import Outages
 
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 15.0

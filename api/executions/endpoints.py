@@ -22,7 +22,7 @@ from api.kit.auth import Executor, KeyRoute, Reader
 from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
-from api.kit.pages import PageOf
+from api.kit.pagination import PageOf
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.service import ServiceOf
 from core.executions.complete import cancel
@@ -30,7 +30,7 @@ from core.executions.queries import Executions
 from core.executions.retry import retry
 from core.executions.states import State
 from core.executions.submit import submit
-from core.logs import execution_logs
+from core.infra.logs import execution_logs
 from core.tables import Execution
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"], route_class=KeyRoute)

@@ -11,10 +11,10 @@ from api.kit.auth import AnyKey, KeyRoute
 from api.kit.errors import answers
 from api.kit.schemas import Record
 from api.kit.service import ServiceOf
-from core.api_keys import DEFAULT_ORGANIZATION
-from core.database import Database
 from core.errors import Unavailable
-from core.organizations import find_organization
+from core.identity.api_keys import DEFAULT_ORGANIZATION
+from core.identity.organizations import find_organization
+from core.infra.database import Database
 
 router = APIRouter(tags=["health"], route_class=KeyRoute)
 probes = APIRouter(include_in_schema=False)

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from api.kit.auth import Executor, KeyRoute
-from api.kit.seats import OUTSIDE
+from api.kit.concurrency import OUTSIDE
 from api.kit.service import ServiceOf
 from core.errors import BadInput, Detail
-from core.html import fetch_html
+from core.web_pages import fetch_html
 
 router = APIRouter(prefix="/html", tags=["html"], route_class=KeyRoute)
 SANDBOX = {

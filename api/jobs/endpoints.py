@@ -8,13 +8,13 @@ from sqlalchemy.orm import Session
 from api.categories.endpoints import visible
 from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, job_record
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
-from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.errors import answers
-from api.kit.pages import PageOf
+from api.kit.pagination import PageOf
+from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.service import ServiceOf
-from core.api_keys import Identity
-from core.jobs import Jobs
+from core.identity.api_keys import Identity
+from core.jobs.repository import Jobs
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
 

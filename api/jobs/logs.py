@@ -11,9 +11,9 @@ from api.kit.auth import KeyRoute, Reader
 from api.kit.errors import answers
 from api.kit.schemas import JobId, ProjectId
 from api.kit.service import ServiceOf
-from core.jobs import Jobs
-from core.logs import execution_logs
-from core.tasks import Tasks
+from core.infra.logs import execution_logs
+from core.jobs.repository import Jobs
+from core.tasks.repository import Tasks
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["jobs"], route_class=KeyRoute)
 ONE_DRIVER = "Accepted, for compute that has several; the log of the one that there is, is answered."

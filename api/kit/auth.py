@@ -15,9 +15,9 @@ from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
 from api.kit.service import service_of
-from core.api_keys import Identity
 from core.errors import CutOff, Forbidden, TooMany, Unauthorized
-from core.rate_limits import Allowance
+from core.identity.api_keys import Identity
+from core.infra.rate_limits import Allowance
 from core.tables import now
 
 HEADER = "X-API-Key"

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import Depends, Header
 
 from api.kit.service import ServiceOf
-from core.sealing import HEADER, Keyring
-from core.secrets import service_key
+from core.infra.encryption import HEADER, Keyring
+from core.infra.secrets import service_key
 
 
 def _keyring(

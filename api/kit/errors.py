@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from core.errors import Detail, SpindleError, TooMany
-from core.values import cleaned
+from core.infra.validation import cleaned
 
 RETRY_AFTER_SECONDS = 5
 MAX_DETAILS = 100  # of what is wrong in a long pipeline, nobody reads more

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
-from core.api_keys import Identity
-from core.idempotency import IdempotencyKey
+from core.identity.api_keys import Identity
+from core.infra.idempotency import IdempotencyKey
 
 
 async def _idempotency_key(

@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import RowMapping
 from starlette.concurrency import run_in_threadpool
 
-from core.database import AWAY, STATEMENT_TIMEOUT_MS, Database
 from core.errors import Unavailable
-from core.repository import Ids, Repository
+from core.infra.database import AWAY, STATEMENT_TIMEOUT_MS, Database
+from core.infra.repository import Ids, Repository
 
 MOST = 64  # records of one statement, which are in memory together
 LATE_SECONDS = 1.0

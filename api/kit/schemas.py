@@ -9,7 +9,7 @@ from fastapi import Path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 from pydantic.alias_generators import to_camel
 
-from core.values import NAME_LENGTH
+from core.infra.validation import NAME_LENGTH
 
 
 def _text(value: object) -> object:

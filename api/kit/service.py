@@ -13,11 +13,11 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from api.kit.reads import Reads
-from core.api_keys import KnownKeys
-from core.database import Database, open_database
 from core.errors import Unavailable
-from core.rate_limits import IDLE_SECONDS, RateLimiter
-from core.settings import Settings
+from core.identity.api_keys import KnownKeys
+from core.infra.database import Database, open_database
+from core.infra.rate_limits import IDLE_SECONDS, RateLimiter
+from core.infra.settings import Settings
 from core.sql.pool import Pool
 from core.sql.queries import Queries
 

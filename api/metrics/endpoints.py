@@ -11,8 +11,8 @@ from api.kit.errors import answers
 from api.kit.service import ServiceOf
 from api.metrics.periods import PeriodOf
 from api.metrics.schemas import OrganizationMetrics, organization_metrics
+from core.identity.organizations import reachable_organization
 from core.metrics.totals import GroupBy, overview
-from core.organizations import reachable_organization
 
 router = APIRouter(prefix="/organizations", tags=["metrics"], route_class=KeyRoute)
 SUPER_ADMIN = "super_admin"

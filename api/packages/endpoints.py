@@ -14,9 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from api.kit.auth import Admin, KeyRoute
+from api.kit.concurrency import PACKAGES, UPLOADS
 from api.kit.errors import answers
 from api.kit.schemas import ProjectId
-from api.kit.seats import PACKAGES, UPLOADS
 from api.kit.service import Service, ServiceOf
 from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, import_record
 from core.errors import TooLarge

@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from api.kit.auth import AnyKey, KeyRoute, Reader, Writer
-from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.errors import answers
-from api.kit.pages import PageOf
+from api.kit.pagination import PageOf
+from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import Nothing, ProjectId
 from api.kit.service import ServiceOf
 from api.projects.schemas import ProjectCreate, ProjectRecord, ProjectUpdate, project_record
-from core.projects import Projects
+from core.projects.repository import Projects
 
 router = APIRouter(prefix="/projects", tags=["projects"], route_class=KeyRoute)
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from api.agents.endpoints import AgentId
 from api.categories.endpoints import visible
 from api.kit.auth import KeyRoute, Reader, Writer
-from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.errors import answers
-from api.kit.pages import PageOf
+from api.kit.pagination import PageOf
+from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import Nothing
 from api.kit.service import ServiceOf
 from api.python_extensions.schemas import (
@@ -28,9 +28,9 @@ from api.python_extensions.schemas import (
     extension_record,
     processed_text,
 )
-from core.api_keys import Identity
 from core.errors import BadInput
-from core.python_extensions import TYPES, PythonExtensions, checked_function, process, provided, pyspark_code
+from core.identity.api_keys import Identity
+from core.python_extensions.repository import TYPES, PythonExtensions, checked_function, process, provided, pyspark_code
 from pipelines.transforms.source import MAX_BYTES
 from pipelines.transforms.transform import LIMITS
 

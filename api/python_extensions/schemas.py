@@ -8,9 +8,9 @@ from typing import Annotated, Any, cast
 from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from api.kit.schemas import Body, Record, example
-from core.python_extensions import Function, Processed, pipeline_text
+from core.infra.validation import cleaned
+from core.python_extensions.repository import Function, Processed, pipeline_text
 from core.tables import PythonExtension
-from core.values import cleaned
 
 SOURCE = "def shout(row, *, mark='!'):\n    return {'title': row['title'].upper() + mark}\n"
 INLINE = """\

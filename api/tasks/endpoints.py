@@ -6,11 +6,11 @@ from fastapi import APIRouter, Response
 
 from api.executions.schemas import Queue
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
-from api.kit.editions import TAGGED, ExpectedOf, TagOf
 from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
-from api.kit.pages import PageOf
+from api.kit.pagination import PageOf
+from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import JobId, Nothing, ProjectId, TaskId
 from api.kit.service import ServiceOf
 from api.tasks.schemas import (
@@ -23,7 +23,7 @@ from api.tasks.schemas import (
     task_record,
 )
 from core.executions.submit import submit
-from core.tasks import Tasks, stop
+from core.tasks.repository import Tasks, stop
 
 router = APIRouter(prefix="/jobs/{jobId}/tasks", tags=["tasks"], route_class=KeyRoute)
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidato
 
 from api.kit.schemas import Body, Name, Record, Time, example
 from core.executions.zombies import Cleanup
-from core.tasks import TaskRecord as Stored
+from core.tasks.repository import TaskRecord as Stored
 
 
 class TaskUpdate(Body):

@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from api.kit.auth import KeyRoute, Reader, Writer
-from api.kit.editions import TAGGED, ExpectedOf, TagOf
+from api.kit.concurrency import OUTSIDE
 from api.kit.encryption import KeyringOf
 from api.kit.errors import answers
-from api.kit.pages import PageOf
+from api.kit.pagination import PageOf
+from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import Nothing, ProjectId
-from api.kit.seats import OUTSIDE
 from api.kit.service import ServiceOf
 from api.webhooks.schemas import (
     DeliveryRecord,
@@ -24,7 +24,7 @@ from api.webhooks.schemas import (
     with_secret,
 )
 from core.webhooks.deliver import try_out
-from core.webhooks.webhooks import Webhooks
+from core.webhooks.repository import Webhooks
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"], route_class=KeyRoute)
 WebhookId = Annotated[str, Path(alias="webhookId", description="Id of the webhook.")]

@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
 from bench.crawlers.pipeline import pipeline
 from pipelines import Pipeline
-from pipelines.fetch.cache import CacheOptions
-from pipelines.plan import Plan
+from pipelines.coordination.coordinator import Coordinator
+from pipelines.page_cache.cache import CacheOptions
+from pipelines.planning.plan import Plan
 from pipelines.spark.context import RunContext, fetch_options
-from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.session import session
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from bench.visitors.fields import FIELDS
 from pipelines import Pipeline
 from pipelines.fetch import FetchOptions
-from pipelines.plan import Plan
+from pipelines.planning.plan import Plan
 from pipelines.spark.context import RunContext
 from pipelines.spark.engine import run
 from pipelines.spark.session import session

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from core.database import changed
 from core.executions.states import State
+from core.infra.database import changed
+from core.infra.validation import iso
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
-from core.values import iso
 
 STATE, PROGRESS = "state", "progress"
 PREFIX = "execution."

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from core.events.announce import STATE, snapshot
 from core.executions.queries import Executions
 from core.executions.states import State
-from core.projects import Projects
+from core.projects.repository import Projects
 from core.tables import ExecutionEvent
 
 BATCH = 200

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import update
 
-from core.database import Database, changed
 from core.executions.states import State
+from core.infra.database import Database, changed
 from core.tables import Execution, now
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
-from core.database import Database, changed
 from core.errors import NotFound
 from core.events.announce import announce_progress
 from core.executions.payload import CompletionPayload
@@ -16,9 +15,10 @@ from core.executions.saves import publish_saves
 from core.executions.slots import hold_project
 from core.executions.states import Event, State
 from core.executions.transitions import move
-from core.repository import lock_organization
+from core.infra.database import Database, changed
+from core.infra.repository import lock_organization
+from core.infra.validation import storable
 from core.tables import Execution, now
-from core.values import storable
 
 NO_MESSAGE = "The execution failed without saying why; its log may tell more."
 

@@ -7,11 +7,11 @@ from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from core.datasets import SCHEME, address
+from core.datasets.repository import SCHEME, address
 from core.errors import BadInput, Detail
-from core.settings import Settings
+from core.infra.settings import Settings
+from core.infra.validation import check_storable
 from core.tables import Dataset, Job, Project
-from core.values import check_storable
 
 Value = str | int | float | bool
 INPUTS = ("INPUT_PATH", "INPUT_CSV_PATH")

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from core.errors import BadInput, Detail
-from core.values import cleaned, deeper_than
+from core.infra.validation import cleaned, deeper_than
 
 MAX_DEPTH = 64
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]

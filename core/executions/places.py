@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.datasets import SCHEME, Datasets
+from core.datasets.repository import SCHEME, Datasets
 from core.errors import BadInput, Detail
 from core.tables import Project
 from pipelines import Plan, Sink, Step

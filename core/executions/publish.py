@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from core.datasets import Datasets
+from core.datasets.repository import Datasets
 from core.executions.payload import CompletionPayload
-from core.storage import output_key
+from core.infra.storage import output_key
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 
 

@@ -10,11 +10,11 @@ from sqlalchemy import RowMapping, select
 from sqlalchemy.orm import Session
 
 from core.executions.states import Event, State, sources
-from core.jobs import Jobs
+from core.infra.repository import Repository, among
+from core.infra.validation import storable
+from core.jobs.repository import Jobs
 from core.metrics.usage import seconds
-from core.repository import Repository, among
 from core.tables import Execution
-from core.values import storable
 
 
 @dataclass(frozen=True, slots=True)

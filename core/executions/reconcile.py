@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import select
 
-from core.database import Database
 from core.executions.states import Event, sources
 from core.executions.transitions import move
-from core.settings import Settings
+from core.infra.database import Database
+from core.infra.settings import Settings
 from core.tables import Execution
 
 SENTENCE = "The execution lost its driver: nothing was heard from it for {seconds:.0f} seconds. Execute the job again."

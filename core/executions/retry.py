@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from core.credentials import Credentials, inject
-from core.database import Database
+from core.credentials.repository import Credentials, inject
 from core.errors import Conflict
 from core.executions.queries import Executions
 from core.executions.slots import hold_project, place
 from core.executions.states import Event, State, next_state
 from core.executions.submit import PYTHON_AGENT
 from core.executions.transitions import launch, move
-from core.idempotency import IdempotencyKey, earlier, remember
-from core.jobs import Jobs
-from core.sealing import Keyring
+from core.infra.database import Database
+from core.infra.encryption import Keyring
+from core.infra.idempotency import IdempotencyKey, earlier, remember
+from core.jobs.repository import Jobs
 from core.tables import Execution
 
 FRESH = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.datasets import Datasets
+from core.datasets.repository import Datasets
 from core.executions.payload import CompletionPayload, SavedRows
 from core.executions.places import output_name
-from core.storage import saves_key
+from core.infra.storage import saves_key
 from core.tables import Dataset, DatasetVersion, Execution, Project
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
-from core.database import changed
 from core.errors import TooMany
 from core.executions.states import State
+from core.infra.database import changed
 from core.tables import Execution, Project
 from core.tables.executions import QUEUED
 

@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from core.credentials import environment
+from core.credentials.repository import environment
 from core.executions.tokens import execution_token
-from core.sealing import Keyring
-from core.secrets import service_key, write_private
-from core.settings import Settings
-from core.storage import output_path, pages_path, physical, saves_key, spec_path
+from core.infra.encryption import Keyring
+from core.infra.secrets import service_key, write_private
+from core.infra.settings import Settings
+from core.infra.storage import output_path, pages_path, physical, saves_key, spec_path
 from core.tables import Execution
 
 
@@ -60,7 +60,7 @@ class Spark(Part):
 
 
 class ExecutionSpec(Part):
-    """Read by `pipelines.runner`; keys are camelCase in the file. `credentials` names each variable's credential."""
+    """Read by `driver`; keys are camelCase in the file. `credentials` names each variable's credential."""
 
     execution_id: str
     job_id: str

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from core.agents import bad_pipeline
-from core.credentials import Credentials, inject, named
-from core.database import Database
-from core.datasets import Datasets
+from core.agents.repository import bad_pipeline
+from core.credentials.repository import Credentials, inject, named
+from core.datasets.repository import Datasets
 from core.errors import Conflict
 from core.events.announce import announce
 from core.executions.parameters import INPUTS, Value, built_in, resolve, row_limit
@@ -19,13 +18,14 @@ from core.executions.places import inputs, output_name
 from core.executions.slots import place
 from core.executions.states import Event, State
 from core.executions.transitions import launch, move
-from core.idempotency import IdempotencyKey, earlier, remember
-from core.jobs import Jobs
-from core.projects import Projects
-from core.python_extensions import PythonExtensions
-from core.sealing import Keyring
+from core.infra.database import Database
+from core.infra.encryption import Keyring
+from core.infra.idempotency import IdempotencyKey, earlier, remember
+from core.jobs.repository import Jobs
+from core.projects.repository import Projects
+from core.python_extensions.repository import PythonExtensions
 from core.tables import Agent, Execution, Job, Project, Task, new_id, now
-from core.tasks import startable
+from core.tasks.repository import startable
 from pipelines import Pipeline, PipelineError, Transforms
 
 PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."

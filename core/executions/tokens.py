@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from core.errors import Unauthorized
-from core.secrets import service_key
-from core.settings import Settings
+from core.infra.secrets import service_key
+from core.infra.settings import Settings
 
 PREFIX = "whsec_"
 TOLERANCE_SECONDS = 300

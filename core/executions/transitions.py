@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
-from core.database import changed
 from core.events.announce import announce
 from core.executions.slots import free_slot, hold_project, take_slot
 from core.executions.states import Event, State, next_state, sources
+from core.infra.database import changed
 from core.metrics.bills import settle
 from core.tables import Execution, OutboxMessage, now
 from core.tables.executions import QUEUED

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
 
-from core.database import Database
 from core.errors import BadInput, Detail
 from core.executions.states import Event, State
 from core.executions.transitions import move
+from core.infra.database import Database
 from core.tables import Execution, Task
 
 LONGEST_HOURS = 24 * 365 * 100

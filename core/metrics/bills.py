@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.database import insert
+from core.infra.database import insert
 from core.metrics.costs import costs
 from core.metrics.periods import Grain
 from core.metrics.prices import rates_of

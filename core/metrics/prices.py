@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy.orm import Session
 
 from core.errors import SpindleError
-from core.settings import Settings
+from core.infra.settings import Settings
 
 SHIPPED = Path(__file__).parents[1] / "prices.yaml"
 

@@ -23,9 +23,9 @@ from typing import Any, BinaryIO, cast
 from pydantic import TypeAdapter, ValidationError
 
 from core.errors import BadInput, Detail, TooLarge
+from core.infra.validation import NAME_LENGTH, deeper_than
 from core.packages.contents import Contents
-from core.values import NAME_LENGTH, deeper_than
-from pipelines.names import fold
+from pipelines.language.names import fold
 
 FORMAT = "spindle-package"
 VERSION = 1

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.agents import Agents
-from core.categories import Categories
-from core.credentials import named
+from core.agents.repository import Agents
+from core.categories.repository import Categories
+from core.credentials.repository import named
 from core.packages.contents import (
     AgentName,
     AgentPart,
@@ -22,8 +22,8 @@ from core.packages.contents import (
     ProjectPart,
 )
 from core.packages.plugins import plugins_of
-from core.projects import Projects
-from core.python_extensions import PythonExtensions
+from core.projects.repository import Projects
+from core.python_extensions.repository import PythonExtensions
 from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project, PythonExtension
 
 

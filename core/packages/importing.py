@@ -11,20 +11,20 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.agents import Agents, check_pipeline
-from core.categories import Categories
-from core.credentials import named
+from core.agents.repository import Agents, check_pipeline
+from core.categories.repository import Categories
+from core.credentials.repository import named
 from core.errors import BadInput
-from core.jobs import Jobs
+from core.infra.repository import checked, lock_organization
+from core.infra.slugs import Slugs
+from core.infra.validation import storable
+from core.jobs.repository import Jobs
 from core.packages.archive import bad
 from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, ExtensionPart, JobPart, ProjectPart
-from core.projects import Projects
-from core.python_extensions import PythonExtensions
-from core.repository import checked, lock_organization
-from core.slugs import Slugs
+from core.projects.repository import Projects
+from core.python_extensions.repository import PythonExtensions
 from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project, PythonExtension
-from core.values import storable
-from pipelines.names import fold
+from pipelines.language.names import fold
 
 CREDENTIALS = "cloud_credential_ids"
 

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
 from core.errors import Unauthorized
-from core.secrets import service_key
-from core.settings import Settings
+from core.infra.secrets import service_key
+from core.infra.settings import Settings
 
 LIFETIME = timedelta(hours=1)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pipelines import PipelineError, document
-from pipelines.catalog import ENGINE
-from pipelines.registry import STAGES
+from pipelines import PipelineError
+from pipelines.language import nodes as document
+from pipelines.registry.catalog import ENGINE
+from pipelines.registry.stage import STAGES
 
 
 def plugins_of(pipelines: Iterable[str]) -> tuple[str, ...]:

@@ -12,16 +12,16 @@ from uuid import UUID, uuid5
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from core.database import Database
 from core.errors import Conflict, NotFound
+from core.infra.database import Database
+from core.infra.settings import Settings
+from core.infra.storage import package_path, settle, sync
+from core.infra.validation import storable
 from core.packages import archive
 from core.packages.collecting import collect
 from core.packages.importing import Report, apply, of_project, sound_pipelines
-from core.projects import Projects
-from core.settings import Settings
-from core.storage import package_path, settle, sync
+from core.projects.repository import Projects
 from core.tables import Package, new_id, now
-from core.values import storable
 
 EXPORT, UPLOAD = "EXPORT", "UPLOAD"
 RETENTION = timedelta(days=7)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from core.records.query import Listing, Query
-from core.records.store import Records, shown
+from core.records.repository import Records, shown
 
 __all__ = ["Listing", "Query", "Records", "shown"]

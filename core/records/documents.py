@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.errors import BadInput, Detail, TooLarge
-from core.values import check_storable, deeper_than
+from core.infra.validation import check_storable, deeper_than
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 64

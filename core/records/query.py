@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.errors import BadInput, Detail
-from core.values import storable
+from core.infra.validation import storable
 
 PAGE_SIZE = 50
 MAX_PAGE_SIZE = 1000

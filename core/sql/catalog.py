@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session
 
+from core.infra.validation import storable
 from core.tables import Dataset, DatasetVersion
-from core.values import storable
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from core.errors import BadInput
-from core.settings import Settings
+from core.infra.settings import Settings
 from core.sql.catalog import Table
 
 OWN_NAMES = frozenset({"output", "output_table", "dataset"})

@@ -11,10 +11,10 @@ from typing import Any, cast
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
-from core import storage
-from core.database import Database
 from core.errors import BadInput, NotFound, TooLarge, Unavailable
-from core.settings import Settings
+from core.infra import storage
+from core.infra.database import Database
+from core.infra.settings import Settings
 from core.sql import statement
 from core.sql.catalog import Catalog, Column, Table
 from core.sql.gate import Rewritten, rewrite, table_names

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from core import logs
-from core.background import told_to_stop
-from core.database import open_database
-from core.settings import Settings
+from core.infra import logs
+from core.infra.background import told_to_stop
+from core.infra.database import open_database
+from core.infra.settings import Settings
 from core.webhooks.deliver import Deliverer
 
 

@@ -16,17 +16,17 @@ import structlog
 from sqlalchemy import ColumnElement, Select, delete, select, update
 from sqlalchemy.orm import Session
 
-from core.background import Outages
-from core.database import Database, changed
 from core.errors import SpindleError
 from core.events.announce import payload
 from core.executions.tokens import sign
-from core.outgoing import Answer, send
-from core.sealing import Keyring
-from core.secrets import service_key
-from core.settings import Settings
+from core.infra.background import Outages
+from core.infra.database import Database, changed
+from core.infra.encryption import Keyring
+from core.infra.http_client import Answer, send
+from core.infra.secrets import service_key
+from core.infra.settings import Settings
 from core.tables import Delivery, ExecutionEvent, Webhook, now
-from core.webhooks.webhooks import Webhooks, place
+from core.webhooks.repository import Webhooks, place
 
 POLL_SECONDS = 0.5
 TIDY_SECONDS = 300.0

@@ -48,7 +48,7 @@ class LocalCompute:
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         inherited = {key: os.environ[key] for key in PASSED_ON if key in os.environ}
         inside = {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
-        command = [sys.executable, "-P", "-m", "pipelines.runner", str(spec_path.resolve())]
+        command = [sys.executable, "-P", "-m", "driver", str(spec_path.resolve())]
         with locked(self._pidfiles / name) as lock, log_path.open("ab") as log:
             self._children[name] = subprocess.Popen(
                 ["/bin/sh", "-c", RECORD_AND_RUN, str(self._pidfiles / name), *command],

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from core.database import DAGSTER_DATABASE, create_dagster_schema, dagster_database_url
-from core.settings import Settings
+from core.infra.database import DAGSTER_DATABASE, create_dagster_schema, dagster_database_url
+from core.infra.settings import Settings
 
 LOCATION = "spindle"
 

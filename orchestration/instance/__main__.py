@@ -3,7 +3,7 @@ from __future__ import annotations
 import sys
 
 from core.errors import SpindleError
-from core.settings import Settings
+from core.infra.settings import Settings
 from orchestration.instance import prepare
 
 if __name__ == "__main__":

@@ -16,20 +16,20 @@ from typing import Self, TypeVar
 from playwright.async_api import Browser
 from playwright.async_api import Error as PlaywrightError
 
-from pipelines.actions import Browsing
+from pipelines.browser.actions import Browsing
 from pipelines.browser.chromium import chromium
 from pipelines.browser.failures import Crashed, Redirected, VisitFailed, first_line, gone
 from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
+from pipelines.coordination.hosts import Hosts, OwnHosts
+from pipelines.coordination.others import Others
 from pipelines.fetch import FetchOptions, Page
-from pipelines.fetch.cache import PageCache
 from pipelines.fetch.failures import passing_status, retry_after, too_many_redirects
-from pipelines.fetch.hosts import Hosts, OwnHosts
-from pipelines.fetch.others import Others
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.request import Request, as_asked, led_to
+from pipelines.page_cache.cache import PageCache
 
 T = TypeVar("T")
 Outcome = list[BrowserPage] | Redirected

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pipelines.browser.options import BrowserOptions, NoBrowser
-from pipelines.plan import Plan
-from pipelines.registry import LinkStage
+from pipelines.planning.plan import Plan
+from pipelines.registry.stage import LinkStage
 
 
 def missing_browser(plan: Plan) -> str | None:

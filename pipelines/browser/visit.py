@@ -14,15 +14,15 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Response
 from playwright.async_api import TimeoutError as NotInTime
 
-from pipelines.actions import ACTIONS, Action
-from pipelines.actions.navigation import Open
+from pipelines.browser.actions import ACTIONS, Action
+from pipelines.browser.actions.navigation import Open
 from pipelines.browser.failures import STOPPED, Crashed, Redirected, VisitFailed, failed, first_line, gone, net_error
 from pipelines.browser.filter import Filter
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.request import Cookies
-from pipelines.names import shortened
+from pipelines.language.names import shortened
 
 _WORLD = "spindle"
 _READING_SECONDS = 30.0

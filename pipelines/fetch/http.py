@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import pycurl
 
+from pipelines.coordination.hosts import Hosts, OwnHosts
+from pipelines.coordination.others import Others
 from pipelines.fetch.guard import Guard
-from pipelines.fetch.hosts import Hosts, OwnHosts
 from pipelines.fetch.options import FetchOptions
-from pipelines.fetch.others import Others
 from pipelines.fetch.page import Page
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.transfer import Transfer
 
 if TYPE_CHECKING:
-    from pipelines.fetch.cache import PageCache
+    from pipelines.page_cache.cache import PageCache
 
 T = TypeVar("T")
 

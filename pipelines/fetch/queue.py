@@ -11,18 +11,18 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pipelines.fetch.freshness import revalidated
-from pipelines.fetch.hosts import Hosts
+from pipelines.coordination.hosts import Hosts
+from pipelines.coordination.others import Kept, Moved, Others, Wanted, Yours
 from pipelines.fetch.options import FetchOptions
-from pipelines.fetch.others import Kept, Moved, Others, Wanted, Yours
 from pipelines.fetch.page import Page
 from pipelines.fetch.request import Cookies, Request, as_asked, led_to, on_the_way
 from pipelines.fetch.robots import Unreached
 from pipelines.fetch.urls import canonical_url
-from pipelines.names import shortened
+from pipelines.language.names import shortened
+from pipelines.page_cache.freshness import revalidated
 
 if TYPE_CHECKING:
-    from pipelines.fetch.cache import PageCache
+    from pipelines.page_cache.cache import PageCache
 
 T = TypeVar("T")
 _LOT = 128  # pages that are claimed at once

@@ -15,7 +15,8 @@ import certifi
 import pycurl
 from ada_url import URL
 
-from pipelines.fetch import codings, failures
+from pipelines.fetch import content_encoding as codings
+from pipelines.fetch import failures
 from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.errors import RunError
-from pipelines.registry import RowStage
-from pipelines.rows import Row
+from pipelines.extract.rows import Row
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.registry.stage import RowStage
 from pipelines.spark.schema import ROW
 from pipelines.transforms import values
 

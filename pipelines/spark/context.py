@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
-from pipelines.fetch.cache import CacheOptions
-from pipelines.model import Options, Robots
+from pipelines.page_cache.cache import CacheOptions
+from pipelines.planning.model import Options, Robots
 
 _PATTERN = re.compile(r"[*?\[{]")
 _HIDDEN = re.compile(r"\.")

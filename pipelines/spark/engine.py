@@ -14,19 +14,19 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.actions import Browsing
+from pipelines.browser.actions import Browsing
 from pipelines.browser.needs import missing_browser
-from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.coordination.channel import Endpoint
+from pipelines.coordination.coordinator import Coordinator
 from pipelines.errors import RunError, first_line
 from pipelines.fetch import canonical_url
-from pipelines.plan import Plan, Step
-from pipelines.planner import check_references
-from pipelines.registry import LinkStage, Reset, RowStage, Sink, Source, TableStage
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.planning.plan import Plan, Step
+from pipelines.planning.planner import check_references
+from pipelines.registry.stage import LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
 from pipelines.spark.arrow import map_in_arrow
-from pipelines.spark.channel import Endpoint
 from pipelines.spark.context import RunContext
-from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.explore import Explorer
 from pipelines.spark.open import close
 from pipelines.spark.saves import Saves

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pipelines.columns import Columns
+from pipelines.coordination.channel import Endpoint, connected
 from pipelines.errors import RunError
-from pipelines.planner import check_names
+from pipelines.language.columns import Columns
+from pipelines.planning.planner import check_names
 from pipelines.spark.arrow import map_in_arrow
-from pipelines.spark.channel import Endpoint, connected
 from pipelines.spark.progress import Reporter
 from pipelines.spark.schema import LINK, OPEN, links_schema, rows_schema
 from pipelines.transforms.schema import Mismatch, Types, fitting, held, inferred

@@ -13,8 +13,8 @@ from itertools import islice, repeat
 from operator import itemgetter
 from typing import Any
 
-from pipelines.names import ELLIPSIS, shortened
-from pipelines.rows import Ordinal, Row
+from pipelines.extract.rows import Ordinal, Row
+from pipelines.language.names import ELLIPSIS, shortened
 
 CUT = 200  # characters of a value
 _LONGEST_LIST = 20  # entries, also of a map or struct

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import xxhash
 
+from pipelines.coordination.channel import Channel
+from pipelines.extract.rows import Fetched, Row
 from pipelines.fetch import Page
-from pipelines.rows import Fetched, Row
-from pipelines.spark.channel import Channel
 from pipelines.spark.preview import FirstRows
 
 _EVERY_SECONDS = 0.5

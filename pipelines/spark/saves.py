@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from pipelines.errors import RunError
-from pipelines.registry import Mode, Sink
+from pipelines.registry.stage import Mode, Sink
 from pipelines.spark.context import Files, RunContext
 from pipelines.spark.output import Written, seal, tidy
 

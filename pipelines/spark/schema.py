@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
 
 LINK = "__link"
 LEVEL = "__level"

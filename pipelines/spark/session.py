@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines import plugins
-from pipelines.expressions import REFUSED
+from pipelines.language.expressions import REFUSED
+from pipelines.registry import plugins
 from pipelines.spark.classes import class_path, java_option
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")

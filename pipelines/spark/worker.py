@@ -17,21 +17,21 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from pyspark import TaskContext
 
-from pipelines.actions import Browsing
+from pipelines.browser.actions import Browsing
 from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
-from pipelines.columns import ENGINE_COLUMNS, Columns
+from pipelines.coordination.channel import DriverGone, Endpoint, connected
+from pipelines.coordination.claims import Claims
+from pipelines.coordination.hosts import Hosts
+from pipelines.coordination.leases import Leases
+from pipelines.coordination.others import Others
+from pipelines.extract.rows import NOTHING, Fetched, Ordinal, Row
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
-from pipelines.fetch.cache import CacheOptions, PageCache
-from pipelines.fetch.hosts import Hosts
-from pipelines.fetch.others import Others
-from pipelines.registry import Batched, LinkStage, RowStage
-from pipelines.rows import NOTHING, Fetched, Ordinal, Row
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.page_cache.cache import CacheOptions, PageCache
+from pipelines.registry.stage import Batched, LinkStage, RowStage
 from pipelines.spark.batch import Batch
 from pipelines.spark.batches import Output, Table
-from pipelines.spark.channel import DriverGone, Endpoint, connected
-from pipelines.spark.claims import Claims
-from pipelines.spark.leases import Leases
 from pipelines.spark.progress import Reporter, Step
 from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads

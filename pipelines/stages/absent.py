@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.registry import STAGES
+from pipelines.registry.stage import STAGES
 
 STAGES.absent(
     "its format needs Java libraries that this version does not bring; use load_parquet, load_csv or load_json",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pycountry
 from pydantic import AfterValidator, Field
 
-from pipelines.names import near, shown, unknown
-from pipelines.parameters import column_reference
-from pipelines.registry import TableStage, stage
+from pipelines.language.names import near, shown, unknown
+from pipelines.language.parameters import column_reference
+from pipelines.registry.stage import TableStage, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

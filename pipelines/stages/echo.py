@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from pipelines.columns import ENGINE_COLUMNS
-from pipelines.registry import TableStage, stage
+from pipelines.language.columns import ENGINE_COLUMNS
+from pipelines.registry.stage import TableStage, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

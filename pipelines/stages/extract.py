@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pydantic import Field, field_validator
 
-from pipelines.columns import Columns
-from pipelines.extractors import Extractor, check_names
-from pipelines.html import SlowPattern, compile_selector
-from pipelines.registry import RowStage, stage
-from pipelines.rows import Row
-from pipelines.selectors import Selector
+from pipelines.extract import SlowPattern, compile_selector
+from pipelines.extract.extractors import Extractor, check_names
+from pipelines.extract.rows import Row
+from pipelines.extract.selector_arguments import Selector
+from pipelines.language.columns import Columns
+from pipelines.registry.stage import RowStage, stage
 
 
 def _unique(extractors: tuple[Extractor, ...]) -> tuple[Extractor, ...]:

@@ -8,13 +8,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, NonNegativeInt
 
+from pipelines.extract import SlowPattern, compile_selector
+from pipelines.extract.rows import Link, Row
+from pipelines.extract.selector_arguments import Selector
 from pipelines.fetch import canonical_url
-from pipelines.html import SlowPattern, compile_selector
-from pipelines.names import choice, shortened
-from pipelines.parameters import column_reference
-from pipelines.registry import LinkStage, stage
-from pipelines.rows import Link, Row
-from pipelines.selectors import Selector
+from pipelines.language.names import choice, shortened
+from pipelines.language.parameters import column_reference
+from pipelines.registry.stage import LinkStage, stage
 
 _LONGEST_TEXT = 10_000  # characters; links within links share their text, and many would repeat a page as often
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from pipelines.columns import INTERNAL_COLUMNS, Columns
 from pipelines.errors import RunError
-from pipelines.names import choice
-from pipelines.registry import Source, stage
+from pipelines.language.columns import INTERNAL_COLUMNS, Columns
+from pipelines.language.names import choice
+from pipelines.registry.stage import Source, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from pipelines.arguments import Arguments
-from pipelines.columns import Columns
 from pipelines.errors import RunError
-from pipelines.parameters import column_reference
-from pipelines.registry import TableStage, stage
+from pipelines.language.arguments import Arguments
+from pipelines.language.columns import Columns
+from pipelines.language.parameters import column_reference
+from pipelines.registry.stage import TableStage, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

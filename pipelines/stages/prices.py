@@ -9,12 +9,12 @@ import pycountry
 from price_parser.parser import extract_currency_symbol
 from pydantic import AfterValidator, Field
 
-from pipelines.columns import Columns
-from pipelines.html.price import parse_price, price_part
-from pipelines.names import unknown
-from pipelines.parameters import column_reference
-from pipelines.registry import RowStage, stage
-from pipelines.rows import Row
+from pipelines.extract.price import parse_price, price_part
+from pipelines.extract.rows import Row
+from pipelines.language.columns import Columns
+from pipelines.language.names import unknown
+from pipelines.language.parameters import column_reference
+from pipelines.registry.stage import RowStage, stage
 
 _SIGNS = {
     "€": "EUR",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.registry import Sink, stage
+from pipelines.registry.stage import Sink, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright: ignore[reportMissingTypeStubs]
 
-from pipelines.columns import Columns
 from pipelines.errors import RunError
-from pipelines.parameters import column_reference
-from pipelines.registry import RowStage, TableStage, stage
-from pipelines.rows import Row
+from pipelines.extract.rows import Row
+from pipelines.language.columns import Columns
+from pipelines.language.parameters import column_reference
+from pipelines.registry.stage import RowStage, TableStage, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

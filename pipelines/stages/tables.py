@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.errors import RunError
-from pipelines.expressions import (
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.language.expressions import (
     Expression,
     Query,
     check_expression,
@@ -20,8 +20,8 @@ from pipelines.expressions import (
     reads_again,
     selects_all,
 )
-from pipelines.parameters import column_reference
-from pipelines.registry import Reset, TableStage, stage
+from pipelines.language.parameters import column_reference
+from pipelines.registry.stage import Reset, TableStage, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,11 +9,11 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from pipelines.columns import ENGINE_COLUMNS, Columns, engine_fault
 from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem, RunError
-from pipelines.names import choice, fold, shown, unknown
-from pipelines.registry import Batched, RowStage, stage
-from pipelines.rows import Row
+from pipelines.extract.rows import Row
+from pipelines.language.columns import ENGINE_COLUMNS, Columns, engine_fault
+from pipelines.language.names import choice, fold, shown, unknown
+from pipelines.registry.stage import Batched, RowStage, stage
 from pipelines.transforms.sandbox import Outcome, RowFailed
 from pipelines.transforms.schema import Mismatch, fitting, held
 from pipelines.transforms.transform import Transform, Transforms

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from pipelines.arguments import Arguments, sentences
-from pipelines.columns import ENGINE_COLUMNS, Columns
 from pipelines.errors import RunError
-from pipelines.names import choice
-from pipelines.registry import Source, TableStage, stage
+from pipelines.language.arguments import Arguments, sentences
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.language.names import choice
+from pipelines.registry.stage import Source, TableStage, stage
 from pipelines.stages.load import READERS, Files
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import Self
 
 from pydantic import model_validator
 
-from pipelines.actions import Browsing, Traces
-from pipelines.actions.capture import Snapshot
-from pipelines.columns import Columns
-from pipelines.registry import LinkStage, stage
+from pipelines.browser.actions import Browsing, Traces
+from pipelines.browser.actions.capture import Snapshot
+from pipelines.language.columns import Columns
+from pipelines.registry.stage import LinkStage, stage
 from pipelines.stages.links import Wget, WgetExplore, WgetJoin
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.catalog import Catalog
+from pipelines.registry.catalog import Catalog
 
 RowFunction = Callable[..., Any]
 ROW_TRANSFORMS: Catalog[RowFunction] = Catalog("row transform")

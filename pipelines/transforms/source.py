@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from pipelines.columns import engine_fault, name_fault
 from pipelines.errors import PipelineError, Problem
-from pipelines.names import fold, shown
+from pipelines.language.columns import engine_fault, name_fault
+from pipelines.language.names import fold, shown
 from pipelines.transforms.schema import Types, annotated, is_none, last_name, parsed
 
 MAX_BYTES = 64 * 1024

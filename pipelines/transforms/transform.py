@@ -11,9 +11,9 @@ from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import Any, cast, get_args, get_origin, get_type_hints, is_typeddict
 
-from pipelines.catalog import Unknown
 from pipelines.errors import PipelineError
-from pipelines.names import fold, unknown
+from pipelines.language.names import fold, unknown
+from pipelines.registry.catalog import Unknown
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction, source, values
 from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task, refusal
 from pipelines.transforms.schema import Types, annotated, parsed

@@ -17,13 +17,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
-from core import storage
-from core.api_keys import bootstrap, create_key
-from core.database import open_database
-from core.migrations import migrate
-from core.organizations import create_organization
-from core.settings import Settings
-from tests.service import PATIENCE_SECONDS
+from core.identity.api_keys import bootstrap, create_key
+from core.identity.organizations import create_organization
+from core.infra import storage
+from core.infra.database import open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
+from tests.support.service import PATIENCE_SECONDS
 
 T = TypeVar("T")
 BASE = "/api/svc/api"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.app import create_app
-from core.settings import Settings
+from core.infra.settings import Settings
 
 OPENAPI = create_app(Settings()).openapi()
 SAMPLES = {"status": "FAILED", "sql": "SELECT 1 AS x", "table": "products"}

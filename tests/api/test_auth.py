@@ -9,9 +9,9 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from api.app import create_app
-from core.api_keys import SCOPES, create_key
-from core.database import open_database
-from core.settings import Settings
+from core.identity.api_keys import SCOPES, create_key
+from core.infra.database import open_database
+from core.infra.settings import Settings
 from core.tables import ApiKey, now
 from tests.api.conftest import Api, Server
 from tests.api.operations import OPERATIONS, Operation

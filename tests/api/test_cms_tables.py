@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api.app import create_app
-from core.settings import Settings
+from core.infra.settings import Settings
 from tests.api.conftest import Api, Server
 
 TABLES = "/api/api/cms-tables"

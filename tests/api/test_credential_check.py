@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import Api, Server
-from tests.providers import GOOD, Providers, providers
+from tests.support.providers import GOOD, Providers, providers
 
 AWS = {"accessKeyId": "AKIAEXAMPLE", "region": "eu-central-1"}
 # provider, where it is, what its credential has beside the key, which field the key is, the answer to a bad key

@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import pytest
 
-from core.credentials import MASK
-from core.database import open_database
+from core.credentials.repository import MASK
 from core.executions.spec import driver_environment
+from core.infra.database import open_database
 from core.tables import Execution
 from tests.api.conftest import Api, Job, Server
-from tests.processes import command_line
+from tests.support.processes import command_line
 
 CANARY = "canary-4711-secret"
 OWN_KEY = "canary-4711-own-key"

@@ -11,11 +11,11 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from api.app import create_app
-from core.database import make_engine
-from core.migrations import migrate
-from core.settings import Settings
+from core.infra.database import make_engine
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
 from tests.api.conftest import Api, Server, answered, running
-from tests.postgres import new_database
+from tests.support.postgres import new_database
 
 OTHERS = ("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
           " AND datname = current_database()")  # fmt: skip
@@ -34,7 +34,7 @@ def server(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
     settings = Settings(data=tmp_path_factory.mktemp("cut"), database_url=SecretStr(url))
     migrate(settings)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("core.database.TRUSTED_SECONDS", 3600)  # too short a time for the pool to ask
+        patched.setattr("core.infra.database.TRUSTED_SECONDS", 3600)  # too short a time for the pool to ask
         patched.setattr("api.kit.service.IDLE_SECONDS", 3600)  # nor does anybody else
         with running(create_app(settings)) as address, httpx.Client(base_url=address, timeout=60) as client:
             yield Server(client, settings)

@@ -15,11 +15,11 @@ import pytest
 from sqlalchemy.orm import Session
 
 from api.events import endpoints, stream
-from core.database import open_database
 from core.events.feed import newest
+from core.infra.database import open_database
 from core.tables import ExecutionEvent
 from tests.api.conftest import BASE, Api, Job, Server
-from tests.service import PATIENCE_SECONDS, wait_until
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
 Event = dict[str, Any]
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from core.errors import BadInput
-from core.html import fetch_html
+from core.web_pages import fetch_html
 from tests.api.conftest import Api
 
 PAGES = {

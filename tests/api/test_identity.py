@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from core.api_keys import ORDINARY_SCOPES
+from core.identity.api_keys import ORDINARY_SCOPES
 from tests.api.conftest import Api, Server, answered
 
 

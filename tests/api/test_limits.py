@@ -11,7 +11,7 @@ import pytest
 
 from api.app import create_app
 from tests.api.conftest import Api, Job, Server, running, within_a_minute
-from tests.service import PATIENCE_SECONDS
+from tests.support.service import PATIENCE_SECONDS
 
 
 @pytest.fixture

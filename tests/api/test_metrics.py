@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from api.app import create_app
-from core import storage
-from core.database import open_database
 from core.executions.queries import Executions
-from core.migrations import migrate
-from core.settings import Settings
+from core.infra import storage
+from core.infra.database import open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
 from tests.api.conftest import Api, Job, Server, running
 
 START, END = "2026-03-10T12:00:00Z", "2026-03-10T13:00:00Z"

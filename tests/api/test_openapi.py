@@ -15,7 +15,7 @@ from playwright.sync_api import sync_playwright
 from tests.api.conftest import Api, Server
 from tests.api.operations import OPENAPI, OPERATIONS, Operation, operations_of
 from tests.api.world import make_world
-from tests.service import PATIENCE_SECONDS
+from tests.support.service import PATIENCE_SECONDS
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chromium-headless-shell"))), None)
 GOLDEN = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -75,7 +75,7 @@ def test_every_answer_with_a_body_has_a_schema():
 
 
 def test_the_command_lists_every_operation():
-    command = [sys.executable, "-m", "core.cli.main", "openapi"]
+    command = [sys.executable, "-m", "cli.main", "openapi"]
     printed = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
     assert [str(each) for each in operations_of(printed)] == [str(each) for each in OPERATIONS]
 

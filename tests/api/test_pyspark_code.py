@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
-from core.database import open_database
+from core.infra.database import open_database
 from core.tables import Agent, PythonExtension
 from tests.api.conftest import Api, Server
 

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from api.python_extensions.schemas import Validation, processed_text
-from core.database import open_database
-from core.organizations import create_organization
-from core.python_extensions import Processed
+from core.identity.organizations import create_organization
+from core.infra.database import open_database
+from core.python_extensions.repository import Processed
 from pipelines import Transforms
 from pipelines.stages.transform import PythonRowTransform
 from tests.api.conftest import Api, Server

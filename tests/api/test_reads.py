@@ -14,14 +14,14 @@ from pydantic import SecretStr
 from sqlalchemy import RowMapping, event, update
 
 from api.kit.reads import MOST, MOST_LATE, Reads
-from core.database import Database, open_database
 from core.errors import NotFound, Unavailable
-from core.jobs import Jobs
-from core.migrations import migrate
-from core.projects import Projects
-from core.settings import Settings
+from core.infra.database import Database, open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
+from core.jobs.repository import Jobs
+from core.projects.repository import Projects
 from core.tables import Project
-from tests.core.shop import Shop, make_shop
+from tests.support.shop import Shop, make_shop
 
 PATIENCE_SECONDS = 60
 

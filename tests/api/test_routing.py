@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Match
 
 from api.app import create_app
 from api.kit.routing import FOUND, RouteIndex
-from core.settings import Settings
+from core.infra.settings import Settings
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from api.kit.seats import OUTSIDE, PACKAGES, QUERIES, UPLOADS
+from api.kit.concurrency import OUTSIDE, PACKAGES, QUERIES, UPLOADS
 from tests.api.conftest import Api
-from tests.service import PATIENCE_SECONDS, wait_until
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def silent() -> Generator[socket.socket]:
 def test_requests_that_wait_for_others_leave_room_for_everybody(
     acme: Api, rival: Api, silent: socket.socket, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("core.outgoing.TOTAL_SECONDS", PATIENCE_SECONDS)  # they wait until it is closed
+    monkeypatch.setattr("core.infra.http_client.TOTAL_SECONDS", PATIENCE_SECONDS)  # they wait until it is closed
     port = silent.getsockname()[1]
 
     def ask(api: Api, at: int) -> int:

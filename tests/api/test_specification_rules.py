@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.settings import Settings
+from core.infra.settings import Settings
 from tests.api.conftest import ROWS, Api, Job, Server
 from tests.api.operations import OPENAPI, OPERATIONS
 

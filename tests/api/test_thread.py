@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from core import storage
 from core.executions.tokens import execution_token, sign
+from core.infra import storage
 from tests.api.conftest import PIPELINE, ROWS, Api, Job, Server
 
 

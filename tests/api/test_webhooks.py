@@ -9,7 +9,7 @@ import pytest
 from core.executions.tokens import verify_signature
 from core.tables import now
 from tests.api.conftest import Api, Job
-from tests.receiver import Receiver, receiver
+from tests.support.receiver import Receiver, receiver
 
 
 @pytest.fixture

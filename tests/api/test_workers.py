@@ -19,14 +19,14 @@ import httpx
 import pytest
 
 from api.kit.errors import SENTENCES
-from core.api_keys import create_key
-from core.database import open_database
-from core.migrations import migrate
-from core.organizations import create_organization
-from core.settings import Settings
+from core.identity.api_keys import create_key
+from core.identity.organizations import create_organization
+from core.infra.database import open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
 from tests.api.conftest import within_a_minute
-from tests.processes import command_line, descendants
-from tests.service import PATIENCE_SECONDS, free_port, wait_until
+from tests.support.processes import command_line, descendants
+from tests.support.service import PATIENCE_SECONDS, free_port, wait_until
 
 LIMIT = 40
 

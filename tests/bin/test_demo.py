@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service import PATIENCE_SECONDS, wait_until
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
 CLONE = Path(__file__).parents[2]
 

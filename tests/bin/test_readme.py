@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from core.settings import Settings
-from tests.service import PATIENCE_SECONDS, READY_SECONDS, free_port
+from core.infra.settings import Settings
+from tests.support.service import PATIENCE_SECONDS, READY_SECONDS, free_port
 
 CLONE = Path(__file__).parents[2]
 DECLARATION = re.compile(r"^```yaml\n(# spindle.yaml\n.*?)^```$", re.MULTILINE | re.DOTALL)

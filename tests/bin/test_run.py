@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.bin.test_scripts import run
-from tests.pipelines.site import serving
+from tests.support.pipeline_site import serving
 
 PAGES = {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>"}
 SHOUT = "def shout(row) -> {'name': str, 'loud': str}:\n    return {**row, 'loud': row['name'].upper()}\n"

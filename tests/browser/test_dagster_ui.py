@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.service import Service
-from tests.site import gated_site
+from tests.support.service import Service
+from tests.support.site import gated_site
 
 pytestmark = pytest.mark.timeout(240)
 

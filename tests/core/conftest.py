@@ -8,12 +8,12 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from core.database import Database, open_database
-from core.migrations import migrate
-from core.settings import Settings
+from core.infra.database import Database, open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
 from core.tables import Base
-from tests.core.shop import Shop, make_shop
-from tests.postgres import new_database
+from tests.support.postgres import new_database
+from tests.support.shop import Shop, make_shop
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from core.agents import Agents
-from core.categories import Categories
-from core.credentials import Credentials
-from core.datasets import Datasets
+from core.agents.repository import Agents
+from core.categories.repository import Categories
+from core.credentials.repository import Credentials
+from core.datasets.repository import Datasets
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.queries import Executions
-from core.jobs import Jobs
-from core.projects import Projects
-from core.sealing import Keyring
-from core.secrets import service_key
+from core.infra.encryption import Keyring
+from core.infra.secrets import service_key
+from core.jobs.repository import Jobs
+from core.projects.repository import Projects
 from core.sql.catalog import Catalog
 from core.tables import Dataset, Execution, OutboxMessage, Task
-from tests.core.shop import PIPELINE, Shop
+from tests.support.shop import PIPELINE, Shop
 
 FLOW = "{'pipeline': [{stage: wget, args: ['http://x/']}], spindle: {keepColumns: [_url]}}"
 UNKNOWN = "01a1fdfc-0000-7000-8000-000000000000"

@@ -9,9 +9,9 @@ import pytest
 
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.spec import write_spec
-from core.organizations import create_organization, is_shared
-from core.python_extensions import PythonExtensions, problems
-from tests.core.shop import Shop
+from core.identity.organizations import create_organization, is_shared
+from core.python_extensions.repository import PythonExtensions, problems
+from tests.support.shop import Shop
 
 CLEAN = "def clean(row, *, unit='kg') -> {'name': str}:\n    return {'name': row['name'] + unit}\n"
 PIPELINE = """

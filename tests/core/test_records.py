@@ -15,9 +15,9 @@ from hypothesis import settings as checked
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from core.database import Database
 from core.errors import BadInput, NotFound, TooLarge
-from core.organizations import create_organization
+from core.identity.organizations import create_organization
+from core.infra.database import Database
 from core.records import Query, Records, shown
 from core.records.documents import MAX_BYTES, MAX_DEPTH
 from core.tables import StoredRecord, new_id

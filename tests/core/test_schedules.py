@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.errors import BadInput
-from core.projects import Projects
-from tests.core.shop import Shop
+from core.projects.repository import Projects
+from tests.support.shop import Shop
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.states import State
-from core.outbox import due
+from core.infra.outbox import due
 from core.tables import Task, now
-from core.tasks import TaskRecord, Tasks, stop
-from tests.core.shop import Shop
+from core.tasks.repository import TaskRecord, Tasks, stop
+from tests.support.shop import Shop
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

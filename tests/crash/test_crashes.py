@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import func, select
 
 from core.tables import DatasetVersion, Execution, Project
-from tests.service import PATIENCE_SECONDS, Job, Service, wait_until
-from tests.site import GatedSite
+from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
+from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -24,15 +24,15 @@ from pydantic import SecretStr
 from sqlalchemy import func, select
 
 from api.__main__ import main
-from core import storage
-from core.cli.prepare import prepare
-from core.database import Database, open_database
+from cli.prepare import prepare
+from core.infra import storage
+from core.infra.database import Database, open_database
+from core.infra.settings import Settings
 from core.packages.store import content_of
-from core.settings import Settings
 from core.tables import DatasetVersion, Execution, OutboxMessage, Package, Project
 from tests.api.conftest import PIPELINE, ROWS, SCHEMA
-from tests.postgres import new_database
-from tests.service import free_port, wait_until
+from tests.support.postgres import new_database
+from tests.support.service import free_port, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 KILLS = 50

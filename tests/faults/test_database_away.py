@@ -13,12 +13,12 @@ import pytest
 from pydantic import SecretStr
 
 from api.app import create_app
-from core.cli.prepare import prepare
-from core.database import BUSY_TIMEOUT_SECONDS
-from core.settings import Settings
+from cli.prepare import prepare
+from core.infra.database import BUSY_TIMEOUT_SECONDS
+from core.infra.settings import Settings
 from tests.api.conftest import running
-from tests.postgres import cluster
-from tests.service import PATIENCE_SECONDS
+from tests.support.postgres import cluster
+from tests.support.service import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.long
 SECONDS = 10

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.service import CLONE, Service
-from tests.site import GatedSite
+from tests.support.service import CLONE, Service
+from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -20,7 +20,7 @@ def test_an_execution_is_followed_to_its_end(service: Service, site: GatedSite) 
         f'fetch: {{url: "{site.url}"}}\npipeline:\n  - {{stage: extract, args: [{{selector: h1}}]}}\n'
     )
     name = service.get(f"/projects/id/{job.project_id}")["name"]
-    command = [sys.executable, "-P", "-m", "core.cli.main", "execute", f"{name}/rows", "--follow"]
+    command = [sys.executable, "-P", "-m", "cli.main", "execute", f"{name}/rows", "--follow"]
     followed = subprocess.run(
         command,
         cwd=CLONE,

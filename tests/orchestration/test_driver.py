@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from dagster import DagsterInstance, ExecuteInProcessResult, mem_io_manager
 
-from core.database import Database, open_database
 from core.executions.complete import cancel
-from core.migrations import migrate
-from core.projects import Projects
-from core.settings import Settings
+from core.infra.database import Database, open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
+from core.projects.repository import Projects
 from core.tables import Execution
 from orchestration.compute import Status, driver_name
 from orchestration.driver import DriverSession
 from orchestration.job import execute_pipeline
-from tests.core.shop import Shop, make_shop
+from tests.support.shop import Shop, make_shop
 
 # Dagster warns of its own use of Pipes
 pytestmark = pytest.mark.filterwarnings("ignore:.*is currently in preview")

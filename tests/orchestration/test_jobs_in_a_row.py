@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.service import Job, Json, Service
-from tests.site import GatedSite
+from tests.support.service import Job, Json, Service
+from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.timeout(240)
 

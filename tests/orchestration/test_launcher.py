@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from core.database import open_database
 from core.executions.states import State
-from core.migrations import migrate
-from core.settings import Settings
+from core.infra.database import open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
 from core.tables import Execution
 from orchestration import launcher
 from orchestration.client import DagsterClient
 from orchestration.compute.local import LocalCompute
-from tests.core.shop import Shop, make_shop
+from tests.support.shop import Shop, make_shop
 
 
 class Dagster(ThreadingHTTPServer):

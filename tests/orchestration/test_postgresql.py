@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import create_engine, inspect, make_url
 
-from core.database import DAGSTER_SCHEMA
-from tests.postgres import new_database
-from tests.service import Service, wait_until
-from tests.site import GatedSite
+from core.infra.database import DAGSTER_SCHEMA
+from tests.support.postgres import new_database
+from tests.support.service import Service, wait_until
+from tests.support.site import GatedSite
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 PIPELINE = """\

@@ -11,8 +11,8 @@ import pytest
 
 from orchestration.compute.local import LocalCompute
 from orchestration.pidfile import alive, living, living_pid
-from tests.processes import command_line
-from tests.service import PATIENCE_SECONDS, wait_until
+from tests.support.processes import command_line
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
 HOLDER = """
 import os, sys, time

@@ -6,8 +6,8 @@ import pytest
 
 from core.executions.complete import cancel
 from core.tables import DatasetVersion, Execution
-from tests.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
-from tests.site import PAGE, GatedSite
+from tests.support.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
+from tests.support.site import PAGE, GatedSite
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -153,9 +153,7 @@ def test_deleting_the_project_ends_driver_and_run(service: Service, site: GatedS
 def assert_gone(service: Service, execution: str, status: str) -> None:
     """The run has ended with this status, and no driver is left."""
     assert ended_run(service, execution)["status"] == status
-    wait_until(
-        lambda: not any("pipelines.runner" in name for name in service.pids("pipelines.runner")), PATIENCE_SECONDS
-    )
+    wait_until(lambda: not any("driver" in name for name in service.pids("driver")), PATIENCE_SECONDS)
 
 
 def ended_run(service: Service, execution: str) -> Json:

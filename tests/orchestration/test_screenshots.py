@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from tests.service import Service
-from tests.site import GatedSite
+from tests.support.service import Service
+from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from core.cli.client import Connection
-from core.cli.up import up
-from tests.processes import command_line, descendants
-from tests.service import PATIENCE_SECONDS, Service, free_port, wait_until
+from cli.client import Connection
+from cli.up import up
+from tests.support.processes import command_line, descendants
+from tests.support.service import PATIENCE_SECONDS, Service, free_port, wait_until
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -43,7 +43,7 @@ def test_the_command_line_finds_it_by_its_data_folder(service: Service) -> None:
 def test_a_setting_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path) -> None:
     environment = {**os.environ, "SPINDLE_SECRET_KEY": "shorter", "SPINDLE_FETCH_ALLOW_NETWORKS": "home"}
     done = subprocess.run(
-        [sys.executable, "-m", "core.cli.main", "up", "--data", tmp_path / "data"],
+        [sys.executable, "-m", "cli.main", "up", "--data", tmp_path / "data"],
         env=environment,
         capture_output=True,
         text=True,

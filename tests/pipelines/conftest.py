@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines import Pipeline, Transforms
+from pipelines.coordination.coordinator import Coordinator
 from pipelines.spark.context import RunContext, cache_options, fetch_options
-from pipelines.spark.coordinator import Coordinator
 from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.output import records
 from pipelines.spark.session import session
-from tests.pipelines.site import Site, serving
+from tests.support.pipeline_site import Site, serving
 
 Rows = list[dict[str, Any]]
 Run = Callable[..., Rows]

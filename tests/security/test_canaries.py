@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from core.tables import Execution
-from tests.processes import command_line, descendants
-from tests.service import Json, Service, wait_until
-from tests.site import gated_site
+from tests.support.processes import command_line, descendants
+from tests.support.service import Json, Service, wait_until
+from tests.support.site import gated_site
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ from core.events import feed
 from core.events.feed import Batch, of_execution
 from core.executions.states import State
 from core.tables import Execution
-from tests.core.shop import Shop
+from tests.support.shop import Shop
 
 
 def read(shop: Shop, execution: Execution, after: int | None = None) -> Batch:

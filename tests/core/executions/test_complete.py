@@ -14,7 +14,7 @@ from core.executions.complete import cancel, record
 from core.executions.payload import CompletionPayload
 from core.executions.queries import Executions, Status, claimed
 from core.tables import Execution
-from tests.core.shop import Shop
+from tests.support.shop import Shop
 
 
 def status(shop: Shop, execution: Execution) -> Status:

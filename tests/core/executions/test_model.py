@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from core.database import open_database
 from core.executions.states import TRANSITIONS, Event, State
-from core.migrations import migrate
-from core.settings import Settings
+from core.infra.database import open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
 from tests.core.executions.test_states import happen
-from tests.core.shop import Shop, make_shop
+from tests.support.shop import Shop, make_shop
 
 
 @pytest.fixture(scope="module")

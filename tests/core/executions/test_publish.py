@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.datasets import Datasets, address
+from core.datasets.repository import Datasets, address
 from core.errors import BadInput
-from core.jobs import Jobs
-from core.projects import Projects
-from core.storage import output_key
+from core.infra.storage import output_key
+from core.jobs.repository import Jobs
+from core.projects.repository import Projects
 from core.tables import Dataset, DatasetVersion, Execution, Job
-from tests.core.shop import PIPELINE, Shop
+from tests.support.shop import PIPELINE, Shop
 
 LOAD = "pipeline:\n  - {stage: load_csv, args: [{path: '%s'}]}\n"
 

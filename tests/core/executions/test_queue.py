@@ -14,11 +14,11 @@ from core.executions.claim import claim
 from core.executions.complete import cancel, fail
 from core.executions.reconcile import reconcile
 from core.executions.zombies import mark_zombies
-from core.jobs import Jobs
-from core.outbox import due
-from core.projects import Projects
+from core.infra.outbox import due
+from core.jobs.repository import Jobs
+from core.projects.repository import Projects
 from core.tables import Execution, now
-from tests.core.shop import Shop
+from tests.support.shop import Shop
 
 
 def full(shop: Shop) -> list[Execution]:

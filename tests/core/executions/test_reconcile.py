@@ -4,11 +4,11 @@ from datetime import timedelta
 
 from sqlalchemy import update
 
-from core.database import Database
 from core.executions.claim import claim
 from core.executions.reconcile import reconcile
+from core.infra.database import Database
 from core.tables import Execution, now
-from tests.core.shop import Shop
+from tests.support.shop import Shop
 
 LONG_AGO = timedelta(days=1)
 

@@ -6,17 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.credentials import Credentials, environment
+from core.credentials.repository import Credentials, environment
 from core.errors import BadInput, Conflict, NotFound, TooMany
 from core.executions.claim import claim
 from core.executions.complete import cancel, fail
-from core.idempotency import IdempotencyKey
-from core.jobs import Jobs
-from core.outbox import due
-from core.sealing import Keyring
-from core.secrets import service_key
+from core.infra.encryption import Keyring
+from core.infra.idempotency import IdempotencyKey
+from core.infra.outbox import due
+from core.infra.secrets import service_key
+from core.jobs.repository import Jobs
 from core.tables import Execution, now
-from tests.core.shop import PIPELINE, Shop
+from tests.support.shop import PIPELINE, Shop
 
 
 def failed(shop: Shop) -> Execution:

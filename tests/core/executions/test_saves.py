@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from core.errors import BadInput
+from core.infra.storage import saves_key
 from core.sql.catalog import Catalog
-from core.storage import saves_key
 from core.tables import Execution
-from tests.core.shop import PIPELINE, Shop
+from tests.support.shop import PIPELINE, Shop
 
 SAVE = PIPELINE + "  - {stage: save_csv, args: ['%s', %s]}\n"
 LOAD = "pipeline:\n  - {stage: load_csv, args: ['%s']}\n"

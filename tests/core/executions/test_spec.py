@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 
 from core.executions.spec import driver_environment, write_spec
-from core.settings import Settings
-from core.storage import output_path, pages_path, physical, saves_key
-from tests.core.shop import Shop
+from core.infra.settings import Settings
+from core.infra.storage import output_path, pages_path, physical, saves_key
+from tests.support.shop import Shop
 
 
 def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:

@@ -16,7 +16,7 @@ from core.executions.slots import MAX_CONCURRENT_EXECUTIONS
 from core.executions.states import Event, State, next_state
 from core.executions.transitions import cancel_all, move
 from core.tables import Execution
-from tests.core.shop import Shop
+from tests.support.shop import Shop
 
 TABLE = Path(__file__).with_name("states.txt")
 REACH: dict[State, Sequence[Event]] = {

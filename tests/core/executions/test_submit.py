@@ -4,17 +4,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.agents import Agents
+from core.agents.repository import Agents
 from core.errors import BadInput, Conflict, NotFound, SpindleError, TooMany
 from core.executions.complete import cancel, fail
 from core.executions.parameters import allowed_environment
 from core.executions.states import State
-from core.jobs import Jobs
-from core.outbox import due
-from core.projects import Projects
-from core.settings import Settings
+from core.infra.outbox import due
+from core.infra.settings import Settings
+from core.jobs.repository import Jobs
+from core.projects.repository import Projects
 from core.tables import Execution, Job, Task, now
-from tests.core.shop import PIPELINE, Shop
+from tests.support.shop import PIPELINE, Shop
 
 
 def test_accepted_means_execution_task_slot_and_launch(shop: Shop) -> None:

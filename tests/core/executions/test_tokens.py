@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from core.errors import Unauthorized
 from core.executions.tokens import execution_token, sign, verify_signature
-from core.settings import Settings
+from core.infra.settings import Settings
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BODY = json.dumps({"status": "RUNNING"}).encode()

@@ -8,7 +8,7 @@ from sqlalchemy import update
 from core.errors import BadInput
 from core.executions.zombies import mark_zombies
 from core.tables import Execution, Task
-from tests.core.shop import Shop
+from tests.support.shop import Shop
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 DAY = timedelta(hours=24)

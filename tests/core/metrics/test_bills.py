@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from core.database import Database, database_url, make_engine
 from core.executions.complete import cancel
 from core.executions.retry import retry
 from core.executions.states import Event
 from core.executions.transitions import move
-from core.jobs import Jobs
+from core.infra.database import Database, database_url, make_engine
+from core.infra.encryption import Keyring
+from core.infra.secrets import service_key
+from core.infra.settings import Settings
+from core.jobs.repository import Jobs
 from core.metrics.bills import bill_of
 from core.metrics.costs import costs
 from core.metrics.periods import Period
 from core.metrics.prices import FREE, Rates
 from core.metrics.totals import Overview, cost, overview
 from core.metrics.usage import LARGEST, Usage
-from core.projects import Projects
-from core.sealing import Keyring
-from core.secrets import service_key
-from core.settings import Settings
+from core.projects.repository import Projects
 from core.tables import Execution, ExecutionBill
-from core.tasks import Tasks
-from tests.core.shop import Shop, make_shop
+from core.tasks.repository import Tasks
+from tests.support.shop import Shop, make_shop
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RATES = Rates(

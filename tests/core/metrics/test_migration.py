@@ -8,11 +8,11 @@ from pathlib import Path
 from alembic import command
 from sqlalchemy import text
 
-from core.database import Database, database_url, make_engine, open_database
+from core.infra.database import Database, database_url, make_engine, open_database
+from core.infra.migrations import configuration, migrate
+from core.infra.settings import Settings
 from core.metrics.periods import Period
 from core.metrics.totals import overview
-from core.migrations import configuration, migrate
-from core.settings import Settings
 from core.tables import now
 
 OWNER = "INSERT INTO organizations VALUES ('o', 'acme', 'acme', '2026-01-01 00:00:00')"

@@ -12,14 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
-from core.database import Database, open_database
 from core.errors import BadInput
+from core.identity.organizations import create_organization, find_organization
+from core.infra.database import Database, open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
 from core.metrics.bills import AMOUNTS, settle
 from core.metrics.periods import Grain, Period
 from core.metrics.totals import Sums, overview
-from core.migrations import migrate
-from core.organizations import create_organization, find_organization
-from core.settings import Settings
 from core.tables import Execution, ExecutionBill
 
 NOW = datetime(2026, 5, 15, 10, tzinfo=UTC)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from core.infra.settings import Settings
 from core.metrics.costs import costs
 from core.metrics.prices import FREE, SHIPPED, BadPrices, Rates, rates, read_table
 from core.metrics.usage import Usage
-from core.settings import Settings
 
 TABLE = """\
 currency: EUR

@@ -13,25 +13,25 @@ from typing import Any
 import pytest
 from sqlalchemy import event, select
 
-from core.agents import Agents
-from core.categories import Categories
-from core.credentials import Credentials
+from core.agents.repository import Agents
+from core.categories.repository import Categories
+from core.credentials.repository import Credentials
 from core.errors import BadInput
-from core.jobs import Jobs
+from core.infra.encryption import Keyring
+from core.infra.secrets import service_key
+from core.infra.storage import package_path
+from core.jobs.repository import Jobs
 from core.packages import archive
 from core.packages.archive import write
 from core.packages.collecting import collect
 from core.packages.contents import AgentPart, CategoryPart, Contents, JobPart, ProjectPart
 from core.packages.importing import apply
 from core.packages.store import Packages, incoming, linked, receive
-from core.projects import Projects
-from core.python_extensions import PythonExtensions
-from core.sealing import Keyring
-from core.secrets import service_key
-from core.storage import package_path
+from core.projects.repository import Projects
+from core.python_extensions.repository import PythonExtensions
 from core.tables import Agent, Category, Job, Package, Project, now
 from pipelines import check_yaml
-from tests.core.shop import PIPELINE, Shop
+from tests.support.shop import PIPELINE, Shop
 
 CANARY = "canary-4711"
 
@@ -214,7 +214,7 @@ def test_others_write_while_an_import_checks_its_pipelines(
         checked.append(text)
         return check_yaml(text)
 
-    monkeypatch.setattr("core.agents.check_yaml", check)
+    monkeypatch.setattr("core.agents.repository.check_yaml", check)
     packages.import_upload(upload)
     assert PIPELINE in checked
     assert len(checked) == len(set(checked))

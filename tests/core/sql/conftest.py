@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core import storage
-from core.database import Database, open_database
-from core.settings import Settings
+from core.infra import storage
+from core.infra.database import Database, open_database
+from core.infra.settings import Settings
 from core.sql.pool import Pool
 from core.sql.queries import Queries, Query
 from core.tables import Base, Dataset, DatasetVersion, Organization, new_id

@@ -13,7 +13,7 @@ import pytest
 
 from core.sql.lockdown import Refused, View, check, connect
 from core.sql.pool import Died, Pool, Worker
-from tests.service import PATIENCE_SECONDS
+from tests.support.service import PATIENCE_SECONDS
 
 
 @pytest.fixture

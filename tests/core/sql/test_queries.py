@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from core.errors import BadInput, NotFound, TooLarge
-from core.settings import Settings
+from core.infra.settings import Settings
 from core.sql.pool import Pool
 from core.sql.queries import Queries, Query
 from tests.core.sql.conftest import PRODUCT_COLUMNS, PRODUCTS, Warehouse

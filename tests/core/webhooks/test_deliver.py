@@ -12,24 +12,24 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from core import outgoing
-from core.database import Database
-from core.editions import edition
 from core.errors import BadInput, Conflict, Unauthorized
 from core.executions.complete import cancel, fail
 from core.executions.states import Event
 from core.executions.tokens import verify_signature
 from core.executions.transitions import move
-from core.sealing import Keyring
-from core.secrets import service_key
-from core.settings import Settings
+from core.infra import http_client as outgoing
+from core.infra.database import Database
+from core.infra.encryption import Keyring
+from core.infra.preconditions import edition
+from core.infra.secrets import service_key
+from core.infra.settings import Settings
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
 from core.webhooks import deliver
 from core.webhooks.deliver import Deliverer, pause, tidy, try_out
-from core.webhooks.webhooks import Webhooks, place
-from tests.core.shop import Shop, make_shop
-from tests.receiver import Receiver, receiver
-from tests.service import PATIENCE_SECONDS, wait_until
+from core.webhooks.repository import Webhooks, place
+from tests.support.receiver import Receiver, receiver
+from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.shop import Shop, make_shop
 
 
 @pytest.fixture
@@ -340,7 +340,7 @@ def test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before(sh
 
 
 def test_a_project_has_at_most_so_many(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.webhooks.webhooks.MAX_WEBHOOKS", 1)
+    monkeypatch.setattr("core.webhooks.repository.MAX_WEBHOOKS", 1)
     hook(shop, "https://example.com/")
     with pytest.raises(Conflict, match="the limit"):
         hook(shop, "https://example.com/")

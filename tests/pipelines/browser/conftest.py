@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.actions import Action, Browsing, read_action
+from pipelines.browser.actions import Action, Browsing, read_action
 from pipelines.browser.chromium import shut_down
 from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.fetch import FetchOptions, Page

@@ -16,7 +16,7 @@ from pipelines.browser.chromium import shut_down
 from tests.pipelines.browser.authority import DAY, Authority
 from tests.pipelines.browser.conftest import OPTIONS, visited
 from tests.pipelines.browser.strange import Strange
-from tests.pipelines.fetch.encrypted import certificate, https
+from tests.support.encrypted import certificate, https
 
 CLICK = {"action": "click", "params": {"selector": "a"}}
 UNTIL_GONE = {

@@ -12,16 +12,16 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from pipelines.actions import Browsing
+from pipelines.browser.actions import Browsing
 from pipelines.browser.fetcher import BrowserFetcher
 from tests.pipelines.browser.conftest import OPTIONS
 from tests.pipelines.browser.strange import Strange
-from tests.processes import command_line, descendants, running
-from tests.service import PATIENCE_SECONDS, wait_until
+from tests.support.processes import command_line, descendants, running
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
 WORKER = """
 import sys, time
-from pipelines.actions import Browsing
+from pipelines.browser.actions import Browsing
 from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.fetch import FetchOptions
 fetcher = BrowserFetcher(FetchOptions(allow_networks=("127.0.0.0/8",)), Browsing())

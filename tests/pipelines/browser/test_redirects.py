@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.actions import Browsing
+from pipelines.browser.actions import Browsing
 from pipelines.browser.fetcher import BrowserFetcher
+from pipelines.coordination.channel import Channel
+from pipelines.coordination.claims import Claims
+from pipelines.coordination.coordinator import Coordinator
+from pipelines.coordination.leases import Leases
 from pipelines.fetch import FetchOptions, Page
-from pipelines.fetch.cache import CacheOptions, PageCache
-from pipelines.spark.channel import Channel
-from pipelines.spark.claims import Claims
-from pipelines.spark.coordinator import Coordinator
-from pipelines.spark.leases import Leases
+from pipelines.page_cache.cache import CacheOptions, PageCache
 from tests.pipelines.browser.conftest import OPTIONS, visited
 from tests.pipelines.browser.strange import Strange
-from tests.pipelines.site import Site, serving
+from tests.support.pipeline_site import Site, serving
 
 PAGES = {f"/{number}": f"<h1>{number}</h1>" for number in range(6)}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.actions import Browsing
+from pipelines.browser.actions import Browsing
 from pipelines.browser.chromium import shut_down
 from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.browser.options import BrowserOptions
@@ -20,7 +20,7 @@ from pipelines.fetch import FetchOptions, Page
 from tests.pipelines.browser.conftest import OPTIONS
 from tests.pipelines.browser.strange import Strange
 from tests.pipelines.browser.test_attacks import listening
-from tests.processes import command_line
+from tests.support.processes import command_line
 
 KEY = "canary-7f3a/9c+b"
 

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from pipelines import Pipeline, PipelineError, RunError
-from pipelines.actions.elements import Click
-from pipelines.fetch.cache import CacheOptions
+from pipelines.browser.actions.elements import Click
+from pipelines.page_cache.cache import CacheOptions
 from pipelines.spark.context import RunContext
 from tests.pipelines.browser.strange import Strange
 from tests.pipelines.conftest import Run

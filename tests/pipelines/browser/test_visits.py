@@ -13,12 +13,12 @@ from weakref import WeakSet
 
 import pytest
 
-from pipelines.actions import ACTIONS, Action, Browsing, Visit, read_action
+from pipelines.browser.actions import ACTIONS, Action, Browsing, Visit, read_action
 from pipelines.browser.fetcher import BrowserFetcher
-from pipelines.catalog import ENGINE
-from pipelines.document import parse
+from pipelines.extract import Document, compile_selector
 from pipelines.fetch import Page
-from pipelines.html import Document, compile_selector
+from pipelines.language.nodes import parse
+from pipelines.registry.catalog import ENGINE
 from tests.pipelines.browser.conftest import OPTIONS, visited
 from tests.pipelines.browser.strange import Strange
 

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.pipelines.fetch.bad_server import bad_server
+from tests.support.bad_server import bad_server
 
 __all__ = ["bad_server"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.fetch import FetchOptions, Guard, GuardRefused, HttpFetcher, Page
-from tests.pipelines.fetch.bad_server import BadServer
+from tests.support.bad_server import BadServer
 
 REFUSED = {
     "a loopback address": ["127.0.0.1", "127.0.0.2", "127.255.255.255", "::1"],

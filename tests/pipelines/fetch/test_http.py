@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from pipelines.fetch import HttpFetcher, Page
-from pipelines.fetch.cache import CacheOptions, PageCache
-from tests.pipelines.fetch.bad_server import PAGE, BadServer
+from pipelines.page_cache.cache import CacheOptions, PageCache
 from tests.pipelines.fetch.fetching import fetch, fetch_all, options
+from tests.support.bad_server import PAGE, BadServer
 
 
 def test_a_page_says_what_it_is_and_where_it_came_from(bad_server: BadServer) -> None:

@@ -10,15 +10,15 @@ from urllib.parse import quote
 
 import pytest
 
+from pipelines.coordination.hosts import OwnHosts
+from pipelines.coordination.others import News, Wanted
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
-from pipelines.fetch.cache import CacheOptions, PageCache
-from pipelines.fetch.hosts import OwnHosts
-from pipelines.fetch.others import News, Wanted
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.request import led_to
 from pipelines.fetch.robots import Unreached
-from tests.pipelines.fetch.bad_server import BadServer
+from pipelines.page_cache.cache import CacheOptions, PageCache
 from tests.pipelines.fetch.fetching import LOOPBACK
+from tests.support.bad_server import BadServer
 
 
 class Told:

@@ -10,7 +10,7 @@ from protego import Protego
 
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.robots import MAX_ROBOTS, Robots, Unreached, read_robots, robots_url
-from tests.pipelines.fetch.bad_server import BadServer
+from tests.support.bad_server import BadServer
 
 SITE = "http://shop.test"
 

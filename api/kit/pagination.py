@@ -1,0 +1,60 @@
+"""Keyset pages: a bare array, and the address of the next page in the `Link` header."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import Depends, Query, Request, Response
+
+from core.errors import BadInput, Detail
+from core.infra.repository import Row
+from core.infra.validation import storable
+
+MAX_PAGE = 1000
+MAX_DIGITS = 9
+
+
+class Page:
+    """The part of a list that a request asks for; all of it when no limit is given."""
+
+    def __init__(
+        self,
+        request: Request,
+        response: Response,
+        limit: Annotated[int | None, Query(ge=1, le=MAX_PAGE, description="Most records of the answer.")] = None,
+        cursor: Annotated[str | None, Query(description="From the `Link` header of the page before.")] = None,
+    ) -> None:
+        if cursor is not None and not storable(cursor):
+            raise _not_of_this_list()
+        self.limit = limit
+        self.after = cursor
+        self._request = request
+        self._response = response
+
+    @property
+    def number(self) -> int | None:
+        """The cursor of a list whose ids are integers."""
+        if self.after is None:
+            return None
+        if not (self.after.isascii() and self.after.isdecimal() and len(self.after) <= MAX_DIGITS):
+            raise _not_of_this_list()
+        return int(self.after)
+
+    def linked(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """`rows`, with a link to the next page where there may be one."""
+        self.link([row.id for row in rows])
+        return rows
+
+    def link(self, ids: Sequence[str | int]) -> None:
+        """Names the next page in the answer's headers where the ids of this one are as many as it may hold."""
+        if self.limit is not None and len(ids) == self.limit:
+            following = self._request.url.include_query_params(cursor=ids[-1])
+            self._response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+
+
+def _not_of_this_list() -> BadInput:
+    return BadInput("'cursor' is not one of this list.", [Detail("cursor", "is not one of this list")])
+
+
+PageOf = Annotated[Page, Depends()]

@@ -1,0 +1,79 @@
+"""`spindle keys` and `spindle orgs`: API keys and organizations of a server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from cli.client import Connection, connect
+from cli.terminal import shown
+
+KEYS, ORGANIZATIONS = "/auth/api-keys", "/auth/organizations"
+ID_WIDTH = 36
+PIPE_WIDTH = 1_000  # without a terminal nothing is cut to the width of one
+
+
+def create_key(connection: Connection, name: str, scopes: list[str], days: int | None) -> int:
+    """Prints the key alone, this once, so that a script can take it."""
+    expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    with connect(connection) as client:
+        print(client.post(KEYS, {"name": name, "scopes": scopes or None, "expiresAt": expires})["key"])
+    return 0
+
+
+def list_keys(connection: Connection) -> int:
+    with connect(connection) as client:
+        keys = client.get(KEYS)
+    rows = [
+        [key["id"], key["name"], " ".join(key["scopes"]), _state(key), key["lastUsedAt"] or "never"] for key in keys
+    ]
+    _show(["Id", "Name", "Scopes", "State", "Last used"], rows)
+    return 0
+
+
+def revoke_key(connection: Connection, key_id: str) -> int:
+    with connect(connection) as client:
+        client.delete(f"{KEYS}/{key_id}")
+    return 0
+
+
+def create_organization(connection: Connection, name: str) -> int:
+    """Prints the organization's first admin key alone, this once."""
+    with connect(connection) as client:
+        print(client.post(ORGANIZATIONS, {"name": name})["key"])
+    return 0
+
+
+def list_organizations(connection: Connection) -> int:
+    with connect(connection) as client:
+        found = client.get(ORGANIZATIONS)
+    _show(
+        ["Id", "Name", "Slug", "Created"],
+        [[each[key] for key in ("id", "name", "slug", "createdAt")] for each in found],
+    )
+    return 0
+
+
+def _state(key: dict[str, Any]) -> str:
+    if key["revokedAt"]:
+        return "revoked"
+    if key["expiresAt"] is None:
+        return "valid"
+    expired = datetime.fromisoformat(key["expiresAt"]) <= datetime.now(UTC)
+    return f"expired {key['expiresAt']}" if expired else f"valid until {key['expiresAt']}"
+
+
+def _show(headings: list[str], rows: list[list[str]]) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in headings:
+        # an id is copied from here, so that it is never cut or folded
+        table.add_column(heading, overflow="fold", min_width=ID_WIDTH if heading == "Id" else None)
+    for row in rows:
+        table.add_row(*map(shown, row))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    console.print(table)

@@ -1,0 +1,206 @@
+"""`spindle run`: a pipeline file without any server."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from cli.parameters import parameters, transforms_of
+from cli.terminal import shown
+from driver.failures import sentence
+from driver.progress import Progress as RunProgress
+from pipelines import Pipeline, PipelineError, Plan, RunError
+from pipelines.coordination.coordinator import Coordinator
+from pipelines.errors import first_line
+from pipelines.page_cache.cache import CacheOptions
+from pipelines.page_cache.retention import tidy
+from pipelines.spark.context import RunContext, cache_options, fetch_options
+from pipelines.spark.engine import Engine, check_failures
+from pipelines.spark.output import first_rows, records
+from pipelines.spark.session import session
+from pipelines.stages import echo
+
+# loopback and private networks: on a person's own machine these are their own
+_OWN_NETWORKS = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+_FORMATS = (".parquet", ".csv", ".json")
+_KEPT_SECONDS, _MOST_BYTES = 7 * 86400, 10 * 10**9  # pages of earlier runs
+_SHOWN_ROWS = 50
+_CUT = 80
+
+_console = Console(stderr=True)
+
+
+class _Echo(logging.Handler):
+    """Shows the rows of echo stages, which on a server are lines of the execution's log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        echoed = record.__dict__["fields"]
+        name = f"echo {echoed['label'] or ''}".strip()
+        _console.print(shown(f"{name} {echoed['number']}: {_cell(echoed['row'])}"))
+
+
+def run(
+    file: Path,
+    output: Path | None,
+    parameter: list[str],
+    guard: bool,
+    limit: int | None = None,
+    transforms: Path | None = None,
+    cache: Path | None = None,
+) -> int:
+    """Runs the file and shows its rows in document order, or writes them to `output`; 1 when it fails.
+
+    `transforms` is a Python file with the functions that the pipeline calls as row transforms. Pages that are
+    kept below the folder `cache` are not fetched again as long as they may be trusted.
+    """
+    if output is not None and output.suffix not in _FORMATS:
+        _console.print(f"{output}: the name must end in one of {', '.join(_FORMATS)}", style="red", markup=False)
+        return 1
+    try:
+        own = transforms_of(transforms)
+        plan = Pipeline.from_yaml(file.read_text()).plan(parameters(parameter), own)
+        for warning in plan.warnings:
+            _console.print(f"{file}:{warning.line or 1}: warning: {warning.message}", style="yellow", markup=False)
+        if exposed := own.warning():
+            _console.print(f"warning: {exposed}", style="yellow", markup=False)
+        _run(plan, _context(plan, guard, limit, cache), output)
+    except PipelineError as error:
+        for problem in error.problems:
+            _console.print(f"{file}:{problem.line or 1}: {problem.message}", style="red", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if not isinstance(error, RunError):
+            _console.print_exception(max_frames=5)
+        _console.print(shown(sentence(error), "red"))
+        return 1
+    return 0
+
+
+def _context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:
+    networks = () if guard else _OWN_NETWORKS
+    pages = cache_options(plan.options, CacheOptions(_pages(cache) if cache else None))
+    return RunContext(fetch=fetch_options(plan.options, networks), limit=limit, cache=pages)
+
+
+def _pages(cache: Path) -> str:
+    """The folder in `cache` that is all ours, tidied. Raises RunError."""
+    folder = cache.absolute() / "spindle-pages"
+    try:
+        tidy(folder, _KEPT_SECONDS, _MOST_BYTES)
+    except OSError as error:
+        raise RunError(f"pages cannot be kept in {cache}: {first_line(error)}") from error
+    return str(folder)
+
+
+def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
+    with _console.status("starting Spark"):
+        spark = session()
+    echoed = logging.getLogger(echo.__name__)
+    echoed.addHandler(_Echo())
+    echoed.setLevel(logging.INFO)
+    progress = RunProgress(plan, coordinator := Coordinator(context.fetch))
+    with coordinator, _shown(progress):
+        engine = Engine(spark, plan, context, coordinator.endpoint)
+        progress.counting(engine.counts)
+        rows = engine.rows().persist()
+        count = rows.count()
+        check_failures(plan, coordinator)
+        engine.saves.commit()
+    if output is None:
+        _print(records(engine.output(first_rows(rows, _SHOWN_ROWS)), cut=_CUT), engine.output(rows).columns, count)
+    else:
+        _write(engine.output(rows.orderBy("_ordinal")), output)
+        _console.print(f"{count:,} rows in {output}", markup=False)
+    spark.stop()
+
+
+def _write(rows: DataFrame, path: Path) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(rows.toArrow(), path)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(records(rows), ensure_ascii=False, indent=1) + "\n")
+    else:
+        _write_csv(rows, path)
+
+
+def _write_csv(rows: DataFrame, path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows.columns)
+        writer.writeheader()
+        for record in records(rows):
+            writer.writerow({name: _cell(value) for name, value in record.items()})
+
+
+def _cell(value: Any) -> Any:
+    """A value in a text cell: nested ones as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+def _print(rows: list[dict[str, Any]], columns: list[str], count: int) -> None:
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(shown("" if row[name] is None else str(_cell(row[name]))) for name in columns))
+    Console().print(table, markup=False)
+    more = f", the first {len(rows)} shown; -o FILE writes them all" if count > len(rows) else ""
+    _console.print(f"{count:,} rows{more}", markup=False)
+
+
+@contextmanager
+def _shown(progress: RunProgress) -> Generator[None]:
+    """Shows a line for each step, with its counts, while the run goes on."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(20),
+        TextColumn("{task.fields[counts]}"),
+        TimeElapsedColumn(),
+    )
+    done = threading.Event()
+    with Progress(*columns, console=_console) as display:
+        tasks = {
+            stage["key"]: display.add_task(stage["title"], total=None, start=False, counts="")
+            for stage in progress.stages()
+        }
+
+        def refresh() -> None:
+            for stage in progress.stages():
+                _refresh(display, tasks[stage["key"]], stage)
+
+        def follow() -> None:
+            while not done.wait(0.3):
+                refresh()
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+            progress.finish("COMPLETED")
+        finally:
+            done.set()
+            thread.join()
+            refresh()
+
+
+def _refresh(display: Progress, task: Any, stage: Mapping[str, Any]) -> None:
+    if stage["state"] == "PENDING":
+        return
+    display.start_task(task)
+    counts = [f"{stage[name]:,} {name}" for name in ("rows", "pages", "errors") if stage[name]]
+    if stage["pages"] and stage["seconds"] >= 1:
+        counts.append(f"{stage['pages'] / stage['seconds']:.0f} pages/s")
+    display.update(task, counts=", ".join(counts))
+    if stage["state"] == "COMPLETED":
+        display.update(task, total=1, completed=1)

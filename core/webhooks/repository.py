@@ -1,0 +1,145 @@
+"""The webhooks of projects and what was sent to them."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import func, select
+
+from core.errors import BadInput, Conflict, Detail, NotFound
+from core.events.announce import TYPES
+from core.executions.tokens import PREFIX
+from core.infra.encryption import Keyring, Place
+from core.infra.http_client import is_name, is_own, web_address
+from core.infra.preconditions import hold_edition
+from core.infra.repository import Repository
+from core.infra.settings import Settings
+from core.infra.validation import check_storable, storable
+from core.projects.repository import Projects
+from core.tables import Delivery, Webhook, new_id, now
+from pipelines.fetch import Guard, GuardRefused
+
+MAX_WEBHOOKS = 20
+LONGEST_URL = 2048
+SECRET_BYTES = 32
+OVERLAP = timedelta(hours=24)
+
+
+class Webhooks(Repository[Webhook]):
+    """The webhooks of one organization's projects. A secret is shown when it is made and never again."""
+
+    row = Webhook
+    noun = "webhook"
+    fields = frozenset({"url", "description", "events", "enabled"})
+
+    def create(
+        self, settings: Settings, keyring: Keyring, project_id: str, values: Mapping[str, Any]
+    ) -> tuple[Webhook, str]:
+        """A new webhook and its secret. Raises BadInput without a usable address, Conflict when there are too many."""
+        project = Projects(self.session, self.organization_id).get(project_id)
+        known = self._checked(settings, values)
+        if "url" not in known:
+            raise BadInput("A webhook needs a 'url'.", [Detail("url", "is missing")])
+        count = self.session.scalar(select(func.count()).where(Webhook.project_id == project.id)) or 0
+        if count >= MAX_WEBHOOKS:
+            raise Conflict(f"This project has {MAX_WEBHOOKS} webhooks, the limit. Delete one first.")
+        webhook = Webhook(id=new_id(), organization_id=self.organization_id, project_id=project.id, **known)
+        secret = self._write_secret(webhook, keyring)
+        self.session.add(webhook)
+        self.session.flush()
+        return webhook, secret
+
+    def list(self, project_id: str, *, limit: int | None = None, after: str | None = None) -> Sequence[Webhook]:
+        project = Projects(self.session, self.organization_id).get(project_id)
+        return self._page(self._own().where(Webhook.project_id == project.id), limit, after)
+
+    def get(self, project_id: str, webhook_id: str) -> Webhook:
+        if not storable(project_id + webhook_id):
+            raise self._unknown()
+        return self._one(self._own().where(Webhook.project_id == project_id, Webhook.id == webhook_id))
+
+    def update(self, settings: Settings, project_id: str, webhook_id: str, changes: Mapping[str, Any]) -> Webhook:
+        """Merges; one that is enabled again, or gets another address, begins with a clean record."""
+        webhook, known = self.get(project_id, webhook_id), self._checked(settings, changes)
+        if known.get("enabled") or known.get("url", webhook.url) != webhook.url:
+            known |= {"disabled_reason": None, "failing_since": None}
+        return self._merge(webhook, known)
+
+    def delete(self, project_id: str, webhook_id: str) -> None:
+        """Removes the webhook with its deliveries."""
+        self.session.delete(self.get(project_id, webhook_id))
+        self.session.flush()
+
+    def rotate(self, keyring: Keyring, project_id: str, webhook_id: str) -> tuple[Webhook, str]:
+        """A new secret; for a day everything is signed with the one before as well."""
+        webhook = self.get(project_id, webhook_id)
+        hold_edition(self.session, self.organization_id, webhook, ())
+        old = keyring.services.open(webhook.secret, place(webhook, "secret"))
+        webhook.previous_secret = keyring.services.seal(old, place(webhook, "previous_secret"))
+        webhook.previous_until = now() + OVERLAP
+        secret = self._write_secret(webhook, keyring)
+        self.session.flush()
+        return webhook, secret
+
+    def deliveries(
+        self, project_id: str, webhook_id: str, *, limit: int | None = None, before: str | None = None
+    ) -> Sequence[Delivery]:
+        """Newest first; `before` is the id of the last one of the page before."""
+        webhook = self.get(project_id, webhook_id)
+        query = select(Delivery).where(Delivery.webhook_id == webhook.id)
+        if before is not None:
+            query = query.where(Delivery.id < before)
+        return self.session.scalars(query.order_by(Delivery.id.desc()).limit(limit)).all()
+
+    def delivery(self, project_id: str, webhook_id: str, delivery_id: str) -> Delivery:
+        webhook = self.get(project_id, webhook_id)
+        found = self.session.get(Delivery, delivery_id) if storable(delivery_id) else None
+        if found is None or found.webhook_id != webhook.id:
+            raise NotFound("There is no delivery with this id.")
+        return found
+
+    def _write_secret(self, webhook: Webhook, keyring: Keyring) -> str:
+        secret = PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+        webhook.secret = keyring.services.seal(secret, place(webhook, "secret"))
+        return secret
+
+    def _checked(self, settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
+        known = {field: value for field, value in values.items() if field in self.fields and value is not None}
+        for field, value in known.items():
+            check_storable(field, value)
+        if "url" in known:
+            known["url"] = _usable(settings, known["url"])
+        unknown = sorted(set(known.get("events", ())) - set(TYPES))
+        if unknown:
+            sentence = f"Unknown event: {', '.join(unknown)}. Events are {', '.join(TYPES)}."
+            raise BadInput(sentence, [Detail("events", sentence)])
+        return known
+
+
+def place(webhook: Webhook, field: str) -> Place:
+    """Where a webhook's secret belongs; sealed for another place it does not open."""
+    return Place(webhook.organization_id, webhook.id, field)
+
+
+def _usable(settings: Settings, url: str) -> str:
+    """The address as it is called; a name is looked up, and what it stands for checked, with every connection."""
+    address = web_address(url)
+    if address is None or len(address) > LONGEST_URL:
+        sentence = f"'url' is an http or https address of at most {LONGEST_URL} characters."
+        raise BadInput(sentence, [Detail("url", sentence)])
+    if "@" in urlsplit(address).netloc:
+        sentence = "'url' carries a user or a password, which everybody who reads the webhook would see."
+        raise BadInput(sentence, [Detail("url", sentence)])
+    host = urlsplit(address).hostname or ""
+    try:
+        if not is_name(host) and not is_own(settings, address):
+            Guard(settings.fetch_allow_networks).check(host)
+    except GuardRefused as refused:
+        sentence = f"'url' leads to an address that this service does not call: {refused}."
+        raise BadInput(sentence, [Detail("url", sentence)]) from refused
+    return address

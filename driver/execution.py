@@ -1,0 +1,189 @@
+"""One execution from its spec to its last report."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from driver import logs
+from driver.failures import sentence
+from driver.meter import Meter
+from driver.progress import Progress
+from driver.report import Report
+from driver.secrets import Secrets
+from driver.spec import ExecutionSpec, Pages, read_spec
+from driver.webhook import WebhookFailed
+from pipelines.coordination.coordinator import Coordinator
+from pipelines.page_cache.cache import CacheOptions
+from pipelines.page_cache.retention import tidy
+from pipelines.pipeline import Pipeline
+from pipelines.planning.plan import Plan
+from pipelines.registry import plugins
+from pipelines.spark.context import Files, RunContext, cache_options, fetch_options
+from pipelines.spark.engine import Engine, check_failures
+from pipelines.spark.output import Written, first_rows, records, write
+from pipelines.spark.preview import CUT
+from pipelines.spark.saves import Saved
+from pipelines.spark.session import session
+from pipelines.transforms.sandbox import Limits
+from pipelines.transforms.transform import Transforms
+
+_log = logging.getLogger(__name__)
+_CANCEL_PATIENCE_SECONDS = 5.0
+
+
+class Cancelled(BaseException):
+    """SIGTERM came; like KeyboardInterrupt no ordinary exception, since py4j turns those into its own."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the execution of a spec file; 0 only when it reached COMPLETED, 143 when it was terminated."""
+    logs.configure()
+    if len(arguments) != 1:
+        print("usage: python -m driver SPEC.json", file=sys.stderr)
+        return 2
+    spec = read_spec(Path(arguments[0]))
+    secrets = Secrets(spec)
+    logs.configure(secrets.hidden)
+    with Meter() as meter, Report(spec, meter) as report:
+        try:
+            signal.signal(signal.SIGTERM, _cancel)
+            return _reported(spec, secrets, report, meter)
+        except Cancelled:
+            _stop_spark_at_once()
+            with suppress(WebhookFailed):  # whoever cancels has marked the execution already
+                report.failed("cancelled", _CANCEL_PATIENCE_SECONDS)
+            return 128 + signal.SIGTERM
+        except WebhookFailed:
+            _log.exception("the service could not be told how the execution ended")
+            return 1
+
+
+def _reported(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter) -> int:
+    """Runs and reports the end, whatever it is; raises WebhookFailed and Cancelled."""
+    try:
+        fields = _execute(spec, secrets, report, meter)
+        meter.finish()
+    except Exception as error:
+        # the last line of defence: any failure must end in a report, and its trace belongs in the log
+        _log.exception("the execution failed")
+        meter.finish()
+        report.failed(secrets.hidden(sentence(error)))
+        return 1
+    report.completed(fields)
+    return 0
+
+
+def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter) -> dict[str, Any]:
+    """Runs the pipeline and writes its output; the fields of the COMPLETED report."""
+    pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
+    for failure in plugins.load():
+        _log.warning("plugin left out", extra={"fields": {"reason": str(failure)}})
+    transforms = Transforms(spec.row_transforms, Limits(only_isolated=spec.isolate_transforms))
+    if warning := transforms.warning():
+        _log.warning(warning)
+    plan = pipeline.plan(spec.parameters, transforms)  # the one that is shown
+    running = pipeline.plan(secrets.revealed(spec.parameters), transforms)
+    context = _context(spec, running, secrets)
+    with Coordinator(context.fetch, shown_rows=spec.preview_rows) as coordinator:
+        meter.count(coordinator)
+        progress = Progress(plan, coordinator, secrets.hidden)
+        report.planned(plan, progress)
+        spark = session(spec.spark.master, spec.job_name, spec.spark.conf, running.loads)
+        meter.watch(spark.sparkContext)
+        report.started(plan, spark.sparkContext.uiWebUrl)
+        engine = Engine(spark, running, context, coordinator.endpoint)
+        progress.counting(engine.counts)
+        rows = engine.rows()
+        if engine.made_by is None:
+            rows.persist()  # for the preview, which asks again
+        progress.writing()
+        written = write(engine.output(rows), spec.output.path)
+        check_failures(running, coordinator)
+        progress.wrote(written.rows, written.columns, _preview(engine, rows, coordinator, spec.preview_rows))
+        return _completed(spec, plan, written, engine.saves.commit(), coordinator)
+
+
+def _preview(engine: Engine, rows: DataFrame, coordinator: Coordinator, count: int) -> list[dict[str, Any]]:
+    """The first rows of the output in document order."""
+    if engine.made_by is None:
+        return records(engine.output(first_rows(rows, count)), CUT)
+    return engine.preview(coordinator.first_rows(engine.made_by))
+
+
+def _context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
+    return RunContext(
+        cache=cache_options(plan.options, _cache(spec.pages, secrets)),
+        fetch=fetch_options(plan.options, spec.fetch.allow_networks),
+        inputs={path: Files(each.paths, each.format) for path, each in spec.inputs.items()},
+        local_folders=spec.local_folders,
+        limit=spec.limit,
+        saves_folder=spec.output.saves,
+    )
+
+
+def _cache(pages: Pages | None, secrets: Secrets) -> CacheOptions:
+    if pages is None:
+        return CacheOptions(secrets=secrets.values)
+    tidy(Path(pages.folder), pages.keep_seconds, pages.max_bytes)
+    return CacheOptions(pages.folder, None, pages.lifetime_seconds, pages.trusted_since, secrets.values)
+
+
+def _completed(
+    spec: ExecutionSpec, plan: Plan, written: Written, saves: Sequence[Saved], coordinator: Coordinator
+) -> dict[str, Any]:
+    counts = coordinator.counts().values()
+    return {
+        "outputDatasetPath": spec.output.path,
+        "outputDatasetFormat": plan.output.format,
+        "outputDatasetSchema": json.dumps(_columns(written)),
+        "recordsProcessed": max((each.rows for each in counts), default=written.rows),
+        "recordsOutput": written.rows,
+        "outputFileSizeBytes": written.bytes,
+        "partitionsCount": written.files,
+        "warningCount": len(plan.warnings),
+        "additionalMetrics": {
+            "mode": plan.output.mode,
+            "outputName": plan.output.path,
+            "saves": [_saved(each) for each in saves],
+        },
+    }
+
+
+def _saved(saved: Saved) -> dict[str, Any]:
+    return {
+        "path": saved.path,
+        "mode": saved.mode,
+        "format": saved.format,
+        "folder": saved.folder,
+        "columns": _columns(saved.written),
+        "rows": saved.written.rows,
+        "bytes": saved.written.bytes,
+    }
+
+
+def _columns(written: Written) -> list[dict[str, str]]:
+    return [{"name": name, "type": type_} for name, type_ in written.columns]
+
+
+def _stop_spark_at_once() -> None:
+    """Ends the JVM, and with it the Python workers: a call that was interrupted leaves no way to ask it politely."""
+    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+    if gateway is not None:
+        gateway.proc.terminate()
+        gateway.proc.wait(timeout=10)
+
+
+def _cancel(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Cancelled

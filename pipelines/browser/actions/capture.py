@@ -1,0 +1,41 @@
+"""What is kept of a page on the way through a trace."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from pipelines.browser.actions import Action, Visit, action
+
+
+@action("snapshot")
+class Snapshot(Action):
+    """Reads the page as it is now. Each snapshot gives a row; without any, the page at the trace's end does."""
+
+    example = "[{action: snapshot}, {action: click, params: {selector: a.next}}, {action: snapshot}]"
+
+    async def perform(self, visit: Visit) -> None:
+        await visit.snapshot()
+
+
+@action("screenshot")
+class Screenshot(Action):
+    """Takes a PNG of the window, or of the `fullPage`, into a binary column; images are loaded for it."""
+
+    example = "[{action: screenshot, params: {as: picture, fullPage: true}}]"
+
+    sees_images = True
+    as_: str = Field("screenshot", alias="as", min_length=1)
+    full_page: bool = Field(False, alias="fullPage")
+
+    @field_validator("as_")
+    @classmethod
+    def _no_engine_column(cls, value: str) -> str:
+        if value.startswith("_"):
+            raise ValueError("a screenshot's column cannot begin with _; the engine's own do")
+        return value
+
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return ((self.as_, "binary"),)
+
+    async def perform(self, visit: Visit) -> None:
+        visit.keep(self.as_, await visit.page.screenshot(full_page=self.full_page))

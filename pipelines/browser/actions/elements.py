@@ -1,0 +1,116 @@
+"""What a person does to the elements of a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from pipelines.browser.actions import Action, Visit, action
+from pipelines.browser.actions.selectors import PageSelector
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator
+
+
+class _OnElement(Action):
+    """Acts on the first element that the selector finds, once it is there and can be acted on.
+
+    When none comes in `timeout` seconds the page fails, or, if the action is `optional`, the trace goes on.
+    """
+
+    selector: PageSelector
+    timeout: float = Field(10, gt=0, le=600)
+    optional: bool = False
+
+    def title(self) -> str:
+        return self.selector
+
+    def patience(self) -> float:
+        return self.timeout
+
+    async def perform(self, visit: Visit) -> None:
+        from playwright.async_api import TimeoutError as NotInTime  # late: those who only check need no Playwright
+
+        try:
+            await self.act(visit.page.locator(self.selector).first, self.timeout * 1000)
+        except NotInTime:
+            if not self.optional:
+                raise
+
+    async def act(self, element: Locator, milliseconds: float) -> None:
+        raise NotImplementedError
+
+
+@action("click")
+class Click(_OnElement):
+    """Clicks on the first element that the selector finds; an `optional` one may be missing."""
+
+    example = "[{action: click, params: {selector: a.next}}]"
+
+    async def act(self, element: Locator, milliseconds: float) -> None:
+        await element.click(timeout=milliseconds)
+
+
+@action("hover")
+class Hover(_OnElement):
+    """Moves the mouse over an element."""
+
+    example = "[{action: hover, params: {selector: h1}}]"
+
+    async def act(self, element: Locator, milliseconds: float) -> None:
+        await element.hover(timeout=milliseconds)
+
+
+@action("type", "fill")
+class Type(_OnElement):
+    """Fills a field with text; with `delayMs` key by key, for pages that listen to keys."""
+
+    example = "[{action: type, params: {selector: input, text: lamp, delayMs: 10}}]"
+
+    text: str
+    delay_ms: int | None = Field(None, alias="delayMs", ge=0, le=10_000)
+
+    def patience(self) -> float:
+        return self.timeout + len(self.text) * (self.delay_ms or 0) / 1000
+
+    async def act(self, element: Locator, milliseconds: float) -> None:
+        if self.delay_ms is None:
+            await element.fill(self.text, timeout=milliseconds)
+        else:
+            await element.press_sequentially(self.text, delay=self.delay_ms, timeout=self.patience() * 1000)
+
+
+@action("select")
+class Select(_OnElement):
+    """Chooses an option of a list by its value or its label."""
+
+    example = "[{action: select, params: {selector: select, value: Cups}}]"
+
+    value: str
+
+    async def act(self, element: Locator, milliseconds: float) -> None:
+        await element.select_option(self.value, timeout=milliseconds)
+
+
+@action("press")
+class Press(Action):
+    """Presses a key such as Enter, Escape or Control+A, where the focus is or on an element."""
+
+    example = "[{action: press, params: {key: Enter, selector: input}}]"
+
+    key: str = Field(min_length=1)
+    selector: PageSelector | None = None
+    timeout: float = Field(10, gt=0, le=600)
+
+    def title(self) -> str:
+        return self.key
+
+    def patience(self) -> float:
+        return self.timeout
+
+    async def perform(self, visit: Visit) -> None:
+        if self.selector is None:
+            await visit.page.keyboard.press(self.key)
+        else:
+            await visit.page.locator(self.selector).first.press(self.key, timeout=self.timeout * 1000)

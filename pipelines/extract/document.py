@@ -1,0 +1,222 @@
+"""A page as elements."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import cast
+
+from selectolax.lexbor import LexborNode
+
+from pipelines.extract import jsonpath
+from pipelines.extract.charset import decode, to_utf8
+from pipelines.extract.jsonpath import JsonPath
+from pipelines.extract.parsing import parsed
+from pipelines.extract.patterns import Searched
+from pipelines.extract.selectors import Selector, compile_selector
+from pipelines.extract.text import normalised, text_of
+from pipelines.fetch.page import Page
+from pipelines.fetch.urls import LONGEST_BASE, absolute_url, canonical_url
+
+_HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
+# What an answer without a type begins with when it is HTML (WHATWG MIME Sniffing, section 7.1).
+_HTML_START = re.compile(
+    rb"(?i)(?:\xef\xbb\xbf)?\s*<"
+    rb"(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>])"
+)
+
+
+class Document:
+    """A page, its HTML parsed at once, its JSON when it is first asked for.
+
+    One that is not HTML has no elements, only its text, and where that is JSON the values in it. Raises SlowPage, and
+    ChildProcessError as `parsed` does.
+    """
+
+    def __init__(self, page: Page) -> None:
+        kind, body = page.content_type, page.body
+        self.page = page
+        self.searched: Searched = {}
+        self.is_html = kind in _HTML_TYPES if kind else _HTML_START.match(body) is not None
+        self._node = parsed(to_utf8(body, page.charset)).root if self.is_html else None
+
+    @property
+    def text(self) -> str:
+        """The body, decoded."""
+        return decode(self.page.body, self.page.charset)
+
+    @property
+    def root(self) -> Element:
+        """The page itself."""
+        return HtmlElement(self, self._node, True) if self._node is not None else Element(self)
+
+    @cached_property
+    def json(self) -> object:
+        """The value of a body that is JSON; None for any other page."""
+        return None if self.is_html else jsonpath.parse(self.text)
+
+    @cached_property
+    def base_url(self) -> str:
+        """What addresses on the page are relative to: its first <base href>, else its own address.
+
+        So it is with a base that is longer than LONGEST_BASE: every address on the page would repeat it.
+        """
+        element, url = self.root.first("base[href]"), self.page.url
+        href = element.attr("href") if element else None
+        base = absolute_url(href, url) if href else None
+        return base if base and len(base) <= LONGEST_BASE else url
+
+
+class Element:
+    """An element of a page, or the page itself. Made by Document and by selecting.
+
+    By itself it is a page that is not HTML: without a node and without elements in it.
+    """
+
+    __slots__ = ("document",)
+    is_page = True
+
+    @property
+    def node(self) -> LexborNode | None:
+        """lexbor's node; None in what is not HTML."""
+        return None
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+
+    def select(self, selector: Selector | str) -> list[Element]:
+        """The elements inside this one that `selector` means, in document order; `:root …` means from the page.
+
+        In JSON they are the values that a path means; the items of an array that is meant alone.
+        """
+        found = self._found(selector)
+        if len(found) == 1 and isinstance(found[0], list):
+            found = [item for item in cast("list[object]", found[0]) if item is not None]
+        return [Value(self.document, each) for each in found]
+
+    def first(self, selector: Selector | str) -> Element | None:
+        found = self._found(selector)
+        return Value(self.document, found[0]) if found else None
+
+    def text(self) -> str:
+        """White space collapsed, line breaks and block boundaries a space, trimmed."""
+        return normalised(self.document.text).strip()
+
+    def html(self) -> str:
+        """The element with its tag; of a page, its whole text as it came."""
+        return self.document.text
+
+    def attrs(self) -> dict[str, str]:
+        """All attributes; one without a value is an empty text."""
+        return {}
+
+    def attr(self, name: str) -> str | None:
+        """The attribute's value, None without it; `abs:href` is the value of href as an absolute address."""
+        return self.absolute(name[4:]) if name.startswith("abs:") else self._attribute(name)
+
+    def absolute(self, name: str) -> str | None:
+        """The attribute as an absolute address, of any scheme; None without it."""
+        value = self._attribute(name)
+        return absolute_url(value, self.document.base_url) if value is not None else None
+
+    def link(self, name: str = "href") -> str | None:
+        """The canonical http or https address that the attribute leads to; None when it leads to none."""
+        value = self._attribute(name)
+        return canonical_url(value, self.document.base_url) if value is not None else None
+
+    def _attribute(self, name: str) -> str | None:
+        return None
+
+    def _found(self, selector: Selector | str) -> list[object]:
+        path = _compiled(selector)
+        return path.find(self._json_value()) if isinstance(path, JsonPath) else []
+
+    def _json_value(self) -> object:
+        return self.document.json
+
+
+class HtmlElement(Element):
+    """An element of an HTML page, or the page itself; selectors look inside `node`."""
+
+    __slots__ = ("is_page", "node")
+    node: LexborNode  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(self, document: Document, node: LexborNode, is_page: bool = False) -> None:
+        self.document = document
+        self.node = node  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.is_page = is_page
+
+    def select(self, selector: Selector | str) -> list[Element]:
+        return [HtmlElement(self.document, node) for node in _compiled(selector).select(self)]
+
+    def first(self, selector: Selector | str) -> Element | None:
+        node = _compiled(selector).first(self)
+        return HtmlElement(self.document, node) if node is not None else None
+
+    def text(self) -> str:
+        return text_of(self.node)
+
+    def html(self) -> str:
+        return self.document.text if self.is_page else self.node.html or ""
+
+    def attrs(self) -> dict[str, str]:
+        return {name: value or "" for name, value in self.node.attributes.items()}
+
+    def _attribute(self, name: str) -> str | None:
+        attributes, name = self.node.attributes, name.lower()
+        return (attributes[name] or "") if name in attributes else None
+
+    @property
+    def searched(self) -> Searched:
+        return self.document.searched
+
+    def page(self) -> HtmlElement:
+        return HtmlElement(self.document, self.node.parser.root or self.node, True)
+
+    def at(self, node: LexborNode) -> HtmlElement:
+        return HtmlElement(self.document, node)
+
+
+class Value(Element):
+    """A value in a JSON page, read like an element: its members are its attributes."""
+
+    __slots__ = ("value",)
+    is_page = False
+
+    def __init__(self, document: Document, value: object) -> None:
+        self.document = document
+        self.value = value
+
+    def text(self) -> str:
+        return jsonpath.shown(self.value)
+
+    def html(self) -> str:
+        return jsonpath.shown(self.value)
+
+    def attrs(self) -> dict[str, str]:
+        if not isinstance(self.value, dict):
+            return {}
+        members = cast("dict[str, object]", self.value)
+        return {name: jsonpath.shown(member) for name, member in members.items() if member is not None}
+
+    def attr(self, name: str) -> str | None:
+        return self._attribute(name)
+
+    def _attribute(self, name: str) -> str | None:
+        return self.attrs().get(name)
+
+    def absolute(self, name: str) -> str | None:
+        """A text is an address itself; of an object it is the member of that name."""
+        value = self.value if isinstance(self.value, str) else self._attribute(name)
+        return absolute_url(value, self.document.base_url) if value is not None else None
+
+    def link(self, name: str = "href") -> str | None:
+        value = self.value if isinstance(self.value, str) else self._attribute(name)
+        return canonical_url(value, self.document.base_url) if value is not None else None
+
+    def _json_value(self) -> object:
+        return self.value
+
+
+def _compiled(selector: Selector | str) -> Selector:
+    return compile_selector(selector) if isinstance(selector, str) else selector

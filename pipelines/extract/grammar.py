@@ -1,0 +1,357 @@
+"""Reads a selector as jsoup does: CSS, plus leading combinators, :contains, :matches, [attribute~=regex] and their kin.
+
+What lexbor decides as jsoup would becomes its CSS; the rest becomes filters on what that CSS finds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import regex
+
+from pipelines.extract import filters
+from pipelines.extract.matching import Complex, Compound, Filter, Query, Step
+from pipelines.extract.patterns import Pattern
+
+_MAX_DEPTH = 32
+_ESCAPE = r"\\[0-9a-fA-F]{1,6}\s?|\\."
+_IDENTIFIER = re.compile(rf"(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})++")
+_TYPE = re.compile(
+    rf"\*\|(?:[\w-]|{_ESCAPE})++|(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})++\|\*|(?:[\w|-]|[^\x00-\x7f]|{_ESCAPE})++|\*"
+)
+_OPERATOR = re.compile(r"[!^$*~]?=")
+_FLAGGED = re.compile(r"""(?si)(?P<value>\s*(?:(["']).*\2|[^\s"']+(?=\s)))\s*(?P<flag>[is])\s*""")
+_OF = re.compile(r"(?<=\s)of(?=\s)", re.IGNORECASE)
+_NTH = re.compile(r"([+-]?\d*)n\s*(?:([+-])\s*)?(\d+)?|([+-]?\d+)")
+_COMBINATOR = re.compile(r"\s*([>+~])\s*|\s+")
+_SPACES = re.compile(r"\s*")
+
+# Structural pseudo-classes that lexbor knows; jsoup leaves the page's root element out of them.
+_STRUCTURAL = frozenset(("first-child", "last-child", "first-of-type", "last-of-type", "only-child", "only-of-type"))
+_NTH_NAMES = frozenset(("nth-child", "nth-last-child", "nth-of-type", "nth-last-of-type"))
+_OF_NAMES = frozenset(("nth-child", "nth-last-child"))
+# Those of CSS that lexbor decides as the page is written; no page that is only read has visited links.
+_STATES = {
+    "root": ":root",
+    "checked": ":checked",
+    "required": ":required",
+    "optional": ":optional",
+    "any-link": ":any-link",
+    "link": ":any-link",
+}
+_TEXTS: dict[str, Callable[[str], Filter]] = {
+    "contains": filters.contains,
+    "containsown": filters.contains_own,
+    "containswholetext": filters.contains_whole_text,
+    "containswholeowntext": filters.contains_whole_own_text,
+    "containsdata": filters.contains_data,
+}
+_PATTERNS: dict[str, Callable[[Pattern], Filter]] = {
+    "matches": filters.matches,
+    "matchesown": filters.matches_own,
+    "matcheswholetext": filters.matches_whole_text,
+    "matcheswholeowntext": filters.matches_whole_own_text,
+}
+_BARE: dict[str, Filter] = {"empty": filters.empty, "blank": filters.blank}
+
+
+class SelectorError(ValueError):
+    """The selector does not parse; the message says what is wrong with it."""
+
+
+@dataclass(slots=True)
+class _Parts:
+    """A compound selector while it is read."""
+
+    css: list[str]
+    filters: list[Filter]
+    may_be_root: bool = True
+
+
+def parse(text: str, depth: int = 0) -> Query:
+    """The selector group in `text`; raises SelectorError."""
+    if depth > _MAX_DEPTH:
+        raise SelectorError(f"nested more than {_MAX_DEPTH} deep")
+    return _Parser(text, depth).group()
+
+
+class _Parser:
+    def __init__(self, text: str, depth: int) -> None:
+        self._text = text.strip()
+        self._at = 0
+        self._depth = depth
+
+    def group(self) -> Query:
+        if not self._text:
+            raise SelectorError("the selector is empty")
+        selectors = [self._complex()]
+        while self._take(","):
+            selectors.append(self._complex())
+        if self._at < len(self._text):
+            raise self._unexpected()
+        return Query(tuple(selectors))
+
+    def _complex(self) -> Complex:
+        self._skip_spaces()
+        steps = [Step(self._combinator(), self._compound())]
+        while combinator := self._combinator():
+            steps.append(Step(combinator, self._compound()))
+        return Complex(tuple(steps))
+
+    def _combinator(self) -> str:
+        """'>', '+', '~', ' ' for a descendant, '' where the selector ends."""
+        match = _COMBINATOR.match(self._text, self._at)
+        if not match or (not match.group(1) and self._text[match.end() : match.end() + 1] in ("", ",")):
+            self._skip_spaces()
+            return ""
+        self._at = match.end()
+        return match.group(1) or " "
+
+    def _compound(self) -> Compound:
+        start = self._at
+        parts = _Parts([], [])
+        if match := _TYPE.match(self._text, self._at):
+            if match.group().startswith("|") or "||" in match.group():
+                self._at += match.group().index("|")
+                raise self._unexpected()
+            self._at = match.end()
+            self._type(match.group(), parts)
+        while self._simple(parts):
+            pass
+        if self._at == start:
+            raise self._unexpected()
+        return Compound("".join(parts.css) or "*", tuple(parts.filters))
+
+    def _type(self, name: str, parts: _Parts) -> None:
+        name = _unescaped(name).lower()
+        if name.startswith("*|") and name != "*|*":
+            parts.filters.append(filters.tag_in_any_namespace(name[2:]))
+        elif name.endswith("|*"):
+            parts.filters.append(filters.tag_starts(name[:-2] + ":"))
+        elif name != "*":
+            parts.may_be_root = name == "html"
+            parts.css.append(_identifier(name.replace("|", ":")))
+
+    def _simple(self, parts: _Parts) -> bool:
+        """Reads one #id, .class, [attribute] or :pseudo-class; False where there is none."""
+        if self._take("#"):
+            parts.css.append(f"[id={_string(self._name('an id', '#'))}]")
+        elif self._take("."):
+            parts.css.append(f"[class~={_string(self._name('a class', '.'))} i]")
+        elif self._text.startswith("[", self._at):
+            self._attribute(self._balanced("[", "]"), parts)
+        elif self._take(":"):
+            self._pseudo(self._name("a pseudo-class", ":").lower(), parts)
+        else:
+            return False
+        return True
+
+    def _attribute(self, inside: str, parts: _Parts) -> None:
+        match = _OPERATOR.search(inside)
+        key = inside[: match.start() if match else None].strip().lower()
+        if not key:
+            raise SelectorError(f"[{inside}] has no attribute name")
+        if match is None:
+            self._has_attribute(key, parts)
+            return
+        operator, value = match.group(), inside[match.end() :]
+        if not value.strip():
+            raise SelectorError(f"[{inside}] has no value to compare with")
+        flagged = _FLAGGED.fullmatch(value)
+        value, flag = flagged.group("value", "flag") if flagged else (value, "")
+        if operator == "~=":
+            pattern = _pattern(("(?i)" if flag in ("i", "I") else "") + _unquoted(value))
+            parts.filters.append(filters.attribute_matches(key, pattern))
+            if ":" not in key:
+                parts.css.append(f"[{_identifier(key)}]")
+        elif flag in ("s", "S"):
+            parts.css.append(_sensitive(key, operator, value))
+        else:
+            self._compare(key, operator, value, parts)
+
+    def _has_attribute(self, key: str, parts: _Parts) -> None:
+        if key.startswith("^") or key == "*":
+            parts.filters.append(filters.attribute_starts(key[1:]))
+        elif ":" in key:
+            parts.filters.append(filters.attribute(key, lambda value: not key.startswith("abs:") or value))
+        else:
+            parts.css.append(f"[{_identifier(key)}]")
+
+    def _compare(self, key: str, operator: str, value: str, parts: _Parts) -> None:
+        value = _value(value, keeps_spaces=operator in ("^=", "$="))
+        native = bool(value) and value.isascii() and ":" not in key
+        if native and operator != "=":
+            css = f"[{_identifier(key)}{operator.lstrip('!')}{_string(value)} i]"
+            parts.css.append(f":not({css})" if operator == "!=" else css)
+            return
+        parts.filters.append(filters.comparison(key, operator, value))
+        if native:
+            parts.css.append(f"[{_identifier(key)}*={_string(value)} i]")
+        elif operator != "!=" and ":" not in key:
+            parts.css.append(f"[{_identifier(key)}]")
+
+    def _pseudo(self, name: str, parts: _Parts) -> None:
+        if name in _STRUCTURAL:
+            parts.css.append(f":{name}{_not_root(parts)}")
+        elif name in _BARE:
+            parts.filters.append(_BARE[name])
+        elif name in _STATES:
+            parts.css.append(_STATES[name])
+        elif self._text.startswith("(", self._at):
+            self._function(name, self._balanced("(", ")"), parts)
+        else:
+            raise SelectorError(f"':{name}' is not a pseudo-class that is known, or lacks its parentheses")
+
+    def _function(self, name: str, inside: str, parts: _Parts) -> None:
+        if not inside.strip():
+            raise SelectorError(f":{name}() has nothing in its parentheses")
+        if name in _NTH_NAMES:
+            parts.css.append(f":{name}({self._position(name, inside)}){_not_root(parts)}")
+        elif name in ("eq", "lt", "gt"):
+            parts.css.append(_index(name, inside.strip(), parts.may_be_root))
+        elif name in _TEXTS:
+            parts.filters.append(_TEXTS[name](_unescaped(inside)))
+        elif name in _PATTERNS:
+            parts.filters.append(_PATTERNS[name](_pattern(inside)))
+        elif name in ("is", "where", "not", "has"):
+            self._nested(name, parse(inside, self._depth + 1), parts)
+        else:
+            raise SelectorError(f"':{name}()' is not a pseudo-class that is known")
+
+    def _nested(self, name: str, query: Query, parts: _Parts) -> None:
+        if name == "has":
+            parts.filters.append(filters.has(query))
+        elif name in ("is", "where"):
+            parts.filters.append(filters.among(query))
+        elif css := query.compound_css:
+            parts.css.append(f":not({css})")
+        else:
+            parts.filters.append(filters.not_among(query))
+
+    def _position(self, name: str, inside: str) -> str:
+        """Which children are meant, `3` or `2n+1`, or `2 of .item`: which of those that are such."""
+        position, *such = _OF.split(inside, maxsplit=1) if name in _OF_NAMES else [inside]
+        if not such:
+            return _nth(position)
+        query = parse(such[0], self._depth + 1)
+        # lexbor counts wrongly by a list
+        if not query.compound_css or len(query.selectors) > 1:
+            raise SelectorError(f"':{name}(… of {such[0].strip()})' counts by one name, id, class or the like")
+        return f"{_nth(position)} of {query.compound_css}"
+
+    def _name(self, what: str, after: str) -> str:
+        match = _IDENTIFIER.match(self._text, self._at)
+        if not match:
+            raise SelectorError(f"there is no name of {what} after '{after}'")
+        self._at = match.end()
+        return _unescaped(match.group())
+
+    def _balanced(self, opening: str, closing: str) -> str:
+        """What stands between a pair of brackets, the pairs within and quoted text passed over."""
+        depth, quote, start = 0, "", self._at + 1
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            self._at += 2 if char == "\\" else 1
+            if char == "\\":
+                continue
+            if quote or char in "'\"":
+                quote = "" if char == quote else quote or char
+            elif char == opening:
+                depth += 1
+            elif char == closing and (depth := depth - 1) == 0:
+                return self._text[start : self._at - 1]
+        raise SelectorError(f"'{opening}' at character {start} is never closed by '{closing}'")
+
+    def _take(self, char: str) -> bool:
+        taken = self._text.startswith(char, self._at)
+        self._at += len(char) if taken else 0
+        return taken
+
+    def _skip_spaces(self) -> None:
+        match = _SPACES.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+
+    def _unexpected(self) -> SelectorError:
+        if self._at >= len(self._text):
+            return SelectorError("it ends where an element is expected")
+        return SelectorError(f"'{self._text[self._at]}' at character {self._at + 1} is not expected there")
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-9a-fA-F]{1,6})\s?|\\(.)", _unescape, text) if "\\" in text else text
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return match.group(2) or chr(min(int(match.group(1), 16), 0x10FFFF))
+
+
+def _identifier(name: str) -> str:
+    """`name` as a CSS identifier."""
+    return re.sub(r"[^\w-]|^[\d-]", lambda match: f"\\{ord(match.group()):x} ", name, flags=re.ASCII)
+
+
+def _string(value: str) -> str:
+    """`value` as a CSS string."""
+    return '"' + re.sub(r'["\\\x00-\x1f]', lambda match: f"\\{ord(match.group()):x} ", value) + '"'
+
+
+def _sensitive(key: str, operator: str, value: str) -> str:
+    """[key=value s] as lexbor's CSS: it compares upper and lower case as different."""
+    if ":" in key:
+        raise SelectorError(f"[{key}{operator}{value.strip()} s]: the flag 's' goes with no attribute that has a colon")
+    css = f"[{_identifier(key)}{operator.lstrip('!')}{_string(_unquoted(value))} s]"
+    return f":not({css})" if operator == "!=" else css
+
+
+def _unquoted(text: str) -> str:
+    """Without the pair of quotes that it is wholly within."""
+    text = text.strip()
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" and text[0] not in text[1:-1]
+    return text[1:-1] if quoted else text
+
+
+def _value(text: str, keeps_spaces: bool) -> str:
+    """An attribute's value to compare with, in lower case; quoted, it keeps its spaces at either end for ^= and $=."""
+    text = text.strip()
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    text = (text[1:-1] if quoted else text).lower()
+    return text if quoted and keeps_spaces else text.strip()
+
+
+def _nth(text: str) -> str:
+    """The argument of :nth-child() and its kin: odd, even, 3, 2n+1."""
+    text = text.strip().lower()
+    match = _NTH.fullmatch({"odd": "2n+1", "even": "2n"}.get(text, text))
+    if not match or (match.group(2) and not match.group(3)):
+        raise SelectorError(f"'{text}' is not a position such as 3, odd or 2n+1")
+    return match.group().replace(" ", "")
+
+
+def _not_root(parts: _Parts) -> str:
+    return ":not(:root)" if parts.may_be_root else ""
+
+
+def _index(name: str, text: str, may_be_root: bool) -> str:
+    """:eq, :lt and :gt count siblings from 0; the page's root is the first of one."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise SelectorError(f":{name}({text}) needs a number, counted from 0")
+    index = int(text)
+    if name == "gt":
+        return f":nth-child(n+{index + 2})" + (":not(:root)" if may_be_root else "")
+    if name == "lt" and not index:
+        return ":not(*)"
+    css = f":nth-child({index + 1})" if name == "eq" else f":nth-child(-n+{index})"
+    if not may_be_root:
+        return css
+    return f":is({css}, :root)" if name == "lt" or not index else f"{css}:not(:root)"
+
+
+def _pattern(text: str) -> Pattern:
+    try:
+        return Pattern(text)
+    except regex.error as error:
+        raise SelectorError(f"the regular expression '{text}' does not parse: {error}") from None
+    except RecursionError:
+        raise SelectorError("a regular expression is nested too deep") from None

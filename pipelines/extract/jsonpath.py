@@ -1,0 +1,111 @@
+"""JSONPath as far as it names things: `$.data.items[0].name`, `$['a key'][-1]`, `$.items[*]` (RFC 9535)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from selectolax.lexbor import LexborNode
+
+from pipelines.extract.matching import Scope
+
+_STEP = re.compile(
+    r"""\.(?P<name>[^\W\d][\w-]*|\*)        # .name and .*
+      | \[\s*(?:(?P<index>-?\d+|\*)|'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)")\s*\]""",
+    re.VERBOSE,
+)
+# Escapes in a JSON text, each from its own backslash on; the group is half of a surrogate pair without the other.
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F][\da-fA-F]{2})|.)", re.ASCII)
+
+
+class PathError(ValueError):
+    """The path does not parse; the message says where."""
+
+
+class _Every:
+    """The step that leads to all members or items."""
+
+
+EVERY = _Every()
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """Steps from a value down: a member's name, an item's index, or EVERY."""
+
+    steps: tuple[str | int | _Every, ...]
+
+    def find(self, value: object) -> list[object]:
+        """All values that are meant, in their order; null is none."""
+        found: list[Any] = [value]
+        for step in self.steps:
+            if isinstance(step, str):
+                found = [each[step] for each in found if isinstance(each, dict) and step in each]
+            elif isinstance(step, int):
+                found = [each[step] for each in found if isinstance(each, list) and -len(each) <= step < len(each)]
+            else:
+                found = [child for each in found for child in _children(each)]
+        return [each for each in found if each is not None]
+
+    def select(self, scope: Scope) -> list[LexborNode]:
+        """On an HTML page there are no values."""
+        return []
+
+    def first(self, scope: Scope) -> LexborNode | None:
+        return None
+
+
+def is_path(text: str) -> bool:
+    return text.startswith(("$.", "$["))
+
+
+def compile_path(text: str) -> JsonPath:
+    """The path that begins with `$`; raises PathError."""
+    steps: list[str | int | _Every] = []
+    at = 1
+    while at < len(text):
+        match = _STEP.match(text, at)
+        if match is None:
+            raise PathError(f"'{text[at:]}' at character {at + 1} is no .name, [index], ['name'] or *")
+        steps.append(_step(match))
+        at = match.end()
+    return JsonPath(tuple(steps))
+
+
+def parse(text: str) -> object:
+    """The value of a JSON text, with U+FFFD for half a surrogate pair, which is no character; None for what is none."""
+    if "\\ud" in text or "\\uD" in text:
+        text = _ESCAPE.sub(_whole, text)
+    try:
+        return json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def shown(value: object) -> str:
+    """A value as text: texts as they are, all else as JSON; nothing where it is nested too deep to be written."""
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return ""
+
+
+def _whole(escape: re.Match[str]) -> str:
+    return r"\ufffd" if escape[1] else escape[0]
+
+
+def _step(match: re.Match[str]) -> str | int | _Every:
+    if "*" in (match["name"], match["index"]):
+        return EVERY
+    if match["index"] is not None:
+        return int(match["index"])
+    return next(name for name in (match["name"], match["single"], match["double"]) if name is not None)
+
+
+def _children(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()

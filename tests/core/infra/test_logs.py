@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.infra import logs
+from core.infra.logs import execution_logs
+from core.infra.settings import Settings
+from core.infra.storage import log_path
+from core.tables import Execution
+
+LINES = [
+    '{"timestamp": "2026-03-01T12:00:00Z", "level": "info", "event": "started", "stages": 3}',
+    "26/03/01 12:00:01 WARN NativeCodeLoader: Unable to load native-hadoop library",
+    '{"timestamp": "2026-03-01T12:00:02Z", "level": "debug", "event": "page", "url": "http://x/ä b"}',
+    "26/03/01 12:00:03 ERROR Executor: Exception in task 0.0",
+    "java.lang.RuntimeException: broke",
+    "\tat scala.Whatever(Whatever.scala:1)",
+    '{"timestamp": "2026-03-01T12:00:04Z", "level": "warning", "event": "slow"}',
+    '{"not an": "event"}',
+]
+SHOWN = [
+    "2026-03-01T12:00:00Z INFO started stages=3",
+    LINES[1],
+    "2026-03-01T12:00:02Z DEBUG page url=http://x/ä b",
+    *LINES[3:6],
+    "2026-03-01T12:00:04Z WARN slow",
+    LINES[7],
+]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data=tmp_path)
+
+
+@pytest.fixture
+def execution() -> Execution:
+    return Execution(id="e1", organization_id="o1", attempt=1)
+
+
+def write(settings: Settings, content: bytes) -> None:
+    path = log_path(settings, "o1", "e1", 1)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+
+
+def test_lines_are_text_with_their_level(settings: Settings, execution: Execution) -> None:
+    write(settings, "\n".join(LINES).encode())
+    assert execution_logs(settings, execution) == SHOWN
+
+
+@pytest.mark.parametrize(
+    ("level", "lines"),
+    [("DEBUG", range(8)), ("INFO", (0, 1, 3, 4, 5, 6, 7)), ("WARN", (1, 3, 4, 5, 6, 7)), ("ERROR", (3, 4, 5))],
+)
+def test_level_is_the_least_that_is_shown(
+    settings: Settings, execution: Execution, level: str, lines: list[int]
+) -> None:
+    write(settings, "\n".join(LINES).encode())
+    assert execution_logs(settings, execution, level=level) == [SHOWN[line] for line in lines]
+
+
+def test_tail_counts_what_is_shown(settings: Settings, execution: Execution) -> None:
+    write(settings, "\n".join(LINES).encode())
+    assert execution_logs(settings, execution, tail=2) == SHOWN[-2:]
+    assert execution_logs(settings, execution, tail=1, level="ERROR") == [LINES[5]]
+    assert execution_logs(settings, execution, tail=0) == []
+
+
+def test_executors_live_in_the_driver(settings: Settings, execution: Execution) -> None:
+    write(settings, b"x")
+    assert execution_logs(settings, execution, pod_type="executor") == []
+
+
+def test_before_the_driver_wrote_anything(settings: Settings, execution: Execution) -> None:
+    assert execution_logs(settings, execution) == []
+
+
+def test_a_huge_log_with_bytes_that_are_no_text(settings: Settings, execution: Execution) -> None:
+    write(settings, b"\xff" * 10_000_000 + b"\nlast\n")
+    assert execution_logs(settings, execution, tail=1) == ["last"]
+
+
+def test_a_line_that_is_nested_too_deep_is_a_line(settings: Settings, execution: Execution) -> None:
+    line = '{"event": ' * 100_000
+    write(settings, line.encode())
+    assert execution_logs(settings, execution) == [line]
+
+
+def test_a_process_logs_one_json_object_a_line() -> None:
+    script = (
+        "import structlog; from core import logs; logs.configure('launcher');"
+        "structlog.get_logger().info('launched', run_id='r1')\n"
+        "try: 1/0\nexcept ZeroDivisionError: structlog.get_logger().exception('broke')"
+    )
+    folder = Path(logs.__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    first, second = (json.loads(line) for line in done.stderr.splitlines())
+    assert {key: first[key] for key in ("event", "level", "service", "run_id")} == {
+        "event": "launched",
+        "level": "info",
+        "service": "launcher",
+        "run_id": "r1",
+    }
+    assert first["timestamp"].endswith("Z")
+    assert "ZeroDivisionError" in second["exception"]

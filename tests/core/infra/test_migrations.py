@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from core.infra.database import Database, open_database
+from core.infra.migrations import NewerSchema, migrate
+from core.infra.settings import Settings
+from core.tables import Base
+
+
+def test_migrated_schema_is_the_schema_of_the_tables(database: Database) -> None:
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_foreign_keys_cascade_as_declared(database: Database) -> None:
+    migrated = {
+        (table, key["name"], key["options"].get("ondelete"))
+        for table in Base.metadata.tables
+        for key in inspect(database.engine).get_foreign_keys(table)
+    }
+    declared = {
+        (table.name, key.name, key.ondelete)
+        for table in Base.metadata.tables.values()
+        for key in table.foreign_key_constraints
+    }
+    assert migrated == declared
+
+
+def test_migrating_again_changes_nothing(settings: Settings, database: Database) -> None:
+    with database.write() as session:
+        session.execute(text("INSERT INTO organizations VALUES ('1', 'kept', 'kept', '2026-01-01')"))
+    migrate(settings)
+    with database.read() as session:
+        assert session.scalar(text("SELECT name FROM organizations")) == "kept"
+
+
+def test_processes_that_start_at_once_migrate_once(empty: Settings) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=migrate, args=(empty,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 3
+    database = open_database(empty)
+    assert set(Base.metadata.tables) <= set(inspect(database.engine).get_table_names())
+    database.close()
+
+
+def test_a_newer_database_is_refused(empty: Settings) -> None:
+    migrate(empty)
+    database = open_database(empty)
+    with database.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    database.close()
+    with pytest.raises(NewerSchema, match="newer version of Spindle"):
+        migrate(empty)
+
+
+def test_every_table_compiles_for_postgresql() -> None:
+    dialect = postgresql.dialect()
+    for table in Base.metadata.sorted_tables:
+        assert str(CreateTable(table).compile(dialect=dialect))
+        for index in table.indexes:
+            assert str(CreateIndex(index).compile(dialect=dialect))
+
+
+def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    migrate(Settings(data=tmp_path / "data"))
+    assert (tmp_path / "data").stat().st_mode & 0o077 == 0

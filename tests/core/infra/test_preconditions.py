@@ -1,0 +1,97 @@
+"""Of any number of changes to the state that all have seen, one is made; the others are told so. On both databases."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from core.agents.repository import Agents
+from core.errors import PreconditionFailed
+from core.infra.preconditions import edition, hold_edition
+from core.jobs.repository import Jobs
+from core.projects.repository import Projects
+from core.tables import Agent, Job, Project
+from tests.support.shop import PIPELINE, Shop
+
+
+def test_of_twenty_edits_of_what_all_have_seen_one_is_made(shop: Shop) -> None:
+    with shop.database.read() as session:
+        seen = edition(session.get_one(Project, shop.project_id))
+
+    def edit(number: int) -> bool:
+        try:
+            with shop.database.write() as session:
+                projects = Projects(session, shop.organization_id)
+                hold_edition(session, shop.organization_id, projects.get(shop.project_id), [seen])
+                projects.update(shop.project_id, {"description": str(number)})
+        except PreconditionFailed:
+            return False
+        return True
+
+    with ThreadPoolExecutor(20) as pool:
+        made = list(pool.map(edit, range(20)))
+    assert sum(made) == 1
+    with shop.database.read() as session:
+        assert session.get_one(Project, shop.project_id).description == str(made.index(True))
+
+
+def test_edits_of_different_fields_at_once_lose_nothing(shop: Shop) -> None:
+    fields: list[dict[str, Any]] = [{"description": "kept"}, {"parameters": {"A": 1}}, {"name": "Renamed"}] * 4
+
+    def edit(change: dict[str, Any]) -> None:
+        with shop.database.write() as session:
+            jobs = Jobs(session, shop.organization_id)
+            hold_edition(session, shop.organization_id, jobs.get(shop.project_id, shop.job_id), [], shop.project_id)
+            jobs.update(shop.project_id, shop.job_id, change)
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(edit, fields))
+    with shop.database.read() as session:
+        job = session.get_one(Job, shop.job_id)
+    assert (job.description, job.parameters, job.name) == ("kept", {"A": 1}, "Renamed")
+
+
+def test_every_new_text_of_an_agent_is_a_revision_of_its_own(shop: Shop) -> None:
+    def write(number: int) -> None:
+        with shop.database.write() as session:
+            agents = Agents(session, shop.organization_id)
+            hold_edition(session, shop.organization_id, agents.get(shop.agent_id), ["*"])
+            agents.update(shop.agent_id, {"pipeline_yaml": PIPELINE.replace("h1", f"h1.x{number}")})
+
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(write, range(10)))
+    with shop.database.read() as session:
+        assert session.get_one(Agent, shop.agent_id).revision == 11
+
+
+def test_a_record_has_the_edition_of_its_row(shop: Shop) -> None:
+    shop.submit()
+    named = (shop.organization_id, shop.project_id)
+    project = Projects.read(shop.database, [named])[named]
+    job = Jobs.read(shop.database, [(*named, shop.job_id)])[*named, shop.job_id]
+    with shop.database.read() as session:
+        assert edition(project) == edition(session.get_one(Project, shop.project_id))
+        assert edition(job) == edition(session.get_one(Job, shop.job_id))
+
+
+def test_executing_is_no_edit_and_goes_on_beside_edits(shop: Shop) -> None:
+    def edition_now() -> str:
+        with shop.database.read() as session:
+            return edition(session.get_one(Job, shop.job_id))
+
+    def edit(number: int) -> None:
+        with shop.database.write() as session:
+            jobs = Jobs(session, shop.organization_id)
+            hold_edition(session, shop.organization_id, jobs.get(shop.project_id, shop.job_id), [], shop.project_id)
+            jobs.update(shop.project_id, shop.job_id, {"description": str(number)})
+
+    before = edition_now()
+    execution = shop.submit()
+    shop.report(execution, "FAILED")
+    assert edition_now() == before
+    with ThreadPoolExecutor(8) as pool:
+        edits = [pool.submit(edit, number) for number in range(20)]
+        ends = [pool.submit(lambda: shop.complete(shop.submit(queue=True))) for _ in range(10)]
+        for each in (*edits, *ends):
+            each.result()
+    assert edition_now() != before

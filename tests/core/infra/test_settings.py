@@ -1,0 +1,20 @@
+"""What an instance is told is checked when it starts, and refused with a sentence."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from core.infra.settings import Settings
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/33", "10.0.0.0/8,localhost", "10.0.0.0/8 fd00::/8"])
+def test_what_is_no_network_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("SPINDLE_FETCH_ALLOW_NETWORKS", text)
+    with pytest.raises(ValidationError, match=r"SPINDLE_FETCH_ALLOW_NETWORKS: '.*' is not a network"):
+        Settings()
+
+
+def test_networks_are_read_as_the_fetch_guard_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPINDLE_FETCH_ALLOW_NETWORKS", "10.1.2.3/8, fd00::/8,127.0.0.1")
+    assert Settings().fetch_allow_networks == ("10.1.2.3/8", "fd00::/8", "127.0.0.1")

@@ -1,0 +1,217 @@
+"""The driver as a process: spec in, Parquet and signed reports out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.pipeline_site import Site
+from tests.support.processes import descendants, running
+from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.site import gated_site
+from tests.support.webhook_receiver import Receiver, receiving
+
+KEY = b"0123456789abcdef0123456789abcdef"
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+PIPELINE = """
+fetch: {url: "${BASE}/"}
+pipeline:
+  - {stage: wgetJoin, args: [a]}
+  - {stage: extract, args: [{selector: h1, as: title}]}
+"""
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+def spec(tmp_path: Path, url: str | None, **changes: Any) -> dict[str, Any]:
+    return {
+        "executionId": "e1",
+        "jobId": "j1",
+        "projectId": "p1",
+        "organizationId": "o1",
+        "jobName": "shop",
+        "attempt": 2,
+        "pipelineYaml": PIPELINE,
+        "parameters": {},
+        "limit": None,
+        "output": {"path": str(tmp_path / "out")},
+        "inputs": {},
+        "localFolders": [],
+        "webhook": {"url": url} if url else None,
+        "heartbeatSeconds": 0.5,
+        "fetch": {"allowNetworks": ["127.0.0.0/8"]},
+        "spark": {"master": "local[2]", "conf": {}},
+        "previewRows": 20,
+        **changes,
+    }
+
+
+@contextmanager
+def driver(tmp_path: Path, content: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
+    """The driver, started in a folder where a user's own `pipelines` and `core` lie."""
+    folder = tmp_path / "data"
+    for name in ("pipelines", "core", "pyspark"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "__init__.py").write_text("raise SystemExit('shadowed')")
+    (tmp_path / "spec.json").write_text(json.dumps(content))
+    environment = {**os.environ, "SPINDLE_EXECUTION_TOKEN": SECRET, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "driver", str(tmp_path / "spec.json")],
+        cwd=folder,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def finish(process: subprocess.Popen[str], code: int) -> list[dict[str, Any]]:
+    """The log's JSON lines, once the driver has ended with this code."""
+    _, log = process.communicate(timeout=2 * PATIENCE_SECONDS)
+    assert process.returncode == code, log
+    return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+
+
+def test_an_execution_from_spec_to_parquet(tmp_path: Path, site: Site, receiver: Receiver) -> None:
+    base = site.serve(
+        {"/": "<a href=/1>1</a><a href=/2>2</a><a href=/3>3</a>", "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>"}
+    )
+    with driver(tmp_path, spec(tmp_path, receiver.url, parameters={"BASE": base}, limit=2)) as process:
+        log = finish(process, 0)
+
+    first, *_, last = receiver.take()
+    for message in (first, last):
+        signed = f"{message.headers['webhook-id']}.{message.headers['webhook-timestamp']}.{message.body}"
+        signature = base64.b64encode(hmac.new(KEY, signed.encode(), hashlib.sha256).digest()).decode()
+        assert message.headers["webhook-signature"] == f"v1,{signature}"
+    assert (first.payload["status"], first.payload["executionId"], first.payload["jobId"]) == ("RUNNING", "e1", "j1")
+    assert first.payload["additionalMetrics"]["attempt"] == 2
+
+    done = last.payload
+    assert done["status"] == "COMPLETED"
+    assert (done["outputDatasetPath"], done["outputDatasetFormat"]) == (str(tmp_path / "out"), "parquet")
+    assert json.loads(done["outputDatasetSchema"]) == [{"name": "title", "type": "string"}]
+    assert (done["recordsProcessed"], done["recordsOutput"], done["errorCount"]) == (3, 2, 1)
+    assert done["sparkUiUrl"].startswith("http://")
+    metrics = done["additionalMetrics"]
+    assert (metrics["attempt"], metrics["mode"], metrics["outputName"]) == (2, "overwrite", None)
+    assert metrics["progress"]["fraction"] == 1
+    stages = {stage["key"]: stage for stage in metrics["progress"]["stages"]}
+    assert list(stages) == ["s01_fetch", "s02_wgetJoin", "s03_extract", "s04_output"]
+    assert (stages["s02_wgetJoin"]["pages"], stages["s02_wgetJoin"]["errors"]) == (3, 1)
+    assert {stage["state"] for stage in stages.values()} == {"COMPLETED"}
+
+    files = sorted((tmp_path / "out").iterdir())
+    assert pq.read_table(tmp_path / "out").column("title").to_pylist() == ["One", "Two"]
+    assert (done["partitionsCount"], done["outputFileSizeBytes"]) == (len(files), sum(f.stat().st_size for f in files))
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o444}
+    assert [line["event"] for line in log] == ["planned", "started", "completed"]
+    check_measured(done, read=0, written=sum(file.stat().st_size for file in files))
+    assert done["metrics"]["pages"] == 4
+    assert done["metrics"]["networkBytes"] == site.sent
+
+
+def check_measured(report: dict[str, Any], read: int, written: int) -> None:
+    """Figures that can be true of a run that lasted some seconds, read and wrote this much."""
+    metrics, seconds = report["metrics"], report["durationSeconds"]
+    cpu = metrics["driverCpuSeconds"], metrics["executorCpuSeconds"]
+    assert all(0 < each < (os.cpu_count() or 1) * (seconds + 1) for each in cpu), metrics
+    assert report["totalCpuTimeSeconds"] == round(sum(cpu))
+    driver, executors = report["driverMemoryUsedBytes"], report["executorMemoryUsedBytes"]
+    assert 50 * 2**20 < driver < 4 * 2**30
+    assert 20 * 2**20 < executors < 2 * 2**30
+    assert 0 < metrics["memoryByteSeconds"] < (driver + executors) * (seconds + 1)
+    assert (metrics["bytesRead"], metrics["bytesWritten"]) == (read, written)
+    assert metrics["tasksCompleted"] > 0
+    assert (report["executorCount"], metrics["executorSeconds"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"pipelineYaml": "pipeline:\n- stage: nope"}, "line 2: unknown stage 'nope'"),
+        ({}, "line 2: the parameter ${BASE} has no value"),
+    ],
+)
+def test_a_pipeline_that_does_not_plan_is_reported(
+    tmp_path: Path, receiver: Receiver, changes: dict[str, Any], sentence: str
+) -> None:
+    with driver(tmp_path, spec(tmp_path, receiver.url, **changes)) as process:
+        log = finish(process, 1)
+    failed = receiver.take()[-1].payload
+    assert failed["status"] == "FAILED"
+    assert failed["errorMessage"].startswith(sentence)
+    assert "Traceback" not in failed["errorMessage"]
+    assert "Traceback" in next(line for line in log if line["event"] == "the execution failed")["trace"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_service_or_dagster_needs_neither(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("a,b\n1,x\n")
+    text = f"pipeline: [{{stage: load_csv, args: [{{path: {tmp_path}/in.csv, inferSchema: true}}]}}]"
+    content = spec(tmp_path, None, pipelineYaml=text, localFolders=[str(tmp_path)])
+    with driver(tmp_path, content) as process:
+        finish(process, 0)
+    assert pq.read_table(tmp_path / "out").to_pylist() == [{"a": 1, "b": "x"}]
+
+
+def test_a_terminated_driver_reports_and_leaves_no_process(tmp_path: Path, receiver: Receiver) -> None:
+    with gated_site() as site:
+        content = spec(tmp_path, receiver.url, parameters={"BASE": site.url.rstrip("/")})
+        with driver(tmp_path, content) as process:
+            site.wait_for_visitor()
+            children = descendants(process.pid)
+            assert children, "a JVM and its Python workers"
+            process.send_signal(signal.SIGTERM)
+            finish(process, 143)
+    failed = receiver.take()[-1].payload
+    assert (failed["status"], failed["errorMessage"]) == ("FAILED", "cancelled")
+    assert failed["totalCpuTimeSeconds"] > 0
+    assert failed["driverMemoryUsedBytes"] > 50 * 2**20
+    assert failed["metrics"]["memoryByteSeconds"] > 0
+    await_end(children)
+
+
+def test_a_killed_driver_leaves_no_process(tmp_path: Path, receiver: Receiver) -> None:
+    with gated_site() as site:
+        content = spec(tmp_path, receiver.url, parameters={"BASE": site.url.rstrip("/")})
+        with driver(tmp_path, content) as process:
+            site.wait_for_visitor()
+            children = descendants(process.pid)
+            wait_until(lambda: measured(receiver), PATIENCE_SECONDS)  # heartbeats tell what it has used so far
+            process.kill()
+            process.wait()
+            site.open()
+            await_end(children)
+    last = receiver.take()[-1].payload
+    assert last["status"] == "RUNNING"
+    assert last["driverMemoryUsedBytes"] > 50 * 2**20
+
+
+def measured(receiver: Receiver) -> bool:
+    return bool(receiver.messages) and receiver.messages[-1].payload.get("totalCpuTimeSeconds", 0) > 0
+
+
+def await_end(pids: list[int]) -> None:
+    wait_until(lambda: not running(pids), PATIENCE_SECONDS)

@@ -1,0 +1,76 @@
+"""A crawl that was killed goes on where it stood."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.driver.test_driver import await_end, driver, spec
+from tests.support.pipeline_site import Site, serving
+from tests.support.processes import descendants
+
+LINKS = "".join(f"<a href=/{each}>{each}</a>" for each in range(12))
+PAGES = {"/": LINKS} | {f"/{each}": f"<h1>{each}</h1><a href=/x{each}>x</a>" for each in range(12)}
+PAGES |= {f"/x{each}": f"<h1>x{each}</h1>" for each in range(12)}
+PIPELINE = """
+fetch: {url: "${BASE}/"}
+pipeline:
+  - {stage: wgetExplore, args: [a, 2]}
+  - {stage: extract, args: [{selector: h1, as: title}]}
+spindle: {concurrency: 4}
+"""
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving() as site:
+        yield site
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) -> None:
+    base = site.serve(PAGES)
+    site.seconds = 0.1
+    site.held = {"/x3", "/x6", "/x9"}  # fewer than are asked for at a time: the level does not end before the kill
+
+    def execution(attempt: int) -> dict[str, Any]:
+        pages = {"folder": str(tmp_path / "pages"), "lifetimeSeconds": 1800, "keepSeconds": 86400, "maxBytes": 10**9}
+        output = {"path": str(tmp_path / f"out{attempt}")}
+        return spec(
+            tmp_path,
+            None,
+            pipelineYaml=PIPELINE,
+            parameters={"BASE": base},
+            pages=pages,
+            output=output,
+            attempt=attempt,
+        )
+
+    with driver(tmp_path, execution(1)) as process:
+        deadline = time.monotonic() + 200
+        while len(site.requests) < 19:
+            assert time.monotonic() < deadline, f"only {len(site.requests)} pages were asked for"
+            assert process.poll() is None, "the driver ended before it was killed"
+            time.sleep(0.02)
+        workers = descendants(process.pid)
+        process.kill()
+        process.wait()
+        await_end(workers)
+    site.held = set()
+    with driver(tmp_path, execution(2)) as process:
+        _, log = process.communicate(timeout=300)
+        assert process.returncode == 0, log
+
+    assert sorted(site.requests) == sorted(PAGES)
+    # the pages of the first level were written when it was over; those of the second may have been lost
+    assert max(site.requests.values()) <= 2
+    assert all(site.requests[path] == 1 for path in ("/", *(f"/{each}" for each in range(12))))
+    titles = pq.read_table(tmp_path / "out2").column("title").to_pylist()
+    expected = [None, *map(str, range(12)), *(f"x{each}" for each in range(12))]
+    assert sorted(titles, key=str) == sorted(expected, key=str)

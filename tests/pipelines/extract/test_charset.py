@@ -1,0 +1,120 @@
+# ruff: noqa: RUF001
+from __future__ import annotations
+
+import random
+
+import pytest
+from webencodings.labels import LABELS
+
+from pipelines.extract.charset import decode
+from tests.support.pages import document
+
+WORD = "Привет"
+PRICE = "5 €, „gut“"
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "expected"),
+    [
+        (WORD.encode(), None, WORD),
+        (WORD.encode(), "utf-8", WORD),
+        (WORD.encode("windows-1251"), "windows-1251", WORD),
+        (WORD.encode("koi8-r"), "KOI8-R", WORD),
+        (b"<meta charset=windows-1251>" + WORD.encode("windows-1251"), None, WORD),
+        (b'<META CHARSET="windows-1251" />' + WORD.encode("windows-1251"), None, WORD),
+        (
+            b'<meta http-equiv="Content-Type" content="text/html; charset=windows-1251">' + WORD.encode("windows-1251"),
+            None,
+            WORD,
+        ),
+        (b"<!-- <meta charset=koi8-r> --><meta charset=windows-1251>" + WORD.encode("windows-1251"), None, WORD),
+        (b"<meta charset=koi8-r>" + WORD.encode("windows-1251"), "windows-1251", WORD),
+        (b"\xef\xbb\xbf" + WORD.encode(), "windows-1251", WORD),
+        (b"\xef\xbb\xbf<meta charset=windows-1251>" + WORD.encode(), None, WORD),
+        (b"\xff\xfe" + WORD.encode("utf-16-le"), None, WORD),
+        (b"\xfe\xff" + WORD.encode("utf-16-be"), "utf-8", WORD),
+        (PRICE.encode("cp1252"), None, PRICE),
+        (PRICE.encode("cp1252"), "iso-8859-1", PRICE),
+        (PRICE.encode("cp1252"), "latin1", PRICE),
+        (b"<meta charset=utf-16>" + WORD.encode(), None, WORD),
+        ("価格".encode("shift_jis"), "Shift_JIS", "価格"),
+        ("価格①".encode("cp932"), "shift_jis", "価格①"),
+        ("価格".encode("euc-jp"), "euc-jp", "価格"),
+        ("价格㐀".encode("gb18030"), "gb2312", "价格㐀"),
+        ("價格".encode("big5"), "big5", "價格"),
+        ("가격".encode("euc-kr"), "euc-kr", "가격"),
+        ("ราคา".encode("tis-620"), "tis-620", "ราคา"),
+        (WORD.encode(), "no-such-charset", WORD),
+        *(
+            (WORD.encode(), label, WORD)
+            for label in ("base64", "utf-7", "utf-32", "hz", "punycode", "palmos", "ISO 8859-5")
+        ),
+        *((rb"\ud800\N", label, r"\ud800\N") for label in ("undefined", "unicode_escape", "raw_unicode_escape", "hz")),
+        (b'<meta charset="a\0b">' + WORD.encode(), None, WORD),
+        (b"<meta charset=undefined>" + WORD.encode(), None, WORD),
+        (b"<meta charset=x-user-defined>" + PRICE.encode("cp1252"), None, PRICE),
+        (WORD.encode(), " UTF8\n", WORD),
+        (WORD.encode("iso-8859-5"), "csISOLatinCyrillic", WORD),
+        (b"<meta charset=none>" + WORD.encode(), None, WORD),
+        (b"a\xffb", "utf-8", "a\ufffdb"),
+        (b"a\x81b", None, "a\x81b"),
+        (b"a\x81b", "iso-8859-1", "a\x81b"),
+        (b"", None, ""),
+        (b" " * 2000 + b"<meta charset=koi8-r>" + WORD.encode(), None, WORD),
+    ],
+)
+def test_text_is_decoded_as_browsers_do(body: bytes, header: str | None, expected: str) -> None:
+    marked = body if body.startswith((b"\xef", b"\xff", b"\xfe")) else b"<p>" + body
+    assert document(marked, charset=header).root.text() == expected
+
+
+@pytest.mark.parametrize("charset", ["utf-8", None])
+def test_bytes_that_are_no_utf8_are_replaced_wherever_they_are_read(charset: str | None) -> None:
+    body = b'<meta charset=utf-8><p title="caf\xc3">caf\xc3</p><b>\xe2\x82</b>'
+    root = document(body, charset=charset).root
+    paragraph = root.first("p")
+    assert paragraph is not None
+    assert (paragraph.text(), paragraph.attr("title")) == ("caf\ufffd", "caf\ufffd")
+    assert paragraph.html() == '<p title="caf\ufffd">caf\ufffd</p>'
+    assert root.text() == "caf\ufffd \ufffd"
+
+
+@pytest.mark.parametrize("label", sorted(LABELS))
+def test_any_bytes_are_decoded_to_characters_in_every_encoding(label: str) -> None:
+    some = random.Random(0)
+    bodies = [some.randbytes(60) for _ in range(50)] + [b"\xd8\0\0\xd8", b"\x1b$B\x1b(I\xff", b"~{", b"\xed\xa0\x80"]
+    for body in bodies:
+        decode(body, label).encode()
+
+
+UNDECLARED = [
+    ("shift_jis", "当店では、伝統的な製法で作られたお茶や和菓子を取り扱っております。価格は税込みで"),
+    ("gb18030", "本店销售各种家居用品和电子产品，全国范围内三天送达。所有价格均含税，购买满二百元"),
+    ("euc-kr", "저희 가게에서는 다양한 생활용품과 전자제품을 판매하고 있습니다. 전국 어디든지 이틀 안에"),
+    ("big5", "本店銷售各種家居用品和電子產品，全國範圍內三天送達。所有價格均含稅，購買滿二百元"),
+    ("windows-1251", "Наш магазин предлагает широкий выбор товаров для дома и сада. Доставка по всей стране осуществл"),
+    ("koi8-r", "Наш магазин предлагает широкий выбор товаров для дома и сада. Доставка по всей стране осуществл"),
+    ("iso-8859-2", "Możesz zwrócić towar w ciągu czternastu dni, jeśli nie spełnia oczekiwań. Żółte łóżka"),
+    ("windows-1250", "Náš obchod nabízí široký výběr zboží pro dům a zahradu. Doručení po celé zemi probíhá do tří dn"),
+    ("windows-1254", "Mağazamız ev ve bahçe için geniş bir ürün yelpazesi sunar. Teslimat ülke genelinde üç gün içind"),
+    ("windows-1253", "Το κατάστημά μας προσφέρει μεγάλη ποικιλία προϊόντων για το σπίτι και τον κήπο. Η παράδοση γίνε"),
+    ("cp874", "ร้านของเรามีสินค้าสำหรับบ้านและสวนหลากหลาย จัดส่งทั่วประเทศภายในสามวัน ราคารวมภาษีแล้ว"),
+    ("cp1252", "Où que vous soyez : l’été à la française, « cœur » de métier, dès 12 € – château, gâteau"),
+    ("cp1252", "„Qualität“ für alle – natürlich, große Auswahl für Küche und Geschäft ab 12 €"),
+    ("cp1252", "Nuestra tienda ofrece una amplia selección de artículos para el hogar y el jardín. El envío a t"),
+    ("cp1252", "Vår butik erbjuder ett stort urval av varor för hem och trädgård. Leverans sker över hela lande"),
+    ("cp1252", "Our shop has it all – don’t miss the “summer” offers: £5 or 5 € for a cup. We deliver everywher"),
+    ("cp1252", "Price: £5.00 © 2020, don’t"),
+    ("cp1252", "20 °C ± 5, 10 µm"),
+    ("cp1252", "«Bonjour» naïve"),
+    ("cp1252", "“x”—y"),
+    ("cp1252", "Größe ½ × 3"),
+]
+
+
+@pytest.mark.parametrize(("encoding", "text"), UNDECLARED)
+@pytest.mark.parametrize("times", [3, 2000])
+def test_an_encoding_that_no_page_tells_is_detected(encoding: str, text: str, times: int) -> None:
+    body = f"<html><title>Shop</title><a href=/shop>Shop</a><p>{text * times}</p>".encode(encoding)
+    assert decode(body, None) == body.decode(encoding)
+    assert document(body).root.text() == f"Shop Shop {text * times}"

@@ -1,0 +1,236 @@
+"""A plugin as anyone would write one: a wheel that is built and installed here, found by its entry points alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.pipeline_site import Site
+
+ROOT = Path(__file__).parents[3]
+
+WEATHER = {
+    "weather/__init__.py": "",
+    "weather/stages.py": '''
+        """Stages about the weather."""
+        from pipelines.registry.stage import RowStage, stage
+
+
+        @stage("beaufort", "windForce")
+        class Beaufort(RowStage):
+            """Adds the wind force to each row."""
+
+            example = "pipeline: []"
+            positional = ("column",)
+            column: str
+
+            def reads(self):
+                return (self.column,)
+
+            def columns(self, before):
+                return before.with_columns((("force", "int"),))
+
+            def worker(self):
+                def force(row):
+                    speed = float(row.value(self.column))
+                    return (row.with_values({"force": round((speed / 0.836) ** (2 / 3))}),)
+
+                return force
+    ''',
+    "weather/methods.py": """
+        from pipelines.extract.extractors import METHODS, Method
+
+        METHODS.add("degrees", thing=Method("double", lambda element, argument: float(element.text().rstrip("°C "))))
+    """,
+    "weather/actions.py": '''
+        from pipelines.browser.actions import Action, action
+
+
+        @action("sunrise")
+        class Sunrise(Action):
+            """Waits for the sun."""
+
+            async def perform(self, visit):
+                await visit.page.evaluate("document.body.className = 'sunny'")
+    ''',
+    "weather/units.py": '''
+        from typing import TypedDict
+
+
+        class Converted(TypedDict):
+            place: str
+            fahrenheit: float
+            force: int
+
+
+        def to_fahrenheit(row, digits=0) -> Converted:
+            """Converts degrees."""
+            fahrenheit = round(row["degrees"] * 1.8 + 32, digits)
+            return {"place": row["place"], "force": row["force"], "fahrenheit": fahrenheit}
+    ''',
+}
+ENTRIES = """
+    [spindle.stages]
+    weather = weather.stages
+    [spindle.methods]
+    weather = weather.methods
+    [spindle.actions]
+    weather = weather.actions
+    [spindle.row_transforms]
+    to_fahrenheit = weather.units:to_fahrenheit
+"""
+BROKEN = {
+    "broken_plugin.py": "import a_library_that_is_not_there\n",
+    "broken_ends.py": "raise SystemExit('no license')\n",
+    "broken_calm.py": '''
+        from pipelines.registry.stage import RowStage, stage
+
+
+        @stage("calm")
+        class Calm(RowStage):
+            """Of the same package, and whole."""
+    ''',
+}
+BROKEN_ENTRIES = "[spindle.stages]\nbroken = broken_plugin\nends = broken_ends\nwhole = broken_calm\n"
+CLASHING = {
+    "clashing.py": '''
+        from pipelines.registry.stage import RowStage, stage
+
+
+        @stage("gusts")
+        class Gusts(RowStage):
+            """Its own."""
+
+
+        @stage("wget_join")
+        class Mine(RowStage):
+            """Another's name."""
+    ''',
+}
+
+
+def install(folder: Path, name: str, files: dict[str, str], entries: str) -> None:
+    """Builds a wheel and installs it to the folder, as `pip install --target` does: a wheel is a zip to unpack."""
+    wheel = folder.parent / f"{name}-1.0-py3-none-any.whl"
+    about = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, textwrap.dedent(text))
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        archive.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{about}/entry_points.txt", textwrap.dedent(entries))
+        archive.writestr(f"{about}/RECORD", "")
+    zipfile.ZipFile(wheel).extractall(folder)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plugins") / "site"
+    folder.mkdir()
+    install(folder, "weather", WEATHER, ENTRIES)
+    install(folder, "broken", BROKEN, BROKEN_ENTRIES)
+    install(folder, "clashing", CLASHING, "[spindle.stages]\nmine = clashing\n")
+    install(folder, "numbers", {"numbers_plugin.py": "x = 1\n"}, "[spindle.row_transforms]\nx = numbers_plugin:x\n")
+    return folder
+
+
+def python(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A Spindle process that has the plugins on its path, which only its driver is told of."""
+    code = f"import sys; sys.path.append({str(installed)!r}); sys.path.insert(0, {str(ROOT)!r}); "
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    environment.pop("PYTHONPATH", None)
+    command = [sys.executable, "-c", code + arguments[0], *arguments[1:]]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=installed, timeout=200)
+
+
+SPINDLE = "from cli.main import main; main()"
+FORECAST = """
+fetch: {{url: "{url}/"}}
+pipeline:
+  - stage: flatSelect
+    args: [li, {{selector: b, as: place}}, {{selector: i, method: Degrees, as: degrees}}, {{selector: u, as: wind}}]
+  - {{stage: wind_force, args: [wind]}}
+  - {{stage: "python_row_transform:toFahrenheit", args: {{digits: 1}}}}
+"""
+
+
+def test_what_a_plugin_brings_runs_on_spark(installed: Path, site: Site, tmp_path: Path) -> None:
+    url = site.serve({"/": "<li><b>Oslo</b><i>4 °C</i><u>7.5</u></li><li><b>Rome</b><i>18.3°C</i><u>1</u></li>"})
+    (tmp_path / "forecast.yaml").write_text(FORECAST.format(url=url) + "  - {stage: echo, args: [1, forecast]}\n")
+    ran = python(installed, SPINDLE, "run", str(tmp_path / "forecast.yaml"), "-o", str(tmp_path / "rows.json"))
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r'^echo forecast 1: \{.*"place": "Oslo"', ran.stderr, re.MULTILINE), ran.stderr
+    assert json.loads((tmp_path / "rows.json").read_text()) == [
+        {"place": "Oslo", "fahrenheit": 39.2, "force": 4},
+        {"place": "Rome", "fahrenheit": 64.9, "force": 1},
+    ]
+
+
+def test_what_a_plugin_brings_shows_in_check_and_a_failed_one_is_told(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "forecast.yaml").write_text(FORECAST.format(url="http://127.0.0.1"))
+    checked = python(installed, SPINDLE, "check", str(tmp_path / "forecast.yaml"))
+    assert checked.returncode == 0
+    assert "beaufort" in checked.stdout
+    assert "columns: place string, fahrenheit double, force bigint" in checked.stdout
+    assert checked.stderr.splitlines() == [
+        "warning: spindle.stages 'broken' of the plugin broken is left out, because it cannot be loaded: "
+        "ModuleNotFoundError: No module named 'a_library_that_is_not_there'",
+        "warning: spindle.stages 'ends' of the plugin broken is left out, because it cannot be loaded: "
+        "SystemExit: no license",
+        "warning: spindle.stages 'mine' of the plugin clashing is left out, because it cannot be loaded: "
+        "two stages are called wget_join: the other one is of spindle",
+        "warning: spindle.row_transforms 'x' of the plugin numbers is left out, because it cannot be loaded: "
+        "numbers_plugin:x is no function",
+    ]
+
+
+NAMES = """
+import json
+from pipelines import Pipeline, PipelineError, listing
+from pipelines.reference import reference
+
+def told(text):
+    try:
+        Pipeline.from_yaml(text).plan()
+    except PipelineError as error:
+        return str(error)
+
+print(json.dumps({
+    "listing": [(each.name, each.plugin, each.description) for each in listing() if each.of_plugin],
+    "docs": reference(),
+    "stage": told("pipeline: [{stage: beaufor}]"),
+    "clashing": told("pipeline: [{stage: gusts}]"),
+    "method": told("pipeline: [{stage: extract, args: [{selector: a, method: degree}]}]"),
+    "action": told("fetch: {url: 'http://a/', traces: [{action: sunrize}]}\\npipeline: [{stage: cache}]"),
+    "transform": told("fetch: {url: 'http://a/'}\\npipeline: [{stage: 'python_row_transform:to_farenheit'}]"),
+}))
+"""
+
+
+def test_what_a_plugin_brings_shows_in_the_catalogue_the_docs_and_near_matches(installed: Path) -> None:
+    asked = python(installed, NAMES)
+    assert asked.returncode == 0, asked.stderr
+    told = json.loads(asked.stdout)
+    assert told["listing"] == [
+        ["beaufort", "weather", "Adds the wind force to each row."],
+        ["calm", "broken", "Of the same package, and whole."],
+        ["python_row_transform:to_fahrenheit", "weather", "Converts degrees."],
+    ]
+    for heading in ("## beaufort", "### sunrise", "`degrees`"):
+        assert heading in told["docs"]
+    assert "unknown stage 'beaufor'; did you mean beaufort?" in told["stage"]
+    assert "unknown stage 'gusts'" in told["clashing"]
+    assert "'mine' of the plugin clashing is left out" in told["clashing"]
+    assert "did you mean degrees?" in told["method"]
+    assert "did you mean sunrise?" in told["action"]
+    assert "did you mean to_fahrenheit?" in told["transform"]

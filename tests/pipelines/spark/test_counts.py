@@ -1,0 +1,63 @@
+"""What the driver's coordinator counts while a pipeline runs."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+from pyspark.sql import SparkSession
+
+from pipelines import Pipeline
+from pipelines.coordination.coordinator import Coordinator
+from pipelines.spark.context import RunContext, fetch_options
+from pipelines.spark.engine import Engine
+from tests.support.pipeline_site import Site
+from tests.support.service import PATIENCE_SECONDS, wait_until
+
+
+def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, site: Site) -> None:
+    base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>"})
+    stages = "[{stage: join, args: [a]}, {stage: extract, args: [{selector: h1}]}]"
+    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
+    context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
+    with Coordinator(context.fetch) as coordinator:
+        Engine(spark, plan, context, coordinator.endpoint).rows().count()
+        counts = coordinator.counts()
+    seed, join, *_ = (counts[key] for key in sorted(counts))
+    assert (seed.rows, seed.pages, seed.errors, seed.bytes) == (1, 1, 0, 32)
+    assert (join.rows, join.pages, join.errors, join.bytes) == (2, 2, 1, len("<h1>One</h1>") + len("<h1>no</h1>"))
+
+
+def test_an_explore_counts_each_page_once(spark: SparkSession, site: Site) -> None:
+    base = site.serve({"/": "<a href=/1>1</a>", "/1": "<a href=/2>2</a>", "/2": "<a href=/>0</a>"})
+    stages = "[{stage: explore, args: [a, 5]}]\nspindle: {keepColumns: [_url]}"
+    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
+    context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
+    with Coordinator(context.fetch) as coordinator:
+        Engine(spark, plan, context, coordinator.endpoint).rows().count()
+        counts = coordinator.counts()
+    seed, explore = (counts[key] for key in sorted(counts))
+    assert (seed.rows, seed.pages, explore.rows, explore.pages) == (1, 1, 3, 2)
+
+
+def test_steps_can_be_counted_while_they_are_built(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n2\n")
+    stages = [f"{{stage: load_csv, args: ['{tmp_path}/a.csv']}}", *["{stage: filter, args: ['a > 1']}"] * 20]
+    plan = Pipeline.from_yaml(f"pipeline: [{', '.join(stages)}]").plan()
+    engine, built = Engine(spark, plan, RunContext(), None), Event()
+
+    def count() -> None:
+        while not built.is_set():
+            engine.counts()
+
+    with ThreadPoolExecutor() as pool:
+        counting = pool.submit(count)
+        try:
+            rows = engine.rows()
+        finally:
+            built.set()
+        counting.result()
+    rows.collect()
+    wait_until(lambda: len(engine.counts()) == 21, PATIENCE_SECONDS)  # Spark tells them after the rows
+    assert list(engine.counts().values()) == [2] + [1] * 20

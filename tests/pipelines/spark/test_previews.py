@@ -1,0 +1,162 @@
+"""The first rows of each step, as workers tell them while they make them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driver.progress import Progress
+from pipelines import Pipeline
+from pipelines.coordination.coordinator import Coordinator
+from pipelines.spark.context import RunContext, fetch_options
+from pipelines.spark.engine import Engine
+from pipelines.spark.output import first_rows, records, write
+from pipelines.spark.preview import CUT, as_json
+from tests.support.pipeline_site import Site
+
+Record = dict[str, Any]
+LINKS = "".join(f"<a href=/{number}>to {number}</a>" for number in range(30))
+PAGES = {f"/{number}": f"<h1 class=big>Page {number}</h1><p>a<p>b" for number in range(30)}
+EXTRACT = "{stage: extract, args: [{selector: h1, as: title}, {selector: h1, method: attrs, as: all}]}"
+
+
+@contextmanager
+def written(
+    spark: SparkSession, text: str, folder: Path, shown: int = 4, limit: int | None = None
+) -> Generator[tuple[Engine, Coordinator, Progress]]:
+    """A run that has written its output, each page fetched where it is asked for: the run keeps none."""
+    plan = Pipeline.from_yaml(text).plan()
+    context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)), limit=limit)
+    with Coordinator(context.fetch, shown_rows=shown) as coordinator:
+        endpoint = replace(coordinator.endpoint, pages="")
+        engine = Engine(spark, plan, context, endpoint)
+        progress = Progress(plan, coordinator, _hidden)
+        write(engine.output(engine.rows()), str(folder / "rows"))
+        progress.finish("COMPLETED")
+        yield engine, coordinator, progress
+
+
+def _hidden(value: Any) -> Any:
+    return json.loads(json.dumps(value).replace("Page 2", "********"))
+
+
+def preview(engine: Engine, coordinator: Coordinator) -> list[Record]:
+    assert engine.made_by is not None
+    return engine.preview(coordinator.first_rows(engine.made_by))
+
+
+def test_the_first_rows_in_document_order_are_shown_and_nothing_is_fetched_twice(
+    spark: SparkSession, site: Site, tmp_path: Path
+) -> None:
+    base = site.serve({"/": LINKS, **PAGES})
+    text = f"""
+fetch: {{url: '{base}/'}}
+pipeline:
+  - {{stage: join, args: [a]}}
+  - {EXTRACT}
+  - {{stage: flatSelect, args: [p, {{selector: $title, as: again}}]}}
+spindle: {{keepColumns: [_url, _status, _linkText]}}
+"""
+    with written(spark, text, tmp_path) as (engine, coordinator, progress):
+        shown = preview(engine, coordinator)
+        stages = {stage["key"]: stage["preview"] for stage in progress.stages()}
+        assert set(site.requests.values()) == {1}
+        asked_again = records(engine.output(first_rows(engine.rows(), 4)), CUT)
+    assert shown == asked_again
+    assert [(row["again"], row["_url"], row["_status"], row["_linkText"]) for row in shown] == [
+        ("Page 0", f"{base}/0", 200, "to 0"),
+        ("Page 0", f"{base}/0", 200, "to 0"),
+        ("Page 1", f"{base}/1", 200, "to 1"),
+        ("Page 1", f"{base}/1", 200, "to 1"),
+    ]
+    titles = ["Page 0", "Page 1", "********", "Page 3"]
+    assert stages["s03_extract"] == [{"title": title, "all": {"class": "big"}} for title in titles]
+    assert [row["again"] for row in stages["s04_flatSelect"]] == ["Page 0", "Page 0", "Page 1", "Page 1"]
+    assert stages["s01_fetch"] == [{"_requestedUrl": f"{base}/", "_status": 200, "_error": None}]
+    assert [row["_requestedUrl"] for row in stages["s02_wgetJoin"]] == [f"{base}/{number}" for number in range(4)]
+
+
+def test_rows_of_an_explore_are_shown_from_all_its_levels(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    base = site.serve(
+        {"/": "<h1>0</h1><a href=/1>", **{f"/{n}": f"<h1>{n}</h1><a href=/{n + 1}>" for n in range(1, 6)}}
+    )
+    stages = "[{stage: explore, args: [a, 5]}, {stage: extract, args: [{selector: h1, as: n}]}]"
+    with written(spark, f"fetch: {{url: '{base}/'}}\npipeline: {stages}", tmp_path) as (engine, coordinator, _):
+        assert [row["n"] for row in preview(engine, coordinator)] == ["0", "1", "2", "3"]
+        assert set(site.requests.values()) == {1}
+
+
+@pytest.mark.parametrize(("limit", "shown"), [(2, 2), (9, 4)])
+def test_no_more_is_shown_than_the_limit_lets_be(
+    spark: SparkSession, site: Site, tmp_path: Path, limit: int, shown: int
+) -> None:
+    base = site.serve({"/": LINKS, **PAGES})
+    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}, {EXTRACT}]"
+    with written(spark, text, tmp_path, limit=limit) as (engine, coordinator, _):
+        assert [row["title"] for row in preview(engine, coordinator)] == [f"Page {number}" for number in range(shown)]
+        assert set(site.requests.values()) == {1}
+
+
+def test_values_are_cut(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    base = site.serve({"/": f"<h1>{'x' * 300}</h1>"})
+    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: extract, args: [{{selector: h1, as: title}}]}}]"
+    with written(spark, text, tmp_path) as (engine, coordinator, _):
+        assert preview(engine, coordinator) == [{"title": "x" * (CUT - 1) + "…"}]
+
+
+def test_maps_are_cut_as_lists_are() -> None:
+    entries = {f"{number:<300}": "v" * 300 for number in range(1000)}
+    for value in (entries, list(entries.items())):
+        shown = as_json(value, CUT)
+        assert len(shown) == 20
+        assert {len(text) for entry in shown.items() for text in entry} == {CUT}
+        assert as_json(value, None) == entries
+
+
+def test_what_is_nested_is_cut_as_a_whole() -> None:
+    table = [{"name": "Lamp", "sizes": [1, 2, 3]}] * 20
+    assert as_json(table, CUT) == table
+    wide: object = "x"
+    for _ in range(6):
+        wide = [wide] * 20
+    assert str(as_json(wide, CUT)).count("x") < 400
+    assert as_json([[1] * 20] * 19 + ["last"], None)[-1] == "last"
+
+
+def test_what_is_nested_too_deep_is_left_out() -> None:
+    deep: object = "x"
+    for _ in range(900):
+        deep = [deep]
+    shown = str(as_json({"deep": deep}, CUT))
+    assert "x" not in shown
+    assert "…" in shown
+
+
+def test_of_bytes_their_number_is_shown_and_where_nothing_is_cut_they_are_base64() -> None:
+    value = {"picture": b"secret" * 2000, "none": [b""]}
+    assert as_json(value, CUT) == {"picture": "<12,000 bytes>", "none": ["<0 bytes>"]}
+    assert as_json({"picture": b"secret"}, None) == {"picture": "c2VjcmV0"}
+
+
+@pytest.mark.parametrize("last", ["{stage: filter, args: ['n > 1']}", "{stage: dedup, args: [n]}"])
+def test_rows_that_spark_makes_are_not_told_by_workers(spark: SparkSession, tmp_path: Path, last: str) -> None:
+    (tmp_path / "a.csv").write_text("n\n1\n2\n3\n")
+    stages = f"[{{stage: load_csv, args: ['{tmp_path}/a.csv']}}, {last}]"
+    plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()
+    engine = Engine(spark, plan, RunContext(), None)
+    engine.rows()
+    assert engine.made_by is None
+
+
+def test_a_step_that_nobody_wants_to_see_keeps_nothing(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    base = site.serve({"/": LINKS, **PAGES})
+    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}, {EXTRACT}]"
+    with written(spark, text, tmp_path, shown=0) as (engine, coordinator, _):
+        assert preview(engine, coordinator) == []

@@ -1,0 +1,129 @@
+"""save_csv and save_parquet: rows as files, seen when the run is complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import PipelineError, RunError, check_yaml
+from pipelines.spark.context import Files, RunContext
+from tests.pipelines.conftest import Run
+from tests.support.pipeline_site import Site
+
+CSV = 'name,note\nlamp,"a ""b"", c"\ncup,\nrug,é\n'
+ROWS = [{"name": "lamp", "note": 'a "b", c'}, {"name": "cup", "note": None}, {"name": "rug", "note": "é"}]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> str:
+    (tmp_path / "in.csv").write_text(CSV)
+    return f"pipeline:\n- {{stage: load_csv, args: [{{path: {tmp_path}/in.csv, escape: '\"'}}]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("stage", "args"),
+    [
+        ("save_csv", "['{path}']"),
+        ("SaveCSV", "{{path: '{path}', mode: OVERWRITE}}"),
+        ("save_parquet", "['{path}', overwrite]"),
+        ("saveParquet", "{path}"),
+    ],
+)
+def test_what_is_saved_is_loaded_again(run: Run, load: str, tmp_path: Path, stage: str, args: str) -> None:
+    place = tmp_path / "saved"
+    place.write_text("what lay here before")
+    rows = run(load + f"- {{stage: {stage}, args: {args.format(path=place)}}}\n- {{stage: limit, args: [2]}}")
+    assert rows == ROWS[:2], "rows pass on unchanged"
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "saved"}
+    assert (
+        run(f"pipeline: [{{stage: {stage.replace('save', 'load')}, args: [{place}]}}]".replace("Save", "load")) == ROWS
+    )
+
+
+def test_append_adds_to_a_folder(run: Run, load: str, tmp_path: Path) -> None:
+    save = f"- {{stage: save_parquet, args: [{tmp_path}/all, append]}}\n"
+    run(load + save)
+    run(load + save)
+    assert pq.read_table(tmp_path / "all").num_rows == 6
+
+
+def test_the_run_itself_loads_what_it_has_saved(run: Run, load: str, tmp_path: Path) -> None:
+    place = f"{tmp_path}/all"
+    append = f"- {{stage: save_csv, args: [{place}, append]}}\n- {{stage: load_csv, args: [{place}]}}\n"
+    assert len(run(load + append)) == 3
+    assert len(run(load + "- {stage: limit, args: [1]}\n" + append)) == 4
+
+
+def test_a_run_that_fails_leaves_what_was_there(run: Run, load: str, site: Site, tmp_path: Path) -> None:
+    place = tmp_path / "saved"
+    place.mkdir()
+    (place / "old.csv").write_text("a\n1\n")
+    base = site.serve({})
+    text = load + f"- {{stage: save_csv, args: [{place}]}}\n- {{stage: wget, args: ['{base}/none']}}\n"
+    with pytest.raises(RunError, match="could not be fetched"):
+        run(text + "- {stage: extract, args: [{selector: h1}]}")
+    assert [path.name for path in place.iterdir()] == ["old.csv"]
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "saved"}, "nothing half-written stays"
+
+
+def test_a_fetched_page_is_not_fetched_again_and_nested_values_are_json(run: Run, site: Site, tmp_path: Path) -> None:
+    base = site.serve({"/": "<p class=x>é</p>"})
+    rows = run(
+        f"""
+fetch: {{url: "{base}/"}}
+pipeline:
+- {{stage: extract, args: [{{selector: p, as: t}}, {{selector: p, method: attrs}}]}}
+- {{stage: save_csv, args: [{tmp_path}/saved]}}
+- {{stage: save_parquet, args: [{tmp_path}/typed]}}
+spindle: {{keepColumns: [_status]}}
+"""
+    )
+    assert rows == [{"t": "é", "attrs": {"class": "x"}, "_status": 200}]
+    (file,) = (tmp_path / "saved").glob("*.csv")
+    assert file.read_text() == 't,attrs,_status\né,"{\\"class\\":\\"x\\"}",200\n'
+    assert pq.read_table(tmp_path / "typed").column_names == ["t", "attrs", "_status"]
+    assert site.requests["/"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/nowhere/x", "line 3: save_csv /nowhere/x overwrite: '/nowhere/x' cannot be written: it is in none of the"),
+        ("{tmp}/open/../x", "cannot be written: it is in none of the folders that this service may use"),
+        ("{tmp}/open/link/x", "cannot be written: it is in none of the folders that this service may use"),
+        ("{tmp}/open/none/x", "cannot be written: there is no folder '.*/open/none'"),
+        ("s3://bucket/x", "'s3://bucket/x' cannot be written: it is no local path"),
+    ],
+)
+def test_a_service_writes_its_own_folders_alone(run: Run, load: str, tmp_path: Path, path: str, message: str) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "link").symlink_to(tmp_path)
+    source = Files((f"{tmp_path}/in.csv",))
+    folders = (f"{tmp_path}/open",)
+    context = RunContext(inputs={f"{tmp_path}/in.csv": source}, local_folders=folders, saves_folder=f"{tmp_path}/saves")
+    with pytest.raises(RunError, match=message):
+        run(load + f"- {{stage: save_csv, args: ['{path.format(tmp=tmp_path)}']}}", context)
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "open"}
+
+
+@pytest.mark.parametrize(
+    ("stages", "problem"),
+    [
+        ("- {stage: save_csv}", "3: save_csv: 'path' is missing"),
+        ("- {stage: save_csv, args: [a, apend]}", "3: save_csv: unknown mode 'apend'; did you mean append?"),
+        (
+            "- {stage: save_csv, args: [a, append, 1]}",
+            "3: save_csv: too many arguments; it takes path, mode; a comma in one needs quotes",
+        ),
+        (
+            "- {stage: save_csv, args: [a]}\n- {stage: save_parquet, args: [a]}",
+            "4: 'a' is saved already by an earlier stage",
+        ),
+    ],
+)
+def test_wrong_arguments_are_told_with_their_line(load: str, stages: str, problem: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml(load + stages)
+    assert [f"{each.line}: {each.message}" for each in error.value.problems] == [problem]

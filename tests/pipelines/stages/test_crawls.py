@@ -1,0 +1,242 @@
+"""Crawls that are polite, and that fetch nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import RunError
+from pipelines.page_cache.cache import CacheOptions
+from pipelines.spark.context import RunContext
+from tests.pipelines.conftest import Run
+from tests.support.pipeline_site import Site, serving
+
+PAGES = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(12))} | {
+    f"/{each}": f"<h1>{each}</h1><a href=/{each}>again</a>" for each in range(12)
+}
+JOIN = """
+fetch: {url: "${B}/"}
+pipeline:
+  - {stage: wgetJoin, args: [a]}
+  - {stage: extract, args: [{selector: h1, as: name}]}
+spindle: {keepColumns: [_status, _error]%s}
+"""
+
+
+def assert_spaced(crawl: Callable[[], Sequence[float]], delay: float) -> None:
+    """Nearly all, and in all: a request that a busy machine holds up comes closer to the next one.
+
+    Where it holds up more of them, they are looked at again.
+    """
+    for _ in range(3):
+        gaps = [later - earlier for earlier, later in pairwise(sorted(crawl()))]
+        assert sum(gaps) >= (len(gaps) - 2) * delay
+        if sum(gap >= 0.75 * delay for gap in gaps) >= 0.6 * len(gaps):
+            return
+    raise AssertionError(gaps)
+
+
+class TestRobots:
+    RULES = "User-agent: *\nDisallow: /3\nDisallow: /4"
+
+    def test_what_they_forbid_is_a_row_that_says_so(self, run: Run, site: Site) -> None:
+        base = site.serve({**PAGES, "/robots.txt": self.RULES})
+        rows = run(JOIN % "", B=base)
+        assert [row["name"] for row in rows] == [None if each in (3, 4) else str(each) for each in range(12)]
+        error = f"{base}/robots.txt forbids this address to Spindle"
+        assert [(row["_status"], row["_error"]) for row in rows if row["name"] is None] == [(None, error)] * 2
+        assert site.requests == {path: 1 for path in (*PAGES, "/robots.txt") if path not in ("/3", "/4")}
+
+    def test_are_ignored_where_the_pipeline_says_so(self, run: Run, site: Site) -> None:
+        base = site.serve({**PAGES, "/robots.txt": self.RULES})
+        rows = run(JOIN % ", robots: ignore", B=base)
+        assert all(row["_error"] is None for row in rows)
+        assert site.requests["/robots.txt"] == 0
+
+    def test_are_those_for_the_name_that_the_pipeline_goes_by(self, run: Run, site: Site) -> None:
+        base = site.serve({**PAGES, "/robots.txt": "User-agent: Shopper\nDisallow: /3"})
+        rows = run(JOIN % ", userAgent: Shopper/1.0", B=base)
+        assert [row["name"] for row in rows if row["_error"]] == [None]
+
+    @pytest.mark.parametrize("rules", ["User-agent: *\nDisallow: /", 503])
+    def test_that_forbid_the_start_end_the_run(self, rules: str | int, run: Run, site: Site) -> None:
+        base = site.serve({**PAGES, "/robots.txt": rules})
+        with pytest.raises(RunError, match=r"robots\.txt forbids all 1 addresses"):
+            run(JOIN % "", B=base)
+        assert site.requests["/"] == 0
+
+    def test_of_a_site_that_is_not_there_are_no_rules(self, run: Run) -> None:
+        with pytest.raises(RunError, match=r"1 of 1 addresses could not be fetched.*could not connect"):
+            run(JOIN % "", B="http://127.0.0.1:1")
+
+    def test_do_not_count_as_failures(self, run: Run, site: Site) -> None:
+        rules = "User-agent: *\nDisallow: /\nAllow: /$\nAllow: /1$"
+        base = site.serve({**PAGES, "/robots.txt": rules})
+        assert sum(row["_error"] is not None for row in run(JOIN % ", maxFailureRatio: 0", B=base)) == 11
+
+
+class TestRedirects:
+    @pytest.fixture
+    def other(self) -> Iterator[Site]:
+        with serving() as other:
+            yield other
+
+    def test_lead_only_where_the_rules_of_their_target_let_them(self, run: Run, site: Site, other: Site) -> None:
+        target = other.serve(
+            {"/open": "<h1>open</h1>", "/secret": "<h1>secret</h1>", "/robots.txt": "User-agent: *\nDisallow: /secret"}
+        )
+        base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>"})
+        site.moved |= {"/1": f"{target}/open", "/2": f"{target}/secret"}
+        error = f"redirects to {target}/secret: {target}/robots.txt forbids this address to Spindle"
+        assert [(row["name"], row["_error"]) for row in run(JOIN % "", B=base)] == [("open", None), (None, error)]
+        assert other.requests["/secret"] == 0
+
+    def test_wait_for_the_turn_of_the_host_that_they_lead_to(self, run: Run, site: Site, other: Site) -> None:
+        def crawled() -> Sequence[float]:
+            target = other.serve({**PAGES, "/robots.txt": "User-agent: *\nCrawl-delay: 0.2"})
+            base = site.serve(PAGES)
+            site.moved |= {f"/{each}": f"{target}/{each}" for each in range(12)}
+            assert [row["name"] for row in run(JOIN % "", B=base)] == [str(each) for each in range(12)]
+            assert len(other.times) == 12
+            return other.times
+
+        assert_spaced(crawled, 0.2)
+
+    def test_bring_a_page_that_is_not_fetched_again_under_its_own_address(self, run: Run, site: Site) -> None:
+        pages = {"/": "<a href=/old>", "/new": "<h1>new</h1><a href=/new>", "/old": ""}
+        base = site.serve(pages)
+        site.moved["/old"] = "/new"
+        rows = run(
+            """
+fetch: {url: "${B}/"}
+pipeline:
+  - {stage: wgetExplore, args: [a, 2]}
+  - {stage: extract, args: [{selector: h1, as: name}]}
+spindle: {keepColumns: [_requestedUrl, _url]}
+""",
+            B=base,
+        )
+        assert [tuple(row.values()) for row in rows[1:]] == [
+            ("new", f"{base}/old", f"{base}/new"),
+            ("new", f"{base}/new", f"{base}/new"),
+        ]
+        assert site.requests == {"/": 1, "/old": 1, "/new": 1}
+
+    @pytest.mark.parametrize("seconds", [0.0, 0.05])
+    def test_lead_to_what_is_linked_as_well_and_nothing_is_asked_for_twice(
+        self, seconds: float, run: Run, site: Site
+    ) -> None:
+        """In both directions, in chains of which each link is linked, and many to one; some lead to what fails."""
+        pages: dict[str, str | int] = {
+            f"/{name}{each}": f"<h1>{name}{each}</h1>" for name in "abcde" for each in range(20)
+        }
+        moved = {f"/a{each}": f"/{'cb'[each % 2]}{each}" for each in range(20)}
+        moved |= {f"/d{each}": f"/{'ae'[each % 2]}{each}" for each in range(20)}
+        moved |= {f"/b{each}": "/e0" for each in range(1, 20, 2)}
+        pages["/c4"] = 404
+        base = site.serve({"/": "".join(f"<a href={path}>" for path in pages), **pages})
+        site.moved |= moved
+        site.seconds = seconds
+
+        def end(path: str) -> str:
+            return end(moved[path]) if path in moved else path
+
+        rows = run(JOIN.replace("[_status", "[_requestedUrl, _url, _status") % "", B=base)
+        missing = (None, 404, "the server answered 404")
+        found = {path: missing if pages[end(path)] == 404 else (end(path)[1:], 200, None) for path in pages}
+        assert [tuple(row.values()) for row in rows] == [
+            (name, f"{base}{path}", f"{base}{end(path)}", status, error)
+            for path, (name, status, error) in found.items()
+        ]
+        assert {path: asked for path, asked in site.requests.items() if asked > 1} == {}
+
+
+class TestPoliteness:
+    def test_a_delay_holds_over_all_tasks(self, run: Run, site: Site) -> None:
+        def crawled() -> Sequence[float]:
+            run(JOIN % ", delay: 0.2", B=site.serve(PAGES))
+            assert len(site.times) == 13
+            return site.times
+
+        assert_spaced(crawled, 0.2)
+
+    def test_a_site_may_ask_for_one(self, run: Run, site: Site) -> None:
+        def crawled() -> Sequence[float]:
+            run(JOIN % "", B=site.serve({**PAGES, "/robots.txt": "User-agent: *\nCrawl-delay: 0.2"}))
+            return site.times
+
+        assert_spaced(crawled, 0.2)
+
+    def test_no_more_are_asked_for_at_a_time_than_the_pipeline_says(self, run: Run, site: Site) -> None:
+        base = site.serve(PAGES)
+        site.seconds = 0.1
+        assert all(row["_error"] is None for row in run(JOIN % ", concurrency: 3", B=base))
+        assert 2 <= site.most_running <= 3
+
+
+class TestPages:
+    def test_are_fetched_once_whatever_stages_want_them(self, run: Run, site: Site) -> None:
+        base = site.serve(PAGES)
+        rows = run(
+            """
+fetch: {url: "${B}/"}
+pipeline:
+  - {stage: wgetExplore, args: [a, 1]}
+  - {stage: extract, args: [{selector: h1, as: first}]}
+  - {stage: wgetJoin, args: [a]}
+  - {stage: extract, args: [{selector: h1, as: second}]}
+  - {stage: wgetJoin, args: [a]}
+""",
+            B=base,
+        )
+        assert [row["second"] for row in rows][-1] == "11"
+        assert site.requests == dict.fromkeys(PAGES, 1)
+
+    def test_are_fetched_once_by_parts_of_a_pipeline_that_could_run_side_by_side(self, run: Run, site: Site) -> None:
+        part = """
+  - {stage: wget, args: ["${B}/"]}
+  - {stage: wgetJoin, args: [a]}
+  - {stage: extract, args: [{selector: h1, as: name}]}"""
+        stored = "\n  - {stage: store, args: [%s]}\n  - {stage: reset}"
+        base = site.serve(PAGES)
+        site.seconds = 0.3
+        parts = f"{part}{stored % 'one'}{part}{stored % 'two'}{part}"
+        text = f"pipeline:{parts}\n  - {{stage: union_with, args: [one, two]}}"
+        assert len(run(text, B=base)) == 36
+        assert site.requests == dict.fromkeys(PAGES, 1)
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "SELECT * FROM rows ORDER BY name",
+            "SELECT name FROM rows UNION ALL SELECT name FROM rows WHERE name = '1'",
+            "SELECT name FROM rows WHERE name <= (SELECT max(name) FROM rows)",
+        ],
+    )
+    def test_are_fetched_once_however_often_a_query_reads_the_rows(self, query: str, run: Run, site: Site) -> None:
+        base = site.serve(PAGES)
+        nothing_kept = RunContext(cache=CacheOptions(secrets=(base,)))
+        text = JOIN.partition("spindle:")[0] + f'  - {{stage: sql_query, args: ["{query}"]}}'
+        assert len(run(text, nothing_kept, B=base)) in (12, 13)
+        assert site.requests == dict.fromkeys(PAGES, 1)
+
+    def test_are_not_fetched_by_a_second_run(self, run: Run, site: Site, tmp_path: Path) -> None:
+        base = site.serve(PAGES)
+        context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
+        first = run(JOIN % "", context, B=base)
+        assert run(JOIN % "", context, B=base) == first
+        assert site.requests == dict.fromkeys(PAGES, 1)
+        run(JOIN % ", cache: 0", context, B=base)
+        assert site.requests == dict.fromkeys(PAGES, 2)
+        assert len(list(tmp_path.glob("*.pages"))) <= 6
+
+    def test_are_trusted_since_the_execution_began(self, run: Run, site: Site, tmp_path: Path) -> None:
+        base = site.serve(PAGES)
+        context = RunContext(cache=CacheOptions(shared=str(tmp_path), lifetime_seconds=0, since=datetime.now(UTC)))
+        for _ in range(2):
+            run(JOIN % "", context, B=base)
+        assert site.requests == dict.fromkeys(PAGES, 1)

@@ -1,0 +1,112 @@
+"""extract and flatSelect on pages that are JSON, and on pages that are neither JSON nor HTML."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipelines import PipelineError, check_yaml
+from tests.pipelines.conftest import Run
+from tests.support.pipeline_site import Site
+
+LIST = {"data": {"items": [{"name": "Lamp", "price": 12.5, "page": "/1"}, {"name": "Cup", "page": "/2"}], "next": 2}}
+
+
+@pytest.fixture
+def base(site: Site) -> str:
+    types = {"/list": "application/json", "/1": "text/html", "/2": "text/html", "/plain": "text/plain"}
+    pages = {"/list": json.dumps(LIST), "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>", "/plain": "a,b\n1,2\n"}
+    return site.serve(pages, types)
+
+
+def test_values_are_read_by_path_in_selectors_and_fields(run: Run, base: str) -> None:
+    rows = run(
+        f"""
+fetch: {{url: "{base}/list"}}
+pipeline:
+- stage: extract
+  args:
+  - {{field: "data.items[0].name", as: name}}
+  - {{selector: "$.data.items[1].name", as: second}}
+  - {{field: "data.items[0].price", method: price}}
+  - {{field: $.data.next, as: next}}
+  - {{selector: "$.data.none", as: none}}
+  - {{selector: "$.data.items[0]", method: "attr:page", as: page}}
+- {{stage: extract, args: [{{field: name, as: copy}}]}}
+"""
+    )
+    assert list(rows[0].values()) == ["Lamp", "Cup", 12.5, "2", None, "/1", "Lamp"]
+
+
+def test_flat_select_gives_a_row_per_item_whose_links_are_followed(run: Run, base: str) -> None:
+    rows = run(
+        f"""
+fetch: {{url: "{base}/list"}}
+pipeline:
+- {{stage: flatSelect, args: [$.data.items, {{field: $.name, as: name}}, {{selector: $.page, method: href, as: url}}]}}
+- {{stage: wget, args: [$url]}}
+- {{stage: extract, args: [{{selector: h1, as: title}}]}}
+"""
+    )
+    assert [(row["name"], row["title"]) for row in rows] == [("Lamp", "One"), ("Cup", "Two")]
+
+
+def test_the_pages_of_an_api_are_explored_and_joined_by_path(run: Run, site: Site) -> None:
+    pages = {"/list": '{"next": "/list?2", "items": [{"page": "/1"}]}', "/list?2": '{"next": null, "items": []}'}
+    base = site.serve({**pages, "/1": "<h1>One</h1>"}, dict.fromkeys(pages, "application/json"))
+    rows = run(
+        f"""
+fetch: {{url: "{base}/list"}}
+pipeline:
+- {{stage: wgetExplore, args: [$.next, {{depth: 9}}]}}
+- {{stage: wgetJoin, args: ["$.items[*].page"]}}
+- {{stage: extract, args: [{{selector: h1, as: title}}]}}
+spindle: {{keepColumns: [_depth]}}
+"""
+    )
+    assert rows == [{"title": "One", "_depth": 0}, {"title": None, "_depth": 1}]
+
+
+def test_a_page_that_is_neither_has_its_text_as_code(run: Run, base: str) -> None:
+    text = f"fetch: {{url: '{base}/plain'}}\npipeline:\n- stage: extract\n  args:\n"
+    rows = run(text + "  - {method: code}\n  - {selector: h1, as: title}\n  - {field: data.x, as: x}")
+    assert rows == [{"code": "a,b\n1,2\n", "title": None, "x": None}]
+
+
+def test_a_slow_pattern_fails_its_row_alone(run: Run, site: Site) -> None:
+    base = site.serve({"/": "<a href=/a>a</a><a href=/b>b</a>", "/a": f"<p>{'a' * 60}!</p>", "/b": "<p>aa</p>"})
+    rows = run(
+        f"""
+fetch: {{url: "{base}/"}}
+pipeline:
+- {{stage: wgetJoin, args: [a]}}
+- {{stage: extract, args: [{{selector: "p:matches((a|aa)+$)", as: p}}]}}
+spindle: {{keepColumns: [_error]}}
+"""
+    )
+    assert [row["p"] for row in rows] == [None, "aa"]
+    assert rows[0]["_error"].startswith("the pattern '(a|aa)+$' takes more than 1 s")
+
+
+@pytest.mark.parametrize(
+    ("extractor", "problem"),
+    [
+        ("{field: 'data.items[x]'}", "extract: the field is not a JSON path: '[x]' at character 13 is no .name"),
+        ("{selector: '$.a..b'}", "extract: not a selector: '..b' at character 4 is no .name"),
+        ("{method: llm}", "extract: the method 'llm' is not there yet: it needs a language model"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(extractor: str, problem: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml(f"fetch: {{url: 'http://a/'}}\npipeline:\n- stage: extract\n  args:\n  - {extractor}")
+    (found,) = error.value.problems
+    assert found.line == 5
+    assert found.message.startswith(problem)
+
+
+def test_a_field_with_a_dot_is_a_path_unless_it_is_quoted() -> None:
+    text = "pipeline:\n- {stage: load_csv, args: [in.csv]}\n- {stage: extract, args: [{field: '%s', as: price}]}"
+    assert check_yaml(text % '$"unit.price"')
+    with pytest.raises(PipelineError, match="needs a page"):
+        check_yaml(text % "unit.price")

@@ -1,0 +1,407 @@
+"""Stages on whole tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from pipelines import PipelineError, RunError, check_yaml
+from pipelines.language.expressions import REFUSED, check_expression, check_query
+from pipelines.spark.schema import columns_of
+from pipelines.stages.tables import Filter, SqlQuery
+from tests.pipelines.conftest import Run
+from tests.support.pipeline_site import Site
+
+CSV = "name,shop,price\nlamp,b,3\ncup,a,1\nlamp,a,2\nrug,,9\nrug,,8\n"
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> str:
+    (tmp_path / "in.csv").write_text(CSV)
+    return f"pipeline:\n- {{stage: load_csv, args: [{{path: {tmp_path}/in.csv, inferSchema: true}}]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "prices"),
+    [("[name]", [3, 1, 9]), ("[$name, shop]", [3, 1, 2, 9]), ("[]", [3, 1, 2, 9, 8]), ("{columns: [shop]}", [3, 1, 9])],
+)
+def test_dedup_keeps_the_first_row_in_order(run: Run, load: str, args: str, prices: list[int]) -> None:
+    rows = run(load + f"- {{stage: dedup, args: {args}}}")
+    assert [row["price"] for row in rows] == prices
+    assert list(rows[0]) == ["name", "shop", "price"]
+
+
+def test_the_first_row_of_a_file_that_is_read_in_parts(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+    rows = [(n, n * 7919 % 500) for n in range(5000)]
+    (tmp_path / "in.csv").write_text("n,key\n" + "".join(f"{n},{key}\n" for n, key in rows))
+    spark.conf.set("spark.sql.files.maxPartitionBytes", 5000)
+    try:
+        found = run(f"pipeline:\n- {{stage: load_csv, args: [{tmp_path}/in.csv]}}\n- {{stage: dedup, args: [key]}}\n")
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert [(row["n"], row["key"]) for row in found] == [(str(n), str(key)) for n, key in rows[:500]]
+
+
+def test_filter_keeps_what_is_true(run: Run, load: str) -> None:
+    rows = run(load + "- {stage: filter, args: [\"price > 1 and shop like '%a%'\"]}")
+    assert rows == [{"name": "lamp", "shop": "a", "price": 2}]
+
+
+def test_the_pages_of_the_rows_that_are_left_are_not_fetched_again(run: Run, site: Site) -> None:
+    base = site.serve(
+        {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1><p>1</p>", "/3": "<h1>Three</h1><p>3</p>"}
+    )
+    site.moved["/2"] = "/3"
+    rows = run(
+        """
+fetch: {url: "${B}/"}
+pipeline:
+- {stage: wgetJoin, args: [a]}
+- {stage: extract, args: [{selector: h1, as: title}]}
+- {stage: filter, args: [title = 'Three']}
+- {stage: wget, args: [$_requestedUrl]}
+- {stage: extract, args: [{selector: p, as: text}]}
+""",
+        B=base,
+    )
+    assert rows == [{"title": "Three", "text": "3"}]
+    assert site.requests == {"/": 1, "/1": 1, "/2": 1, "/3": 1}
+
+
+def test_filter_by_an_engine_column(run: Run, site: Site) -> None:
+    base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>"})
+    rows = run(
+        """
+fetch: {url: "${B}/"}
+pipeline:
+- {stage: wgetJoin, args: [a]}
+- {stage: extract, args: [{selector: h1, as: title}]}
+- {stage: filter, args: [_status = 200]}
+""",
+        B=base,
+    )
+    assert rows == [{"title": "One"}]
+
+
+def test_sql_query_sees_the_rows_and_gives_its_own_order(run: Run, load: str) -> None:
+    query = "SELECT name, sum(price) AS total FROM rows GROUP BY name ORDER BY total DESC; "
+    rows = run(load + f"- {{stage: sql_query, args: ['{query}']}}\n- {{stage: limit, args: [2]}}")
+    assert rows == [{"name": "rug", "total": 17}, {"name": "lamp", "total": 5}]
+
+
+def test_sql_query_that_names_an_engine_column_puts_it_out(run: Run, site: Site) -> None:
+    base = site.serve({"/": "<h1>Home</h1>"})
+    text = "fetch: {url: '${B}/'}\npipeline:\n- {stage: extract, args: [{selector: h1, as: t}]}\n"
+    rows = run(text + "- {stage: sql_query, args: ['SELECT t, _status, _url FROM rows']}", B=base)
+    assert rows == [{"t": "Home", "_status": 200, "_url": f"{base}/"}]
+    assert run(text + "- {stage: sql_query, args: ['SELECT * FROM rows']}", B=base) == [{"t": "Home"}]
+
+
+def test_stored_rows_are_appended_by_name(run: Run, load: str, site: Site) -> None:
+    base = site.serve({"/": "<p>vase</p><p>pot</p>"})
+    rows = run(
+        f"""{load}
+- {{stage: limit, args: [2]}}
+- {{stage: store, args: [known]}}
+- {{stage: reset, args: []}}
+- {{stage: wget, args: ["{base}/"]}}
+- {{stage: flatSelect, args: [p, {{method: text, as: name}}]}}
+- {{stage: union_with, args: [known]}}
+"""
+    )
+    assert rows == [
+        {"name": "vase", "shop": None, "price": None},
+        {"name": "pot", "shop": None, "price": None},
+        {"name": "lamp", "shop": "b", "price": 3},
+        {"name": "cup", "shop": "a", "price": 1},
+    ]
+
+
+def test_rows_go_on_after_they_were_stored(run: Run, load: str) -> None:
+    stages = "- {stage: limit, args: [1]}\n- {stage: store, args: [x]}\n- {stage: unionWith, args: [x]}\n- stage: cache"
+    assert [row["name"] for row in run(load + stages)] == ["lamp", "lamp"]
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        "- {stage: sql_query, args: ['SELECT *, 1 AS one FROM rows']}",
+        "- {stage: sql_query, args: ['SELECT name, _requestedUrl FROM rows']}",
+        "- {stage: sql_query, args: ['${QUERY}']}",
+        "- {stage: store, args: [a]}\n- {stage: sql_query, args: [SELECT name FROM rows]}\n"
+        "- {stage: union_with, args: [a]}",
+    ],
+)
+def test_a_wget_goes_back_to_pages_whose_address_is_still_there(load: str, stages: str) -> None:
+    check_yaml(f"{load}{stages}\n- {{stage: wget, args: [$_requestedUrl]}}\n- {{stage: filter, args: [_depth = 0]}}")
+
+
+def test_a_union_can_be_all_there_is(run: Run, load: str) -> None:
+    rows = run(load + "- {stage: store, args: [x]}\n- stage: reset\n- {stage: union_with, args: [x]}")
+    assert len(rows) == 5
+
+
+@pytest.mark.parametrize(
+    ("stages", "problem"),
+    [
+        (
+            "- {stage: store, args: [a1]}\n- {stage: union_with, args: [b]}",
+            "unknown label 'b'; known are a1",
+        ),
+        (
+            "- {stage: sql_query, args: [SELECT name FROM rows]}\n- {stage: wget, args: [$_requestedUrl]}",
+            "_requestedUrl is null here: it is not in the result of sql_query SELECT name FROM rows (line ",
+        ),
+        (
+            "- {stage: sentiment_monthly, args: [name]}\n- {stage: join, args: [$_url]}",
+            "_url is null here: it is not in the result of sentiment_monthly name (line ",
+        ),
+        ("- {stage: union_with, args: [b]}", "nothing is stored as 'b' by a stage before this"),
+        ("- stage: reset", "the pipeline has no rows"),
+        ("- stage: reset\n- {stage: dedup}", "dedup has no rows to work on"),
+        ("- {stage: filter, args: ['price >']}", "filter: not SQL: something is missing after 'price >'"),
+        ("- {stage: sql_query, args: ['SELECT a FORM rows b']}", " / Unexpected token after 'SELECT a FORM'"),
+        ("- {stage: sql_query, args: ['SELECT * FROM other']}", "sql_query: there is no table 'other'"),
+    ],
+)
+def test_what_is_wrong_is_told_when_the_pipeline_is_read(load: str, stages: str, problem: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml(load + stages)
+    assert problem in error.value.problems[0].message
+    assert error.value.problems[0].line
+
+
+def test_a_column_that_is_not_there_is_told_with_its_line(run: Run, load: str) -> None:
+    told = "line 3: filter prise > 1: there is no column 'prise' here; did you mean price? There are name, shop, price"
+    with pytest.raises(RunError) as error:
+        run(load + "- {stage: filter, args: ['prise > 1']}\n- {stage: wget, args: [$name]}")
+    assert str(error.value) == told
+
+
+def test_a_column_that_sql_lacks_is_told_before_the_run_with_its_line() -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml("""
+fetch: {url: "http://a/"}
+pipeline:
+  - {stage: extract, args: [{selector: h1, as: name}, {selector: i, method: attrs, as: attrs}]}
+  - stage: filter
+    args:
+      - exists(map_keys(ATTRS), k -> k = names) AND attrs.width > 1 AND _Status = 200 AND PRISE > 1
+  - {stage: filter, args: ["size.width > 1 AND size.height > 1"]}
+  - stage: sql_query
+    args:
+      query: SELECT Name AS title, count(*) AS n FROM rows WHERE shop = 'a' GROUP BY title ORDER BY n, prise
+  - {stage: filter, args: ["who_knows = 1"]}
+""")
+    assert [str(problem) for problem in error.value.problems] == [
+        "line 7: there is no column 'names' here; did you mean name? There are name, attrs",
+        "line 7: there is no column 'PRISE' here; known are name, attrs",
+        "line 8: there is no column 'size' here; known are name, attrs",
+        "line 11: there is no column 'shop' here; known are name, attrs",
+        "line 11: there is no column 'prise' here; known are name, attrs",
+    ]
+
+
+ACCEPTED = """
+NAME = 'n' AND `EAN number` = 5 AND `a.b` = 6
+s.a = 1 AND S.p.q = 2 AND arr.price[0] = 1 AND m.k = m['k']
+exists(xs, Z -> z > 1) OR aggregate(xs, 0, (acc, x) -> acc + x, acc -> acc * 10) > a
+transform(arr, each -> each.price)[0] = array_sort(xs, (l, r) -> l - r)[0]
+dateadd(DAY, a, d) > d AND timestampadd(QUARTER, 1, ts) > ts AND timediff(WEEK, ts, ts) = 0
+extract(YEAROFWEEK FROM d) = 2020 AND d < current_date - interval 1 day AND ts < localtimestamp()
+current_time IS NOT NULL AND current_catalog() <> 'a' AND current_timezone() = 'UTC' AND '_metadata' <> "_metadata"
+name COLLATE utf8_lcase = 'N' AND mask(name, lowerChar => 'q') = 'q' AND trim(BOTH 'x' FROM name) = 'n'
+struct(a AS zz).zz = 1 AND cast(s AS struct<b: int, p: struct<q: int>>).b = 1
+a = 10L - 9Y AND 1.5BD > a AND x'1F' = X'1F' AND date'2020-01-01' = d AND name = "n"
+SELECT * EXCEPT (a), a + 1 AS q, q * 2 AS q2 FROM rows WHERE b > 0 ORDER BY q2
+SELECT s.p.q, s.a FROM rows AS r WHERE r.b > 1 ORDER BY q, a
+SELECT a, b AS q FROM rows ORDER BY ALL
+SELECT a, s.* FROM rows ORDER BY p
+SELECT posexplode(tags) AS (p, tag), name FROM rows ORDER BY p, tag
+SELECT explode(tags), a AS q FROM rows ORDER BY col
+SELECT a, grouping__id AS g FROM rows GROUP BY CUBE(a, b)
+SELECT a, sum(b) OVER w AS q FROM rows WINDOW w AS (PARTITION BY a ORDER BY d)
+SELECT two AS q FROM rows PIVOT (count(1) FOR b IN (2 AS two))
+SELECT col AS q FROM rows LATERAL VIEW explode(tags) each
+SELECT x AS q FROM (SELECT a AS x FROM rows) ORDER BY x
+WITH t AS (SELECT a AS x FROM rows) SELECT x AS q FROM t
+FROM rows |> EXTEND a + 1 AS q |> WHERE q > 0
+"""
+
+
+def test_what_spark_accepts_is_not_refused(spark: SparkSession) -> None:
+    values = (
+        "1 AS a, 2 AS b, date'2020-01-01' AS d, timestamp'2020-01-01' AS ts, 'n' AS name, array('x') AS tags, "
+        "array(1, 2) AS xs, named_struct('a', 1, 'p', named_struct('q', 2)) AS s, map('k', 1) AS m, "
+        "array(named_struct('price', 1)) AS arr, 5 AS `EAN number`, 6 AS `a.b`"
+    )
+    rows = spark.sql(f"SELECT {values}")
+    rows.createOrReplaceTempView("rows")
+    columns = columns_of(rows.schema)
+    for text in ACCEPTED.strip().splitlines():
+        if text.startswith(("SELECT", "WITH", "FROM")):
+            spark.sql(check_query(text))
+            unknown = SqlQuery(query=text).unknown(columns)
+        else:
+            rows.where(check_expression(text))
+            unknown = Filter(expression=text).unknown(columns)
+        assert not list(unknown), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "reflect('java.lang.System', 'getenv', 'HOME')",
+        "`java_method`('java.lang.System', 'exit', 0)",
+        "system.builtin.reflect('a', 'b')",
+        "try_reflect('a', 'b')",
+        "price in (SELECT 1)",
+        "1) UNION SELECT (2",
+        "price; DROP TABLE rows",
+        "'",
+        "reflect('a', 'b') = '${'",
+        "from_xml(name, 'a STRING', map('rowValidationXSDPath', '/etc/passwd')) is null",
+        "\uff52eflect('a', 'b')",
+        "(" * 3000 + "1" + ")" * 3000,
+        "NOT " * 4000 + "true",
+        "CASE WHEN a THEN " * 500 + "1" + " END" * 500,
+        "1 + " * 10_000 + "1",
+    ],
+)
+def test_expressions_only_compute(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not allowed|not SQL|must be|at most"):
+        check_expression(text)
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize("call", ["{}()", "{} (name) = 'a'", "`{}`(name)", "system.builtin.{}(name) OR name"])
+def test_no_spelling_of_a_function_that_is_refused_is_let_through(name: str, call: str) -> None:
+    for spelt in (name, name.upper()):
+        with pytest.raises(ValueError, match=r"not allowed|number of provided arguments"):
+            check_expression(call.format(spelt))
+
+
+@pytest.mark.parametrize("text", ["current_user = 'a'", "SESSION_USER LIKE 'a%'"])
+def test_who_runs_the_server_is_not_told(text: str) -> None:
+    with pytest.raises(ValueError, match="_USER is not allowed"):
+        check_expression(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "_metadata.file_path LIKE 'file:/tmp/%'",
+        "`_METADATA`.file_name = 'a'",
+        "rows._metadata IS NULL",
+        "exists(xs, x -> x = __metadata.file_path)",  # where a column of the file is called _metadata
+        "IDENTIFIER('_meta' || 'data.file_path') = 'a'",
+    ],
+)
+def test_where_files_lie_is_not_told(text: str) -> None:
+    for refused in (lambda: check_expression(text), lambda: check_query(f"SELECT {text} AS a FROM rows")):
+        with pytest.raises(ValueError, match="is not allowed"):
+            refused()
+
+
+def test_a_map_without_its_last_value_is_no_sql() -> None:
+    with pytest.raises(ValueError, match="not SQL: map takes pairs of a key and a value"):
+        check_expression("map(name) IS NULL")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM csv.`/etc/passwd`",
+        "SELECT * FROM parquet.`/x` AS rows",
+        "SELECT TRANSFORM(name) USING 'sh' FROM rows",
+        "SELECT * FROM rows WHERE name IN (SELECT name FROM other.rows)",
+        "SELECT * FROM range(5)",
+        "SELECT java_method('a', 'b') FROM rows",
+        "SELECT * FROM rows, LATERAL python_worker_logs()",
+        "INSERT INTO rows SELECT 1",
+        "CREATE TABLE x AS SELECT 1",
+        "DROP TABLE rows",
+        "SET spark.x = 1",
+        "DESCRIBE rows",
+        "SELECT 1; SELECT 2",
+    ],
+)
+def test_queries_only_read_the_rows(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not allowed|not SQL|must be one|must only read|there is no table"):
+        check_query(text)
+
+
+# comments that end in one place for the check and in another one for Spark
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "-- \\\n/*\n{}\n-- \\\n*/",
+        "/* /*+ */ {} -- */",
+        "-- \r{}",
+        "-- \f{}",
+        "{{# {} #}}",
+    ],
+)
+def test_no_comment_hides_code_from_the_check(comment: str) -> None:
+    for hidden in ("UNION ALL SELECT value FROM text.`/etc/passwd`", "WHERE reflect('a', 'b') = 1"):
+        with pytest.raises(ValueError, match="comments are not allowed"):
+            check_query("SELECT name FROM rows " + comment.format(hidden))
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "{stage: sql_query, args: [\"SELECT '${A}' AS a, reflect('java.lang.System', 'nanoTime') AS b FROM rows\"]}",
+        "{stage: filter, args: [\"'${A}' = reflect('java.lang.System', 'nanoTime')\"]}",
+        "{stage: sql_query, args: [\"SELECT '${A}' AS a FROM text.`/etc/passwd`\"]}",
+    ],
+)
+def test_the_value_of_a_parameter_ends_no_check(run: Run, load: str, stage: str) -> None:
+    with pytest.raises(RunError, match=r"not allowed|there is no table"):
+        run(load + f"- {stage}", A="${B}")
+
+
+def test_a_text_may_hold_a_dollar_and_a_brace_and_spark_reads_no_environment_into_it(run: Run, load: str) -> None:
+    rows = run(
+        load + "- {stage: sql_query, args: [\"SELECT '${' AS a, '${A}' AS b FROM rows LIMIT 1\"]}", A="${env:HOME}"
+    )
+    assert rows == [{"a": "${", "b": "${env:HOME}"}]
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED - {"identifier"}))
+def test_a_function_that_comes_past_the_check_is_not_there_in_spark(spark: SparkSession, name: str) -> None:
+    for session in (spark, spark.newSession()):
+        for query in (f"SELECT {name}('<a/>', 'a')", f"SELECT * FROM {name}('<a/>', 'a')"):
+            with pytest.raises(AnalysisException, match=r"UNRESOLVED_ROUTINE|UNRESOLVABLE_TABLE_VALUED_FUNCTION"):
+                session.sql(query)
+
+
+def test_files_that_come_past_the_check_are_not_there_in_spark(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM text.`/etc/hosts`")
+
+
+def test_the_user_is_the_same_everywhere(spark: SparkSession) -> None:
+    assert spark.sql("SELECT user, `current_user`").first() == ("spindle", "spindle")
+
+
+def test_xml_makes_java_open_nothing(spark: SparkSession, site: Site) -> None:
+    base = site.serve({"/a.dtd": ""})
+    java: Any = spark
+    xpath = java._jvm.org.apache.spark.sql.catalyst.expressions.xml.UDFXPathUtil()
+    assert xpath.evalString("<a>1</a>", "a") == "1"
+    for address in (f"{base}/a.dtd", "file:///etc/hostname"):
+        with pytest.raises(Py4JJavaError) as error:
+            xpath.evalString(f'<!DOCTYPE a SYSTEM "{address}"><a>1</a>', "a")
+        assert "accessExternalDTD" in str(error.value)
+    assert not site.requests
+
+
+def test_executors_have_the_same_lock_as_the_driver(spark: SparkSession) -> None:
+    for options in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        assert "-Djavax.xml.accessExternalDTD=" in spark.sparkContext.getConf().get(options, "").split()

@@ -1,0 +1,142 @@
+"""load_union, unionByName and several sources in one pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import PipelineError, RunError, check_yaml
+from tests.pipelines.conftest import Run
+from tests.support.pipeline_site import Site
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    (tmp_path / "a.csv").write_text("name;price\nlamp;3\ncup;1\n")
+    (tmp_path / "b.json").write_text('{"price": 2, "name": "rug", "stock": true}\n')
+    pq.write_table(pa.table({"name": ["pot"], "price": [1.5]}), tmp_path / "c.parquet")
+    pq.write_table(pa.table({"name": ["pot"], "price": ["1,50"]}), tmp_path / "text.parquet")
+    return str(tmp_path)
+
+
+CSV = '{format: csv, path: "${F}/a.csv", options: {sep: ";", inferSchema: true}}'
+JSON = '{format: JSON, path: "${F}/b.json"}'
+PARQUET = '{format: parquet, path: "${F}/c.parquet"}'
+
+
+@pytest.mark.parametrize("stage", ["load_union", "loadUnion"])
+def test_sources_stand_one_after_the_other_by_column_name(run: Run, folder: str, stage: str) -> None:
+    text = f"pipeline: [{{stage: {stage}, args: [{PARQUET}, {CSV}, {JSON}]}}]"
+    assert run(text, F=folder) == [
+        {"name": "pot", "price": 1.5, "stock": None},
+        {"name": "lamp", "price": 3.0, "stock": None},
+        {"name": "cup", "price": 1.0, "stock": None},
+        {"name": "rug", "price": 2.0, "stock": True},
+    ]
+
+
+def test_a_load_union_replaces_the_rows_and_union_by_name_appends(run: Run, folder: str) -> None:
+    text = f"""
+pipeline:
+- {{stage: load_parquet, args: [{folder}/c.parquet]}}
+- {{stage: load_union, args: {{sources: [{CSV}]}}}}
+- {{stage: limit, args: [1]}}
+- {{stage: union_by_name, args: [{JSON}, {CSV}]}}
+"""
+    assert [(row["name"], row["price"]) for row in run(text, F=folder)] == [
+        ("lamp", 3),
+        ("rug", 2),
+        ("lamp", 3),
+        ("cup", 1),
+    ]
+
+
+def test_a_union_by_name_can_be_all_there_is(run: Run, folder: str) -> None:
+    assert len(run(f"pipeline: [{{stage: unionByName, args: [{CSV}]}}]", F=folder)) == 2
+
+
+def test_types_that_do_not_go_together_are_told_with_line_and_source(run: Run, folder: str) -> None:
+    text = f"pipeline:\n- {{stage: load_parquet, args: [{folder}/c.parquet]}}\n- stage: unionByName\n  args:\n"
+    message = (
+        "line 3: unionByName .*: the column 'price' is double in the rows so far and string in .*text.parquet; "
+        "give it one type"
+    )
+    with pytest.raises(RunError, match=message):
+        run(text + f"  - {{format: parquet, path: '{folder}/text.parquet'}}\n")
+
+
+def test_stored_rows_of_another_type_are_told(run: Run, folder: str) -> None:
+    text = f"""
+pipeline:
+- {{stage: load_parquet, args: [{folder}/c.parquet]}}
+- {{stage: store, args: [numbers]}}
+- {{stage: load_parquet, args: [{folder}/text.parquet]}}
+- {{stage: union_with, args: [numbers]}}
+"""
+    with pytest.raises(RunError, match="line 6: union_with numbers: the column 'price' is string in the rows so far"):
+        run(text)
+
+
+def test_two_fetches_and_a_load_in_one_pipeline(run: Run, site: Site, folder: str) -> None:
+    base = site.serve({"/a": "<p>one</p>", "/b": "<p>two</p>"})
+    text = f"""
+fetch: {{url: "{base}/a"}}
+pipeline:
+- {{stage: extract, args: [{{selector: p, as: name}}]}}
+- {{stage: store, args: [first]}}
+- {{stage: load_parquet, args: [{folder}/c.parquet]}}
+- {{stage: store, args: [file]}}
+- {{stage: reset}}
+- {{stage: fetch, args: ["{base}/b"]}}
+- {{stage: extract, args: [{{selector: p, as: name}}]}}
+- {{stage: union_with, args: [file, first]}}
+"""
+    assert [row["name"] for row in run(text)] == ["two", "pot", "one"]
+    assert site.requests == {"/a": 1, "/b": 1}
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ("[]", "2: load_union: 'sources' is missing"),
+        ("[{format: csv}]", "2: load_union: 'path' is missing"),
+        (
+            "[{format: cvs, path: a}]",
+            "2: load_union: unknown format 'cvs'; did you mean csv?",
+        ),
+        (
+            "[{format: csv, path: a, options: {headr: x}}]",
+            "2: load_union: unknown argument 'headr'; did you mean header?",
+        ),
+        ("[{format: csv, path: a, opts: {}}]", "2: load_union: unknown argument 'opts'; did you mean options?"),
+        (
+            "[{format: json, path: a, options: {multiLine: maybe}}]",
+            "2: load_union: 'multiLine' must be true or false",
+        ),
+    ],
+)
+def test_wrong_sources_are_told(args: str, problem: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml(f"pipeline:\n- {{stage: load_union, args: {args}}}")
+    assert [f"{each.line}: {each.message}" for each in error.value.problems] == [problem]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("load_delta", "its format needs Java libraries"),
+        ("loadIceberg", "its format needs Java libraries"),
+        ("load_avro", "its format needs Java libraries"),
+        ("load_jdbc", "it needs a database's Java driver"),
+        ("iextract", "it needs a language model"),
+        ("intelligent_join", "it needs a language model"),
+        ("intelligent_table", "it needs a language model"),
+        ("searchEngine", "a plugin brings it"),
+    ],
+)
+def test_stages_that_are_not_there_say_why(name: str, why: str) -> None:
+    with pytest.raises(PipelineError, match=f"line 2: the stage '{name}' is not there yet: {why}"):
+        check_yaml(f"pipeline:\n- {{stage: {name}, args: [x]}}")

@@ -1,0 +1,57 @@
+"""docs/stages.md is what the registry says, and its examples run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.reference import reference
+from pipelines.registry.catalog import Named
+from pipelines.registry.stage import STAGES, Stage
+from tests.pipelines.conftest import Run
+from tests.support.pipeline_site import Site
+
+SHOP = {
+    "/": "<h1>S</h1><p class=price>£2</p><li class=product><a href=/lamp>Lamp</a></li><a class=next href=/2>next</a>",
+    "/2": "<li class=product><a href=/cup>Cup</a></li>",
+    "/lamp": "<h1>Lamp</h1>",
+    "/cup": "<h1>Cup</h1>",
+}
+
+SHOUT = STAGES.find("python_row_transform").doc.split("```python\n")[1].split("```")[0]
+REVIEWS = """product,country,text,date,price,ean,found_ean,found_product
+Lamp,Germany,I love this lamp,2026-01-05,"€ 12,50",4006381333931,4006381333931,Lamp
+Lamp,US,The worst lamp ever,2026-02-11,$9,4006381333931,,lamp green
+"""
+
+
+def test_the_page_is_up_to_date() -> None:
+    page = Path(__file__).parents[2] / "docs" / "stages.md"
+    assert page.read_text() == reference(), "run: python -m pipelines.reference > docs/stages.md"
+
+
+@pytest.mark.parametrize("entry", tuple(STAGES), ids=lambda entry: entry.name)
+def test_every_example_gives_rows(entry: Named[type[Stage]], run: Run, site: Site, tmp_path: Path) -> None:
+    shop = site.serve(SHOP)
+    csv = f"name,page\nLamp,{shop}/lamp\nCup,{shop}/cup\nLamp,{shop}/lamp\n"
+    (tmp_path / "products.csv").write_text(csv)
+    (tmp_path / "more.csv").write_text(csv)
+    (tmp_path / "reviews.csv").write_text(REVIEWS)
+    (tmp_path / "products.json").write_text('{"name": "Lamp"}')
+    pq.write_table(pa.table({"name": ["Lamp"]}), tmp_path / "products.parquet")
+    assert entry.doc
+    assert run(entry.thing.example, transforms={"shout": SHOUT}, SHOP=shop, FOLDER=str(tmp_path))
+
+
+def test_the_first_pipelines_of_the_page_give_their_rows(run: Run, site: Site) -> None:
+    shop = site.serve(SHOP)
+    blocks = reference().replace("https://shop.example.com", shop).split("```yaml\n")[1:3]
+    short, whole = (block.split("```")[0] for block in blocks)
+    assert run(short) == [{"title": "Lamp", "price": None}, {"title": "Cup", "price": None}]
+    assert run(whole, OUTPUT_PRODUCTS="spindle://shop/products") == [
+        {"name": "Lamp", "title": "Lamp", "price": None, "_url": f"{shop}/lamp", "_error": None},
+        {"name": "Cup", "title": "Cup", "price": None, "_url": f"{shop}/cup", "_error": None},
+    ]

@@ -1,0 +1,185 @@
+"""A whole Spindle for tests: `spindle up` on free ports with a data folder of its own, and a client for it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import SystemRandom
+from typing import Any, Self
+from uuid import uuid4
+
+import httpx
+from pydantic import SecretStr
+
+from core.infra.database import Database, open_database
+from core.infra.settings import Settings
+from tests.support.processes import command_line, descendants
+
+CLONE = Path(__file__).parents[1]
+READY_SECONDS = 180
+PATIENCE_SECONDS = 120  # with what takes a moment, on a machine that has no time
+PORTS = range(12_000, 32_000)  # below those that systems give to connections and to whoever asks for any
+Json = dict[str, Any]
+
+GUARD_LIFTED = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}
+SMALL = {
+    "SPINDLE_SPARK_MASTER": "local[1]",
+    "SPINDLE_SPARK_DRIVER_MEMORY": "512m",
+    "SPINDLE_PAGE_TRUSTED_SECONDS": "0",  # ports are used again: another test's pages must not answer for this one's
+}
+
+RUNS = """query ($execution: String!) { runsOrError(filter: {tags: [{key: "spindle/execution", value: $execution}]}) {
+  ... on Runs { results { runId status tags { key value } stepStats { stepKey status } } } } }"""
+
+
+@dataclass(frozen=True)
+class Job:
+    project_id: str
+    job_id: str
+
+    @property
+    def path(self) -> str:
+        return f"/projects/id/{self.project_id}/jobs/{self.job_id}"
+
+
+@dataclass
+class Service:
+    data: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=lambda: free_port())
+    ui_port: int = field(default_factory=lambda: free_port())
+
+    def start(self) -> Self:
+        """Returns once it says that it is ready."""
+        command = ["-m", "cli.main", "up", "--data", str(self.data), "--port", str(self.port)]
+        self.log = self.data.with_suffix(".log")
+        before = self._ready_count()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *command, "--ui-port", str(self.ui_port)],
+                cwd=CLONE,
+                env={**os.environ, **GUARD_LIFTED, **SMALL, **self.environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            wait_until(lambda: self._ready_count() > before or self.process.poll() is not None, READY_SECONDS)
+            assert self.process.poll() is None, self.log.read_text()
+        except AssertionError:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(PATIENCE_SECONDS)
+
+    @property
+    def key(self) -> str:
+        return (self.data / "admin-key").read_text().strip()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/api/svc/api"
+
+    @property
+    def ui_url(self) -> str:
+        return f"http://127.0.0.1:{self.ui_port}"
+
+    @contextmanager
+    def client(self) -> Generator[httpx.Client]:
+        with httpx.Client(base_url=self.base_url, headers={"X-API-Key": self.key}, timeout=PATIENCE_SECONDS) as client:
+            yield client
+
+    @contextmanager
+    def database(self) -> Generator[Database]:
+        url = self.environment.get("SPINDLE_DATABASE_URL")
+        database = open_database(Settings(data=self.data, database_url=SecretStr(url) if url else None))
+        try:
+            yield database
+        finally:
+            database.close()
+
+    def make_job(self, pipeline: str) -> Job:
+        name = f"test {uuid4().hex[:8]}"
+        project = self.post("/projects", {"name": name})["id"]
+        agent = self.post("/agents", {"name": name, "pipelineYaml": pipeline})["id"]
+        return Job(project, self.post(f"/projects/id/{project}/jobs", {"name": "rows", "agentId": agent})["id"])
+
+    def execute(self, job: Job, body: Json | None = None) -> str:
+        return self.post(f"{job.path}/execute", body or {})["executionId"]
+
+    def status(self, job: Job, execution_id: str) -> Json:
+        return self.get(f"{job.path}/executions/{execution_id}/status")
+
+    def wait(self, job: Job, execution_id: str, *states: str, seconds: float = PATIENCE_SECONDS) -> Json:
+        """The execution's status once it is in one of these states, or has ended."""
+        wanted = {*states, "COMPLETED", "FAILED"}
+        wait_until(lambda: self.status(job, execution_id)["status"] in wanted, seconds)
+        return self.status(job, execution_id)
+
+    def post(self, path: str, body: Json) -> Json:
+        with self.client() as client:
+            response = client.post(path, json=body)
+        assert response.is_success, f"POST {path}: {response.status_code} {response.text}"
+        return response.json()
+
+    def get(self, path: str) -> Any:
+        with self.client() as client:
+            response = answered(lambda: client.get(path))
+        assert response.is_success, f"GET {path}: {response.status_code} {response.text}"
+        return response.json()
+
+    def graphql(self, query: str, **variables: Any) -> Any:
+        body = {"query": query, "variables": variables}
+        answer = answered(lambda: httpx.post(f"{self.ui_url}/graphql", json=body, timeout=PATIENCE_SECONDS)).json()
+        assert "errors" not in answer, answer
+        return answer["data"]
+
+    def runs(self, execution_id: str) -> list[Json]:
+        return self.graphql(RUNS, execution=execution_id)["runsOrError"]["results"]
+
+    def pid(self, module: str) -> int | None:
+        """The oldest of this instance's processes that runs this module."""
+        return next(iter(self.pids(module)), None)
+
+    def pids(self, module: str) -> list[int]:
+        return [pid for pid in descendants(self.process.pid) if module in command_line(pid)]
+
+    def _ready_count(self) -> int:
+        return self.log.read_text().count("Spindle is ready.") if self.log.exists() else 0
+
+
+def answered(ask: Callable[[], httpx.Response]) -> httpx.Response:
+    """Asks again where nobody listens: what was killed is being started again."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return ask()
+        except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError):
+            assert time.monotonic() < deadline, "it has not come back"
+            time.sleep(0.1)
+
+
+def free_port() -> int:
+    """A port that nobody gets by chance before it is listened on, which may take a service half a minute."""
+    while True:
+        port = SystemRandom().choice(PORTS)  # tests seed the other one
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def wait_until(condition: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s"
+        time.sleep(0.05)

@@ -1,0 +1,92 @@
+"""A small world for the tests of core: one organization, one project, one job that can be executed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from core.agents.repository import Agents
+from core.executions.complete import fail, record
+from core.executions.payload import CompletionPayload
+from core.executions.retry import retry
+from core.executions.states import State
+from core.executions.submit import submit
+from core.identity.organizations import create_organization
+from core.infra.database import Database
+from core.infra.encryption import Keyring
+from core.infra.secrets import service_key
+from core.infra.settings import Settings
+from core.infra.storage import output_path
+from core.jobs.repository import Jobs
+from core.projects.repository import Projects
+from core.tables import Execution, Project
+
+PIPELINE = """\
+fetch: {url: "http://127.0.0.1/"}
+pipeline:
+  - {stage: extract, args: [{selector: h1, method: text, as: title}]}
+"""
+SCHEMA = '[{"name": "title", "type": "string"}]'
+
+
+@dataclass
+class Shop:
+    """An organization with one project, whose one job has an agent with a pipeline."""
+
+    settings: Settings
+    database: Database
+    organization_id: str
+    project_id: str
+    agent_id: str
+    job_id: str
+
+    def submit(self, **request: Any) -> Execution:
+        request = {"keyring": Keyring(service_key(self.settings)), **request}
+        return submit(self.database, self.organization_id, self.project_id, self.job_id, **request)
+
+    def report(self, execution: Execution, status: str, **fields: Any) -> State:
+        payload = CompletionPayload(execution_id=execution.id, status=status, **fields)
+        return record(self.database, self.organization_id, execution.project_id, execution.job_id, payload)
+
+    def complete(self, execution: Execution, rows: int = 3, **fields: Any) -> State:
+        place = output_path(self.settings, self.organization_id, execution.id, execution.attempt)
+        written = {"output_dataset_path": place, "output_dataset_schema": SCHEMA, "records_output": rows}
+        return self.report(execution, "COMPLETED", **(written | fields))
+
+    def retry(self, execution: Execution, **request: Any) -> Execution:
+        request = {"keyring": Keyring(service_key(self.settings)), **request}
+        return retry(self.database, self.organization_id, self.project_id, self.job_id, execution.id, **request)
+
+    def free_one_slot(self) -> None:
+        """Ends one of the executions that hold a slot."""
+        with self.database.read() as session:
+            holds = (Execution.project_id == self.project_id, Execution.state.in_(["PENDING", "RUNNING"]))
+            holder = session.query(Execution).filter(*holds).order_by(Execution.id).first()
+        assert holder is not None
+        fail(self.database, holder.id, "It made room.")
+
+    def reload(self, execution: Execution) -> Execution:
+        with self.database.read() as session:
+            return session.get_one(Execution, execution.id)
+
+    def content(self, execution: Execution) -> dict[str, Any]:
+        """All that is stored of the execution."""
+        stored = self.reload(execution)
+        return {column.key: getattr(stored, column.key) for column in Execution.__table__.columns}
+
+    def active(self) -> int:
+        with self.database.read() as session:
+            return session.get_one(Project, self.project_id).active_executions
+
+    def write_pipeline(self, text: str) -> None:
+        with self.database.write() as session:
+            Agents(session, self.organization_id).update(self.agent_id, {"pipeline_yaml": text})
+
+
+def make_shop(settings: Settings, database: Database, name: str = "acme") -> Shop:
+    with database.write() as session:
+        organization_id = create_organization(session, name).id
+        project = Projects(session, organization_id).create({"name": "Shop"})
+        agent = Agents(session, organization_id).create({"name": "Crawler", "pipeline_yaml": PIPELINE})
+        job = Jobs(session, organization_id).create(project.id, {"name": "Books", "agent_id": agent.id})
+        return Shop(settings, database, organization_id, project.id, agent.id, job.id)
