@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import postgres as postgresql
+from tests.support import postgres as postgresql
 from tests.support.service import Service
 from tests.support.site import GatedSite, gated_site
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import processes
+from core.infra import processes
 from core.infra.processes import Child
 
 
