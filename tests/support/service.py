@@ -22,7 +22,7 @@ from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from tests.support.processes import command_line, descendants
 
-CLONE = Path(__file__).parents[1]
+CLONE = Path(__file__).parents[2]
 READY_SECONDS = 180
 PATIENCE_SECONDS = 120  # with what takes a moment, on a machine that has no time
 PORTS = range(12_000, 32_000)  # below those that systems give to connections and to whoever asks for any
