@@ -24,7 +24,6 @@ from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
 from pipelines.coordination.hosts import Hosts, OwnHosts
-from pipelines.coordination.others import Others
 from pipelines.fetch import FetchOptions, Page
 from pipelines.fetch.failures import passing_status, retry_after, too_many_redirects
 from pipelines.fetch.queue import RequestQueue
@@ -51,12 +50,10 @@ class BrowserFetcher:
         browser: BrowserOptions | None = None,
         hosts: Hosts | None = None,
         cache: PageCache | None = None,
-        others: Others | None = None,
     ) -> None:
         self._options = options
         self._hosts = hosts or OwnHosts(options)
         self._cache = cache
-        self._others = others
         self._browsing = browsing
         self._chromium = chromium(browser or BrowserOptions.from_environment(), browsing.images)
         self._idle: list[Tab] = []
@@ -70,7 +67,7 @@ class BrowserFetcher:
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
         """A page for each (url, tag), in the order in which they finish; one for each snapshot where there are more."""
-        queue = RequestQueue(requests, self._options, self._hosts, self._cache, self._others)
+        queue = RequestQueue(requests, self._options, self._hosts, self._cache)
         running: dict[Future[Outcome], Request[T]] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
         pages: deque[tuple[Page, T]] = deque()

@@ -1,5 +1,5 @@
 """A small server in the driver that tasks speak to while a pass runs: they report what they count, so that progress
-shows live, and are told which hosts they may ask, and which pages others ask for.
+shows live, and are told which hosts they may ask.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any, Self
 
 from pipelines.coordination.budgets import Message
 from pipelines.coordination.channel import Endpoint
-from pipelines.coordination.owners import Owners
 from pipelines.coordination.sites import Sites
 from pipelines.fetch import FetchOptions
 from pipelines.spark.preview import Placed, first
@@ -65,8 +64,6 @@ class Coordinator:
         self._urls: dict[int, bool] = {}
         self._forbidden = set[int]()
         self._handlers: dict[str, _Handler] = {}
-        self._owning = threading.Lock()
-        self._owners = Owners()
         self._sites = Sites(options or FetchOptions(), self._send)
         self._pages = TemporaryDirectory(prefix="spindle-pages-", ignore_cleanup_errors=True)
         self._server = _Server((host, 0), self)
@@ -114,16 +111,11 @@ class Coordinator:
         with self._lock:
             self._handlers.pop(task, None)
         self._sites.gone(task)
-        with self._owning:
-            self._send(self._owners.gone(task))
 
     def take(self, connection: str, message: dict[str, Any]) -> None:
         """Takes one message of a task."""
         if "origin" in message:
             self._sites.take(connection, message)
-        elif "keys" in message:
-            with self._owning:  # sent under it as well: what a task is told second must not come first
-                self._send(self._owners.take(connection, message))
         else:
             self._count(message)
 

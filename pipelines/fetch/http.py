@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import pycurl
 
 from pipelines.coordination.hosts import Hosts, OwnHosts
-from pipelines.coordination.others import Others
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
@@ -34,7 +33,7 @@ class HttpFetcher:
     """Fetches pages, up to `options.concurrency` at a time; for one thread. Connections live until `close`.
 
     `hosts` says whom it may ask when. What `cache` has fresh is not fetched, what is old only if it has changed, and
-    what comes is kept; the cache is the caller's to close. Pages that `others` ask for come from the cache as well.
+    what comes is kept; the cache is the caller's to close.
     """
 
     def __init__(
@@ -42,12 +41,10 @@ class HttpFetcher:
         options: FetchOptions | None = None,
         hosts: Hosts | None = None,
         cache: PageCache | None = None,
-        others: Others | None = None,
     ) -> None:
         self._options = options or FetchOptions()
         self._hosts = hosts or OwnHosts(self._options)
         self._cache = cache
-        self._others = others
         self._guard = Guard(self._options.allow_networks)
         self._idle: list[Transfer] = []
         self._active: dict[pycurl.Curl, Transfer] = {}
@@ -73,10 +70,9 @@ class HttpFetcher:
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
         """A page for each (url, tag), in the order in which they finish; failures are pages with an `error`.
-        `requests` is pulled from only as requests can start. Several such iterators of one fetcher may be interleaved,
-        but not with `others`, whose news are one iterator's.
+        `requests` is pulled from only as requests can start. Several such iterators of one fetcher may be interleaved.
         """
-        queue = RequestQueue(requests, self._options, self._hosts, self._cache, self._others)
+        queue = RequestQueue(requests, self._options, self._hosts, self._cache)
         mine: set[Transfer] = set()
         finished: deque[Transfer] = deque()
         try:

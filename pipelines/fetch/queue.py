@@ -5,14 +5,13 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pipelines.coordination.hosts import Hosts
-from pipelines.coordination.others import Kept, Moved, Others, Wanted, Yours
 from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
 from pipelines.fetch.request import Cookies, Request, as_asked, led_to, on_the_way
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from pipelines.page_cache.cache import PageCache
 
 T = TypeVar("T")
-_LOT = 128  # pages that are claimed at once
-_LOOK_SECONDS = 0.01  # between looks at what others say while something waits for them
 _NEXT = 2  # that ask for what others were led to, for each that failed there
 
 
@@ -34,8 +31,7 @@ class RequestQueue(Generic[T]):
     """Pulls from `requests` only as many as can start, and a bounded number more that wait for their host.
 
     Whatever fetches works through one: `starting` says what may start, each of these ends with `done` or `again`, and
-    `take_finished` gives the pages of what need not or must not be fetched. With `others`, which takes a cache, they
-    are pulled and claimed by lots; what others have comes from them.
+    `take_finished` gives the pages of what need not or must not be fetched.
     """
 
     def __init__(
@@ -44,18 +40,15 @@ class RequestQueue(Generic[T]):
         options: FetchOptions,
         hosts: Hosts,
         cache: PageCache | None = None,
-        others: Others | None = None,
     ) -> None:
         self._finished: list[tuple[Page, T]] = []
         self._requests = iter(requests)
         self._exhausted = False
         self._hosts = hosts
         self._cache = cache
-        self._others = others if cache else None
         self._room = options.concurrency
         self._max_held = 64 * options.concurrency
         self._max_redirects = options.max_redirects
-        self._lot: deque[Request[T]] = deque()
         self._held: dict[str, deque[Request[T]]] = {}
         self._held_count = 0
         self._ready: deque[Request[T]] = deque()
@@ -64,16 +57,11 @@ class RequestQueue(Generic[T]):
         self._awaited: dict[int, deque[Request[T]] | None] = {}
         # where addresses lead whose pages are still to come
         self._moved: dict[int, str] = {}
-        # what others ask for, and what they wait for
-        self._elsewhere: dict[int, Request[T]] = {}
-        self._wanted = set[int]()
         self._delayed: list[tuple[float, int, Request[T]]] = []
         self._sequence = count()
 
     def starting(self, room: int) -> Iterator[Request[T]]:
         """The requests that may start now, at most `room`."""
-        if self._cache and self._others:
-            self._hear(self._others, self._cache)
         if not room:
             return
         while self._delayed and self._delayed[0][0] <= time.monotonic():
@@ -119,12 +107,8 @@ class RequestQueue(Generic[T]):
         self._left(request)
         waiting: Iterable[Request[T]] = ()
         if self._cache and not (cookies or request.cookies):
-            if request.key not in self._elsewhere:
-                waiting = self._awaited.pop(request.key, None) or ()
+            waiting = self._awaited.pop(request.key, None) or ()
             self._moved[request.key] = address
-            if self._others and request.key in self._wanted:
-                self._wanted.discard(request.key)
-                self._others.moved(request.key, address)
         else:
             self._over(request)
         request.go_on(address, seconds, cookies)
@@ -153,40 +137,27 @@ class RequestQueue(Generic[T]):
 
     @property
     def empty(self) -> bool:
-        return self._exhausted and not (self._ready or self._lot or self._delayed or self._held_count or self._finished)
+        return self._exhausted and not (self._ready or self._delayed or self._held_count or self._finished)
 
     def wait(self, longest: float, sleep: bool) -> float:
         """Seconds until something may start, at most `longest`; sleeps as long if told to."""
         if self._cache:
             self._cache.tick()
-        if self._elsewhere:
-            longest = min(longest, _LOOK_SECONDS)
         if self._delayed:
             longest = min(longest, max(0.0, self._delayed[0][0] - time.monotonic()))
         return self._hosts.wait(longest, sleep)
 
     def _pull(self) -> None:
-        """Pulls until a request is ready, or no more may wait."""
-        while not self._ready and (self._lot or self._fill_lot()):
-            self._offer(self._lot.popleft())
-
-    def _fill_lot(self) -> bool:
-        """Pulls until there is a request whose page is not at hand; where there are others a lot of them, and claims
-        these. Whether there was any.
-        """
-        most = _LOT if self._others else 1
+        """Pull until a request is ready, or no more may wait."""
         while (
-            len(self._lot) < most
+            not self._ready
             and not self._exhausted
             and self._held_count < self._max_held
             and len(self._finished) < self._room
         ):
             request = self._next()
             if request and not (self._cache and self._waits(request, self._cache)):
-                self._lot.append(request)
-        if self._others and self._lot:
-            self._lot = deque(self._claimed(self._lot))
-        return bool(self._lot)
+                self._offer(request)
 
     def _next(self) -> Request[T] | None:
         """The next request; None at the end, and for what is no address."""
@@ -205,8 +176,7 @@ class RequestQueue(Generic[T]):
     def _ask(self, request: Request[T], cache: PageCache) -> None:
         """Takes a page that is at hand, waits for one that is being asked for, or has `request` ask like any other."""
         if not self._waits(request, cache):
-            for each in self._claimed([request]):
-                self._offer(each)
+            self._offer(request)
 
     def _waits(self, request: Request[T], cache: PageCache) -> bool:
         """Whether `request` need not ask: its page is at hand, or being asked for, here or where this address leads."""
@@ -226,56 +196,6 @@ class RequestQueue(Generic[T]):
         self._awaited[request.key] = waiting
         self._held_count += 1
         return True
-
-    def _claimed(self, requests: Collection[Request[T]]) -> Collection[Request[T]]:
-        """Those of the requests that are to ask; for the pages of the others somebody else asks."""
-        taken = self._others.claim([each.key for each in requests]) if self._others else ()
-        if not taken:
-            return requests
-        self._elsewhere.update((each.key, each) for each in requests if each.key in taken)
-        self._held_count += len(taken)
-        return [each for each in requests if each.key not in taken]
-
-    def _hear(self, others: Others, cache: PageCache) -> None:
-        """Takes in what is said of the pages of others, and answers for our own."""
-        for news in others.news():
-            match news:
-                case Wanted(key):
-                    self._answer(key, others, cache)
-                case Moved(key, address):
-                    if request := self._elsewhere.pop(key, None):
-                        self._lead((request, *(self._awaited.pop(key, None) or ())), address)
-                case Kept(key, place):
-                    cache.tell(key, place)
-                    self._came(key, cache)
-                case Yours(key, look):
-                    if look:
-                        cache.look()
-                    self._came(key, cache)
-
-    def _answer(self, key: int, others: Others, cache: PageCache) -> None:
-        """Another waits for what is ours: it comes next, as far as its host allows, or is over already."""
-        if key in self._awaited:
-            self._wanted.add(key)
-            for waiting in (self._lot, *self._held.values()):
-                for request in [each for each in waiting if each.key == key]:
-                    waiting.remove(request)
-                    waiting.appendleft(request)
-        elif key in self._moved:
-            others.moved(key, self._moved[key])
-        else:
-            others.over(key, cache.place(key))
-
-    def _came(self, key: int, cache: PageCache) -> None:
-        """What another has had is kept, or ours: it is taken, or asked for."""
-        request = self._elsewhere.pop(key, None)
-        if request is None:
-            return
-        self._held_count -= 1
-        if self._at_hand(request, cache):
-            self._over(request)
-        else:
-            self._offer(request)
 
     def _lead(self, waiting: Iterable[Request[T]], address: str) -> None:
         """What these have waited for redirects there."""
@@ -341,7 +261,7 @@ class RequestQueue(Generic[T]):
         """
         if self._cache and request.passed:
             self._arrived(request, self._cache)
-        if request.cookies or request.key in self._elsewhere:  # that waits for another's page, and is not over
+        if request.cookies:
             return
         waiting, asking = self._awaited.pop(request.key, None), 0
         while waiting and asking < _NEXT:
@@ -353,9 +273,6 @@ class RequestQueue(Generic[T]):
             asking += len(self._finished) == finished
         if asking:
             self._awaited[request.key] = waiting
-        elif self._cache and self._others and request.key in self._wanted:
-            self._wanted.discard(request.key)
-            self._others.over(request.key, self._cache.place(request.key))
 
     def _arrived(self, request: Request[T], cache: PageCache) -> None:
         """What redirected `request` leads to a page, or to none: it is no longer on its way."""

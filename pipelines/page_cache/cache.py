@@ -16,7 +16,6 @@ from pipelines.fetch.failures import passing_status
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import spellings
 from pipelines.page_cache.freshness import lifetime, may_be_kept
-from pipelines.page_cache.groups import Place
 from pipelines.page_cache.store import PageStore
 
 _SECRET_BYTES = 32
@@ -98,23 +97,6 @@ class PageCache:
         store = self._shared if self._shared and may_be_kept(page) else self._own
         if store:
             store.put((self.key(page.requested_url), self._variant, page))
-
-    def place(self, key: int) -> Place | None:
-        """Where others find the page of `key`, written by now; None where there is no fresh one."""
-        for store in self._stores:
-            entry = store.get(key)
-            if entry and self.is_fresh(entry[2]):
-                return store.place(key)
-        return None
-
-    def tell(self, key: int, place: Place) -> None:
-        """The page of `key` stands at `place`, where another has written it."""
-        self._stores[0].tell(key, place)  # any of them reads it
-
-    def look(self) -> None:
-        """Finds what others have written since the cache was opened."""
-        for store in self._stores:
-            store.look()
 
     def tick(self) -> None:
         """Writes what has waited for a second."""

@@ -51,10 +51,6 @@ class PageStore:
                 return place
         return None
 
-    def tell(self, key: int, place: Place) -> None:
-        """The newest page of `key` stands there."""
-        self._since[key] = place
-
     def put(self, entry: Entry) -> None:
         if not self._pending.fits(entry):
             self._write()

@@ -21,10 +21,8 @@ from pipelines.browser.actions import Browsing
 from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
 from pipelines.coordination.channel import DriverGone, Endpoint, connected
-from pipelines.coordination.claims import Claims
 from pipelines.coordination.hosts import Hosts
 from pipelines.coordination.leases import Leases
-from pipelines.coordination.others import Others
 from pipelines.extract.rows import NOTHING, Fetched, Ordinal, Row
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
@@ -148,7 +146,7 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hos
     once = isinstance(first, Exploration) and first.level > 0
     without_link: deque[Row] = deque()
     step = reporter.step(task.enters)
-    with _others(task) as others, _cache(task) as cache, _fetcher(task, hosts, cache, others) as fetcher:
+    with _cache(task) as cache, _fetcher(task, hosts, cache) as fetcher:
         for page, rows in fetcher.fetch(_requests(entering, without_link, once)):
             fetched = Fetched.of(page)
             reporter.page(step, page, fetched)
@@ -168,13 +166,6 @@ def _options(task: Pass) -> FetchOptions:
     return replace(task.options, concurrency=BrowserOptions.from_environment().pages)
 
 
-def _others(task: Pass) -> AbstractContextManager[Others | None]:
-    """The other tasks of the run, where pages are kept: opened before what is kept, and closed when that is written."""
-    if task.endpoint and (task.endpoint.pages or task.cache.shared):
-        return Claims(task.endpoint, task.name)
-    return nullcontext()
-
-
 def _cache(task: Pass) -> AbstractContextManager[PageCache | None]:
     own = task.endpoint.pages if task.endpoint else None
     if not (own or task.cache.shared):
@@ -185,12 +176,12 @@ def _cache(task: Pass) -> AbstractContextManager[PageCache | None]:
     return PageCache(replace(task.cache, own=own), variant)
 
 
-def _fetcher(task: Pass, hosts: Hosts | None, cache: PageCache | None, others: Others | None) -> Fetcher:
+def _fetcher(task: Pass, hosts: Hosts | None, cache: PageCache | None) -> Fetcher:
     if task.browsing:
         from pipelines.browser.fetcher import BrowserFetcher  # late: Playwright takes its time to load
 
-        return BrowserFetcher(task.options, task.browsing, hosts=hosts, cache=cache, others=others)
-    return HttpFetcher(task.options, hosts, cache, others)
+        return BrowserFetcher(task.options, task.browsing, hosts=hosts, cache=cache)
+    return HttpFetcher(task.options, hosts, cache)
 
 
 def _traced(row: Row, page: BrowserPage) -> Row:

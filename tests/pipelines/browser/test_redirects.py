@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 from pipelines.browser.actions import Browsing
 from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.coordination.channel import Channel
-from pipelines.coordination.claims import Claims
 from pipelines.coordination.coordinator import Coordinator
 from pipelines.coordination.leases import Leases
 from pipelines.fetch import FetchOptions, Page
@@ -113,25 +111,3 @@ def test_what_they_led_to_is_not_fetched_again_under_its_own_address(strange_sit
     assert [page.url for page in pages.values()] == [urls[2]] * 3
     assert [page.redirects for page in pages.values()] == [(urls[1],), (), ()]
     assert strange_site.requests["/two"] == 1
-
-
-def test_what_two_tasks_are_led_to_and_link_to_is_asked_for_once(site: Site, tmp_path: Path) -> None:
-    base = site.serve(PAGES)
-    site.moved |= {"/0": "/1", "/1": "/2", "/3": "/4", "/4": "/2"}
-    site.seconds = 0.1
-
-    def fetched(paths: list[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
-        with (
-            Claims(coordinator.endpoint, "a") as others,
-            PageCache(CacheOptions(str(tmp_path), coordinator.endpoint.pages)) as cache,
-            BrowserFetcher(OPTIONS, Browsing(), cache=cache, others=others) as fetcher,
-        ):
-            pages = fetcher.fetch((base + path, path) for path in paths)
-            return {path: (page.url, page.redirects) for page, path in pages}
-
-    with Coordinator(OPTIONS) as coordinator, ThreadPoolExecutor(2) as threads:
-        first, second = threads.map(fetched, (["/0", "/4", "/2"], ["/1", "/3", "/5"]))
-    home = f"{base}/2"
-    assert first == {"/0": (home, (f"{base}/1",)), "/4": (home, ()), "/2": (home, ())}
-    assert second == {"/1": (home, ()), "/3": (home, (f"{base}/4",)), "/5": (f"{base}/5", ())}
-    assert {path: asked for path, asked in site.requests.items() if path in PAGES} == dict.fromkeys(PAGES, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -11,7 +10,6 @@ from urllib.parse import quote
 import pytest
 
 from pipelines.coordination.hosts import OwnHosts
-from pipelines.coordination.others import News, Wanted
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.request import led_to
@@ -67,35 +65,6 @@ def test_a_moment_that_a_host_grants_is_taken_by_a_request_that_starts_at_once()
     assert hosts.said == [("enters", first.origin), ("enters", second.origin)]
     [third] = queue.starting(1)
     assert {first.origin, second.origin, third.origin} == {ONE, TWO, THREE}
-
-
-class Asking:
-    """Others who have claimed nothing, and want what is put into `wanted`."""
-
-    def __init__(self) -> None:
-        self.wanted: list[Wanted] = []
-
-    def claim(self, keys: Sequence[int]) -> Collection[int]:
-        return ()
-
-    def over(self, key: int, place: object) -> None: ...
-
-    def moved(self, key: int, address: str) -> None: ...
-
-    def news(self) -> Sequence[News]:
-        wanted, self.wanted = self.wanted, []
-        return wanted
-
-
-def test_what_others_want_comes_next_though_more_has_waited_longer_for_its_host(tmp_path: Path) -> None:
-    hosts, others = Told(), Asking()
-    links = [(f"{ONE}/{number}", None) for number in range(50)]
-    with PageCache(CacheOptions(str(tmp_path))) as cache:
-        queue = RequestQueue(links, FetchOptions(concurrency=4), hosts, cache, others)
-        assert list(queue.starting(4)) == []
-        others.wanted = [Wanted(cache.key(f"{ONE}/40"))]
-        hosts.open[ONE], hosts.new = 2, [ONE]
-        assert [request.url for request in queue.starting(2)] == [f"{ONE}/40", f"{ONE}/0"]
 
 
 def test_what_nobody_waits_for_any_more_gives_back_all_that_it_held_or_waited_for() -> None:
