@@ -1,33 +1,28 @@
-"""The completion webhook, signed as Standard Webhooks 1.0 says, and repeated until the service has it."""
+"""Client of the completion webhook: signed messages (Standard Webhooks), repeated until the service accepts them."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import json
 import logging
-import time
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
+from standardwebhooks import Webhook
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_before_delay, wait_exponential
 
 _log = logging.getLogger(__name__)
-_LONGEST_PAUSE = 30.0
+_BACKOFF = wait_exponential(multiplier=0.5, max=30)
 
 
 class WebhookFailed(Exception):
-    """The service did not take a message."""
+    """The service did not accept a message."""
 
 
-def signature(secret: str, message_id: str, timestamp: int, body: str) -> str:
-    """Header value for a secret of the form whsec_<base64>."""
-    key = base64.b64decode(secret.removeprefix("whsec_"))
-    digest = hmac.new(key, f"{message_id}.{timestamp}.{body}".encode(), hashlib.sha256).digest()
-    return "v1," + base64.b64encode(digest).decode()
+class _Unanswered(WebhookFailed):
+    """The message may be accepted later: no answer, 429, or a server error."""
 
 
 class WebhookClient:
@@ -35,39 +30,44 @@ class WebhookClient:
 
     def __init__(self, url: str, secret: str) -> None:
         self._url = url
-        self._secret = secret
-        # an operator's proxy has no business between a driver and its own service
+        self._signer = Webhook(secret)
+        # the environment's proxy settings are not meant for the driver's own service
         self._client = httpx.Client(timeout=10, trust_env=False)
 
     def send(self, payload: Mapping[str, Any], patience: float) -> None:
-        """Sends one payload, repeating it with growing pauses for `patience` seconds; raises WebhookFailed."""
+        """Send one payload, with exponential backoff for up to `patience` seconds; raise WebhookFailed."""
         body, message_id = json.dumps(payload), f"msg_{uuid.uuid4().hex}"
-        deadline, pause = time.monotonic() + patience, 0.5
-        while (reason := self._attempt(message_id, body)) is not None:
-            if time.monotonic() + pause > deadline:
-                raise WebhookFailed(f"the service did not take the report: {reason}")
-            _log.warning("webhook repeated", extra={"fields": {"reason": reason, "pauseSeconds": pause}})
-            time.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+        retrying = Retrying(
+            retry=retry_if_exception_type(_Unanswered),
+            wait=_BACKOFF,
+            stop=stop_before_delay(patience),
+            before_sleep=_log_retry,
+            reraise=True,
+        )
+        retrying(self._post, message_id, body)
 
     def close(self) -> None:
         self._client.close()
 
-    def _attempt(self, message_id: str, body: str) -> str | None:
-        """None when the message was taken, else why it may be repeated; raises WebhookFailed when it is refused."""
-        timestamp = int(datetime.now(UTC).timestamp())
+    def _post(self, message_id: str, body: str) -> None:
+        now = datetime.now(UTC)
         headers = {
             "content-type": "application/json",
             "webhook-id": message_id,
-            "webhook-timestamp": str(timestamp),
-            "webhook-signature": signature(self._secret, message_id, timestamp, body),
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": self._signer.sign(message_id, now, body),
         }
         try:
-            answer = self._client.post(self._url, content=body, headers=headers)
+            response = self._client.post(self._url, content=body, headers=headers)
         except httpx.TransportError as error:
-            return f"{type(error).__name__}: {error}"
-        if answer.is_success:
-            return None
-        if answer.status_code == 429 or answer.is_server_error:
-            return f"it answered {answer.status_code}"
-        raise WebhookFailed(f"the service refused the report: it answered {answer.status_code}")
+            raise _Unanswered(f"The service did not accept the report: {type(error).__name__}: {error}") from error
+        if response.status_code == 429 or response.is_server_error:
+            raise _Unanswered(f"The service did not accept the report: it answered {response.status_code}.")
+        if not response.is_success:
+            raise WebhookFailed(f"The service refused the report: it answered {response.status_code}.")
+
+
+def _log_retry(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    fields = {"reason": str(error), "pauseSeconds": state.next_action.sleep if state.next_action else 0}
+    _log.warning("webhook retried", extra={"fields": fields})

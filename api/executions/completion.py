@@ -13,8 +13,7 @@ from api.kit.service import Service, ServiceOf
 from core.executions.complete import record
 from core.executions.payload import CompletionPayload
 from core.executions.queries import newest_attempt
-from core.executions.tokens import execution_token, signer
-from core.tables import now
+from core.executions.tokens import execution_token, find_signer
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"])
 SCOPE = "jobs:execute"
@@ -64,4 +63,4 @@ def _signed_attempt(service: Service, request: Request, text: bytes, payload: Co
             newest = newest_attempt(session, payload.execution_id)
         attempts = range(newest, max(newest - REMEMBERED_ATTEMPTS, 0), -1)
     tokens = [execution_token(service.settings, payload.execution_id, attempt) for attempt in attempts]
-    return attempts[signer(tokens, request.headers, text, now())]
+    return attempts[find_signer(tokens, request.headers, text)]

@@ -15,10 +15,10 @@ from random import SystemRandom
 import structlog
 from sqlalchemy import ColumnElement, Select, delete, select, update
 from sqlalchemy.orm import Session
+from standardwebhooks import Webhook as Signer
 
 from core.errors import SpindleError
 from core.events.announce import payload
-from core.executions.tokens import sign
 from core.infra.background import Outages
 from core.infra.database import Database, changed
 from core.infra.encryption import Keyring
@@ -178,15 +178,15 @@ def _sent(settings: Settings, parcel: Parcel, at: datetime) -> Answer:
 
 def signed_headers(keyring: Keyring, parcel: Parcel, at: datetime) -> dict[str, str]:
     """The headers of Standard Webhooks; during a rotation with a signature by each secret."""
-    webhook, delivery, timestamp = parcel.webhook, parcel.delivery, int(at.timestamp())
+    webhook, delivery = parcel.webhook, parcel.delivery
     secrets = [keyring.open(webhook.secret, place(webhook, "secret"))]
     if webhook.previous_secret and webhook.previous_until and webhook.previous_until > at:
         secrets.append(keyring.open(webhook.previous_secret, place(webhook, "previous_secret")))
-    signatures = [sign(secret, delivery.id, timestamp, parcel.body) for secret in secrets]
+    signatures = [Signer(secret).sign(delivery.id, at, parcel.body.decode()) for secret in secrets]
     return {
         "Content-Type": "application/json",
         "webhook-id": delivery.id,
-        "webhook-timestamp": str(timestamp),
+        "webhook-timestamp": str(int(at.timestamp())),
         "webhook-signature": " ".join(signatures),
     }
 

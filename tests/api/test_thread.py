@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from standardwebhooks import Webhook
 
-from core.executions.tokens import execution_token, sign
+from core.executions.tokens import execution_token
 from core.infra import storage
 from tests.api.conftest import PIPELINE, ROWS, Api, Job, Server
 
@@ -139,9 +140,9 @@ def test_zombies_are_marked_by_an_admin(acme: Api, job: Job):
 
 
 def signed(token: str, body: bytes, at: float | None = None) -> dict[str, str]:
-    timestamp = int(at or time.time())
-    signature = sign(token, "msg_1", timestamp, body)
-    return {"webhook-id": "msg_1", "webhook-timestamp": str(timestamp), "webhook-signature": signature}
+    sent = datetime.fromtimestamp(int(at or time.time()), UTC)
+    signature = Webhook(token).sign("msg_1", sent, body.decode())
+    return {"webhook-id": "msg_1", "webhook-timestamp": str(int(sent.timestamp())), "webhook-signature": signature}
 
 
 def test_the_driver_reports_with_the_executions_own_signature(acme: Api, job: Job):
