@@ -1,4 +1,4 @@
-"""Prints the OpenAPI file: `python -m api.openapi`."""
+"""Print the OpenAPI file: `python -m api.openapi`."""
 
 from __future__ import annotations
 

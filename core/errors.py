@@ -1,4 +1,4 @@
-"""The one exception root: a sentence for the person who meets it, an HTTP status, and whether a retry may help."""
+"""Errors that a caller may see: one root exception, its subclasses by HTTP status, and the codes of `details`."""
 
 from __future__ import annotations
 
@@ -6,65 +6,103 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+CODES = {  # with their meanings; the OpenAPI description lists them
+    "conflict": "The request does not fit the current state of the record.",
+    "forbidden": "The key may not use this resource.",
+    "internal-error": "A fault of the service. It has been logged.",
+    "invalid-content-type": "The body's content type is not one that the operation reads.",
+    "invalid-json": "The body is not valid JSON.",
+    "invalid-key": "The API key is missing, unknown, expired or revoked.",
+    "invalid-value": "A field or parameter has a value that is not allowed.",
+    "method-not-allowed": "The path does not support this method.",
+    "missing-field": "A required field or parameter is missing.",
+    "missing-scope": "The API key lacks a scope that the operation needs.",
+    "not-found": "The record does not exist, or belongs to another organization.",
+    "path-too-long": "The request's path exceeds the limit.",
+    "precondition-failed": "The record has changed since the version named by `If-Match`.",
+    "rate-limit": "Too many requests within a minute, or at the same time. Retry after `Retry-After` seconds.",
+    "request-timeout": "The body did not arrive in time.",
+    "too-large": "The request, or the answer to it, exceeds a size limit.",
+    "unavailable": "A part that the service depends on does not answer. A retry may help.",
+    "unknown-field": "The request has a field that the operation does not know.",
+    "unknown-path": "No operation has this path.",
+    "unreadable-request": "The request is not valid HTTP, or its body cannot be decoded.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One located part of an error: `path` is a field (`agentId`) or a place in the YAML (`line 3, column 5`)."""
+    """One part of an error. `path` names a field (`agentId`) or a position in the YAML (`line 3, column 5`)."""
 
     path: str
     message: str
+    code: str = "invalid-value"
 
 
 class SpindleError(Exception):
-    """Base of every error that a caller may see; `str(error)` is a sentence that leaks nothing internal."""
+    """Base of all errors that a caller may see. `str(error)` is a sentence that reveals nothing internal.
+
+    Without `details`, one is made of the sentence, `path` and `code` (by default the code of the class).
+    """
 
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    default_code: ClassVar[str] = "internal-error"
 
-    def __init__(self, sentence: str, details: Sequence[Detail] = ()) -> None:
+    def __init__(
+        self, sentence: str, details: Sequence[Detail] = (), *, code: str | None = None, path: str = ""
+    ) -> None:
         super().__init__(sentence)
         self.sentence = sentence
-        self.details = tuple(details)
+        self.details = tuple(details) or (Detail(path, sentence, code or self.default_code),)
 
 
 class BadInput(SpindleError):
     status = 400
+    default_code = "invalid-value"
 
 
 class Unauthorized(SpindleError):
     status = 401
+    default_code = "invalid-key"
 
 
 class Forbidden(SpindleError):
     status = 403
+    default_code = "forbidden"
 
 
 class NotFound(SpindleError):
-    """Unknown, or another organization's: the two are told alike."""
+    """The record does not exist or belongs to another organization; the answer does not distinguish the two."""
 
     status = 404
+    default_code = "not-found"
 
 
 class Conflict(SpindleError):
     status = 409
+    default_code = "conflict"
 
 
 class PreconditionFailed(SpindleError):
-    """The record is not as the caller has seen it."""
+    """The record has changed since the caller read it."""
 
     status = 412
+    default_code = "precondition-failed"
 
 
 class TooLarge(SpindleError):
     status = 413
+    default_code = "too-large"
 
 
 class TooMany(SpindleError):
     status = 429
     retryable = True
+    default_code = "rate-limit"
 
-    def __init__(self, sentence: str, retry_after: int) -> None:
-        super().__init__(sentence)
+    def __init__(self, sentence: str, retry_after: int, *, code: str | None = None) -> None:
+        super().__init__(sentence, code=code)
         self.retry_after = retry_after
 
 
@@ -73,7 +111,8 @@ class Unavailable(SpindleError):
 
     status = 503
     retryable = True
+    default_code = "unavailable"
 
 
 class CutOff(Unavailable):
-    """The connection to the database was cut while something was read or counted over it; a new one may hold."""
+    """The connection to the database was lost during a read. A new connection may succeed."""

@@ -1,4 +1,4 @@
-"""Every error leaves the service in one shape."""
+"""The one error body of the service, and the exception handlers that render it."""
 
 from __future__ import annotations
 
@@ -14,76 +14,92 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from core.errors import Detail, SpindleError, TooMany
+from core.errors import CODES, Detail, SpindleError, TooMany
 from core.infra.validation import cleaned
 
 RETRY_AFTER_SECONDS = 5
-MAX_DETAILS = 100  # of what is wrong in a long pipeline, nobody reads more
+MAX_DETAILS = 100  # of the problems of a long pipeline
 METHODS = ("GET", "POST", "PUT", "DELETE")
 
 
 class ErrorDetail(BaseModel):
-    """One part of what is wrong: a field of the request, or a place in the YAML."""
+    """One part of an error: a field of the request, or a position in the YAML. `code` is stable, `message` is not."""
 
     path: str
     message: str
+    code: str
 
 
 class Error(BaseModel):
-    """The one error body."""
+    """The body of every error. `code` is the HTTP status; `details` has at least one entry."""
 
     error: str
     code: int
     timestamp: datetime
-    details: list[ErrorDetail] | None = None
+    details: list[ErrorDetail]
 
 
-SENTENCES = {
-    400: "The request cannot be read.",
-    404: "There is nothing at this path.",
-    405: "This path does not know this method.",
-    408: "The body has not come within the time that this service waits for it.",
-    413: "The request is larger than this service takes.",
-    414: "The path is longer than this service takes.",
-    500: "Something went wrong inside the service; it has been logged.",
+HTTP_ERRORS = {  # errors found before a route runs: sentence, code
+    400: ("The request cannot be read.", "unreadable-request"),
+    404: ("No operation has this path.", "unknown-path"),
+    405: ("This path does not support this method.", "method-not-allowed"),
+    408: ("The body did not arrive in time.", "request-timeout"),
+    413: ("The request exceeds the size limit.", "too-large"),
+    414: ("The path exceeds the length limit.", "path-too-long"),
+    500: ("An internal error occurred and has been logged.", "internal-error"),
 }
 MEANINGS = {
     400: "Bad input; `details` names the fields or lines.",
     401: "The API key is missing or not valid.",
     403: "The key lacks the operation's scope.",
     404: "Unknown, or another organization's.",
-    409: "In conflict with what is there.",
-    412: "The record is not as `If-Match` expects.",
+    409: "In conflict with the current state.",
+    412: "The record has changed since the version in `If-Match`.",
     413: "The request or its answer is too large.",
-    429: "Over a limit; `Retry-After` tells when to try again.",
+    429: "Over a limit; retry after `Retry-After` seconds.",
     500: "A fault of the service.",
     503: "A part that the service depends on does not answer.",
+}
+CODES_BY_PYDANTIC_TYPE = {
+    "missing": "missing-field",
+    "json_invalid": "invalid-json",
+    "extra_forbidden": "unknown-field",
 }
 
 
 def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The error answers of an operation, for the OpenAPI file."""
+    """Return the error answers of an operation, for the OpenAPI file."""
     return {status: {"model": Error, "description": MEANINGS[status]} for status in statuses}
 
 
+def describe_codes() -> str:
+    """Return the list of codes as Markdown, for the OpenAPI description."""
+    return "\n".join(f"- `{code}`: {meaning}" for code, meaning in sorted(CODES.items()))
+
+
 def error_response(
-    status: int, sentence: str, details: Sequence[Detail] = (), headers: Mapping[str, str] | None = None
+    status: int, sentence: str, details: Sequence[Detail], headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    body: dict[str, Any] = {"error": sentence, "code": status, "timestamp": datetime.now(UTC).isoformat()}
-    if details:
-        body["details"] = [{"path": detail.path, "message": detail.message} for detail in details[:MAX_DETAILS]]
-    return JSONResponse(cleaned(body), status, dict(headers or {}))  # what is wrong may be that it is no text
+    entries = [{"path": each.path, "message": each.message, "code": each.code} for each in details[:MAX_DETAILS]]
+    body = {"error": sentence, "code": status, "timestamp": datetime.now(UTC).isoformat(), "details": entries}
+    return JSONResponse(cleaned(body), status, dict(headers or {}))  # sentences may quote unpaired surrogates
+
+
+def http_error_response(status: int, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return the answer to a request that no route has handled."""
+    sentence, code = HTTP_ERRORS.get(status) or (f"{HTTPStatus(status).phrase}.", "unreadable-request")
+    return error_response(status, sentence, [Detail("", sentence, code)], headers)
 
 
 def install(app: FastAPI) -> None:
-    """Has the application render all that goes wrong in the one shape."""
-    app.add_exception_handler(SpindleError, _spindle_error)
-    app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_exception_handler(HTTPException, _http_exception)
+    """Register the handlers for all exceptions that a request may raise."""
+    app.add_exception_handler(SpindleError, _handle_spindle_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
 
 
-async def _spindle_error(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, SpindleError)  # noqa: S101 - what install() registers it for
+async def _handle_spindle_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, SpindleError)  # noqa: S101 - see install()
     headers: dict[str, str] = {}
     if error.retryable:
         headers["Retry-After"] = str(error.retry_after if isinstance(error, TooMany) else RETRY_AFTER_SECONDS)
@@ -92,38 +108,40 @@ async def _spindle_error(_request: Request, error: Exception) -> JSONResponse:
     return error_response(error.status, error.sentence, error.details, headers)
 
 
-async def _validation_error(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 - what install() registers it for
-    details = [_detail(problem) for problem in error.errors()]
-    if any(problem["type"] == "json_invalid" for problem in error.errors()):
-        return error_response(400, "The body is not valid JSON.", details)
-    if error.body and isinstance(error.body, bytes):  # which is left unread unless its type is JSON's
-        return error_response(
-            400, "The body is not read as JSON. Send it with Content-Type: application/json.", details
-        )
-    paths = ", ".join(dict.fromkeys(detail.path for detail in details))
-    return error_response(400, f"The request is not valid: {paths}.", details)
+async def _handle_validation_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - see install()
+    details = [_detail_of(problem) for problem in error.errors()]
+    if any(detail.code == "invalid-json" for detail in details):
+        sentence = "The body is not valid JSON."
+    elif error.body and isinstance(error.body, bytes):  # not decoded: the content type is not JSON's
+        sentence = "The body is not read as JSON. Send it with Content-Type: application/json."
+        details = [Detail("body", sentence, "invalid-content-type")]
+    else:
+        paths = ", ".join(dict.fromkeys(detail.path for detail in details))
+        sentence = f"The request is not valid: {paths}."
+    return error_response(400, sentence, details)
 
 
-async def _http_exception(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)  # noqa: S101 - what install() registers it for
-    sentence = SENTENCES.get(error.status_code) or HTTPStatus(error.status_code).phrase
+async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101 - see install()
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(_allowed(request))
-    return error_response(error.status_code, sentence, headers=headers)
+        headers["Allow"] = ", ".join(_allowed_methods(request))
+    return http_error_response(error.status_code, headers)
 
 
-def _allowed(request: Request) -> list[str]:
-    """The methods that the path knows; the framework names those of the first route alone."""
+def _allowed_methods(request: Request) -> list[str]:
+    """Return the methods of all routes with this path; Starlette names those of the first route only."""
     scopes = [(method, {**request.scope, "method": method}) for method in METHODS]
     routes = request.app.router.routes
     return [method for method, scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
 
 
-def _detail(problem: Mapping[str, Any]) -> Detail:
-    """A pydantic problem as a path without its source (`body`, `query`) and a message."""
+def _detail_of(problem: Mapping[str, Any]) -> Detail:
+    """Convert a pydantic problem; the path loses its first part (`body`, `query`)."""
     source, *rest = [str(part) for part in problem["loc"]]
-    if problem["type"] == "json_invalid":
-        return Detail("body", f"{problem.get('ctx', {}).get('error', 'unreadable')} at character {'.'.join(rest)}")
-    return Detail(".".join(rest) or source, str(problem["msg"]))
+    code = CODES_BY_PYDANTIC_TYPE.get(problem["type"], "invalid-value")
+    if code == "invalid-json":
+        reason = problem.get("ctx", {}).get("error", "unreadable")
+        return Detail("body", f"{reason} at character {'.'.join(rest)}", code)
+    return Detail(".".join(rest) or source, str(problem["msg"]), code)

@@ -1,18 +1,18 @@
-"""HTTP as uvicorn reads it; what cannot be read as such is answered in the one error shape too."""
+"""uvicorn's HTTP protocol, with the service's error body for requests that are not valid HTTP."""
 
 from __future__ import annotations
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from api.kit.errors import SENTENCES, error_response
+from api.kit.errors import http_error_response
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """Of one connection, which ends with such an answer."""
+    """The protocol of one connection."""
 
     def send_400_response(self, msg: str) -> None:
-        """Also to an address beyond 64 KiB; `msg`, which is plain text, stays unsaid."""
-        answer = error_response(400, SENTENCES[400])
+        """Answer in the one error shape and close; `msg`, uvicorn's plain text, is not sent."""
+        answer = http_error_response(400)
         lines = [b"%s: %s\r\n" % header for header in answer.raw_headers]
         self.transport.write(
             b"".join((b"HTTP/1.1 400 Bad Request\r\n", *lines, b"connection: close\r\n\r\n", answer.body))

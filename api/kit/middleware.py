@@ -10,7 +10,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.kit.errors import SENTENCES, error_response
+from api.kit.errors import http_error_response
 
 MAX_BODY = 4 * 2**20
 MAX_PATH = 8 * 2**10
@@ -30,9 +30,9 @@ class Limits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif len(scope["path"]) > MAX_PATH:
-            await error_response(414, SENTENCES[414])(scope, receive, send)
+            await http_error_response(414)(scope, receive, send)
         elif _announced(scope) > (limit := self._limit(scope["path"])):
-            await error_response(413, SENTENCES[413])(scope, receive, send)
+            await http_error_response(413)(scope, receive, send)
         else:
             await self._app(scope, _counted(receive, limit), send)
 
@@ -82,7 +82,7 @@ class AccessLog:
             log.exception("request failed", method=scope["method"], path=scope["path"])
             if status:
                 raise
-            await error_response(500, SENTENCES[500])(scope, receive, watched)
+            await http_error_response(500)(scope, receive, watched)
         if scope["path"] in PROBES and status < 400:  # asked every second, for ever
             return
         identity = scope["state"].get("identity")

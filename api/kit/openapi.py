@@ -1,4 +1,4 @@
-"""The OpenAPI file: FastAPI's, with the answers that this service gives: none of 422, and 413 to bodies too large."""
+"""FastAPI's OpenAPI file, corrected: no 422 answers, 413 for operations with a body, and the list of error codes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api.kit.errors import MEANINGS
+from api.kit.errors import MEANINGS, describe_codes
 
 NEVER_GIVEN = "422"
 TOO_LARGE = {
@@ -18,19 +18,19 @@ VALIDATION_SCHEMAS = ("HTTPValidationError", "ValidationError")
 
 
 def describe(app: FastAPI) -> None:
-    """Has the application answer with, and print, the corrected file."""
+    """Replace the application's `openapi` method by one that returns the corrected file."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _corrected(
-                get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            )
+            description = f"{app.description}\n\n## Error codes\n\n{describe_codes()}"
+            schema = get_openapi(title=app.title, version=app.version, description=description, routes=app.routes)
+            app.openapi_schema = _correct(schema)
         return app.openapi_schema
 
     app.openapi = openapi
 
 
-def _corrected(schema: dict[str, Any]) -> dict[str, Any]:
+def _correct(schema: dict[str, Any]) -> dict[str, Any]:
     for path in schema["paths"].values():
         for operation in path.values():
             operation["responses"].pop(NEVER_GIVEN, None)

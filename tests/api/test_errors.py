@@ -1,4 +1,4 @@
-"""Whatever goes wrong is told in one shape, by field or line, and never tells how the service works."""
+"""Every error has the one shape, names a field or line and a code, and reveals nothing internal."""
 
 from __future__ import annotations
 
@@ -14,96 +14,98 @@ from tests.api.conftest import PIPELINE, Api, running
 
 BROKEN = "pipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n  - {stage: wgetJion, args: [a]}\n"
 
-# method, path, request, status, path of the first detail, part of the sentence
+INVALID, CONTENT_TYPE = "invalid-value", "invalid-content-type"
+# method, path, request, status; path (its start) and code of the first detail
 EARLY, LATE = "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"  # in UTC outside of what a date can be
 DEEP = b'{"executionId": "x", "status": "RUNNING", "metrics": {"a": ' + b"[" * 900 + b"]" * 900 + b"}}"
 ERRORS: list[tuple[str, str, dict[str, Any], int, str | None, str]] = [
-    ("GET", "/nothing", {}, 404, None, "nothing at this path"),
-    ("GET", "/projects/", {}, 404, None, "nothing at this path"),
-    ("PATCH", "/projects", {}, 405, None, "does not know this method"),
-    ("GET", "/api", {}, 404, None, "nothing at this path"),
-    ("GET", "/api/svc", {}, 404, None, "nothing at this path"),
-    ("OPTIONS", "/projects", {}, 405, None, "does not know this method"),
-    ("POST", "/projects/id/x/webhooks/y", {}, 405, None, "does not know this method"),
-    ("GET", "/projects?cursor=%00", {}, 400, "cursor", "cursor"),
-    ("GET", "/projects/id/" + "x" * 7000, {}, 404, None, "There is no project with this id."),
-    ("GET", "/projects/id/%ff%fe", {}, 404, None, "There is no project with this id."),
-    ("GET", "/projects/id/unknown", {}, 404, None, "There is no project with this id."),
-    ("GET", "/projects/nobody", {}, 404, None, "There is no project with this name."),
-    ("GET", "/projects/id/%00", {}, 404, None, "There is no project with this id."),
-    ("GET", "/projects?limit=0", {}, 400, "limit", "limit"),
-    ("GET", "/projects?limit=x", {}, 400, "limit", "limit"),
-    ("POST", "/projects", {"content": b"{"}, 400, "body", "not valid JSON"),
-    ("POST", "/projects", {"content": b"\xff\xfe"}, 400, "body", ""),
-    ("POST", "/projects", {"content": b"[" * 100_000}, 400, None, "cannot be read"),
-    ("POST", "/projects", {"content": b'{"name": "x", "parameters": {"a": NaN}}'}, 400, "parameters.a", "finite"),
-    ("POST", "/projects", {"content": b'{"name": %s}' % (b"9" * 5000)}, 400, None, "cannot be read"),
-    ("POST", "/projects", {"content": b"<x/>", "headers": {"Content-Type": "application/xml"}}, 400, "body", "body"),
-    ("POST", "/projects", {"data": {"name": "x"}}, 400, "body", "Content-Type: application/json"),
-    ("POST", "/projects", {"files": {"name": b"x"}}, 400, "body", "body"),
-    ("POST", "/projects/id/x/jobs/y/execute?queue=maybe", {}, 400, "queue", "queue"),
-    ("POST", "/projects/id/x/jobs/y/execute", {"content": b"{"}, 400, "body", "not valid JSON"),
-    ("POST", "/projects/id/x/jobs/y/execute", {"headers": {"Idempotency-Key": "x" * 256}}, 400, "Idempotency", "Key"),
-    ("PUT", "/projects/id/x", {"json": {}, "headers": {"If-Match": "x" * 5000}}, 400, "If-Match", "If-Match"),
-    ("GET", "/projects/id/x/events", {"headers": {"Last-Event-ID": "one"}}, 400, "Last-Event-ID", "Last-Event-ID"),
-    ("POST", "/projects", {"content": b""}, 400, "body", "body"),
-    ("POST", "/projects", {"json": []}, 400, "body", "body"),
-    ("POST", "/projects", {"json": "x"}, 400, "body", "body"),
-    ("POST", "/projects", {"json": {}}, 400, "name", "name"),
-    ("POST", "/projects", {"json": {"name": 1}}, 400, "name", "name"),
-    ("POST", "/projects", {"json": {"name": None}}, 400, "name", "name"),
-    ("POST", "/projects", {"json": {"name": " "}}, 400, "name", "blank"),
-    ("POST", "/projects", {"json": {"name": "test"}}, 400, "name", "reserved"),
-    ("POST", "/projects", {"json": {"name": "x" * 300}}, 400, "name", "longer than 255"),
-    ("POST", "/projects", {"json": {"name": "a\0b"}}, 400, "name", "cannot be stored"),
-    ("POST", "/projects", {"json": {"name": "x", "enabled": "yes"}}, 400, "enabled", "enabled"),
-    ("POST", "/projects", {"json": {"name": "x", "enabled": 1}}, 400, "enabled", "enabled"),
-    ("POST", "/projects", {"json": {"name": "x", "cronSchedule": "at five"}}, 400, "cronSchedule", "MON-FRI"),
-    ("POST", "/projects", {"json": {"name": "x", "parameters": []}}, 400, "parameters", "parameters"),
-    ("POST", "/projects", {"content": b"name=x", "headers": {"Content-Type": "text/plain"}}, 400, "body", "as JSON"),
-    ("POST", "/projects", {"content": b'{"name": "%s"}' % (b"x" * 5_000_000)}, 413, None, "larger"),
-    ("GET", "/" + "x" * 9000, {}, 414, None, "longer"),
-    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": 0}}, 400, "expiresAt", "expiresAt"),
-    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": "4102444800"}}, 400, "expiresAt", "expiresAt"),
-    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": "soon"}}, 400, "expiresAt", "expiresAt"),
-    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": LATE}}, 400, "expiresAt", "expiresAt"),
-    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": EARLY}}, 400, "expiresAt", "expiresAt"),
-    ("POST", "/projects/id/x/jobs/y/completion", {"content": DEEP}, 400, "", "not valid"),
-    ("POST", "/projects", {"content": b"[" * 1_000_000}, 400, None, "cannot be read"),
-    ("POST", "/categories", {"json": {"name": "x", "visibility": "SECRET"}}, 400, "visibility", "PUBLIC or PRIVATE"),
-    ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": BROKEN}}, 400, "line 3, column 13", "wgetJoin"),
-    ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": "pipeline: ["}}, 400, "line", "problem"),
-    ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": "fetch: {}"}}, 400, "line", "problem"),
-    ("POST", "/datasets/query", {"json": {}}, 400, "sql", "sql"),
-    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": 10_001}}, 400, "limit", "limit"),
-    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": "5"}}, 400, "limit", "limit"),
-    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": 1.5}}, 400, "limit", "limit"),
-    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "offset": 1e300}}, 400, None, ""),
-    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "offset": -1}}, 400, "offset", "offset"),
-    ("POST", "/datasets/query", {"json": {"sql": "DROP TABLE x"}}, 400, None, "Only SELECT"),
-    ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM read_text('/etc/passwd')"}}, 400, None, "Only tables"),
-    ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM nowhere"}}, 400, None, "There is no table nowhere"),
-    ("POST", "/datasets/query?bigNumbers=x", {"json": {"sql": "SELECT 1"}}, 400, "bigNumbers", "bigNumbers"),
-    ("GET", "/datasets/query/columns", {}, 400, "table", "table"),
-    ("GET", "/datasets/query/columns?table=nowhere", {}, 400, None, "There is no table nowhere"),
-    ("GET", "/datasets/query/tables?catalog=nowhere", {}, 400, None, "There is no catalog nowhere"),
+    ("GET", "/nothing", {}, 404, None, "unknown-path"),
+    ("GET", "/projects/", {}, 404, None, "unknown-path"),
+    ("PATCH", "/projects", {}, 405, None, "method-not-allowed"),
+    ("GET", "/api", {}, 404, None, "unknown-path"),
+    ("GET", "/api/svc", {}, 404, None, "unknown-path"),
+    ("OPTIONS", "/projects", {}, 405, None, "method-not-allowed"),
+    ("POST", "/projects/id/x/webhooks/y", {}, 405, None, "method-not-allowed"),
+    ("GET", "/projects?cursor=%00", {}, 400, "cursor", INVALID),
+    ("GET", "/projects/id/" + "x" * 7000, {}, 404, None, "not-found"),
+    ("GET", "/projects/id/%ff%fe", {}, 404, None, "not-found"),
+    ("GET", "/projects/id/unknown", {}, 404, None, "not-found"),
+    ("GET", "/projects/nobody", {}, 404, None, "not-found"),
+    ("GET", "/projects/id/%00", {}, 404, None, "not-found"),
+    ("GET", "/projects?limit=0", {}, 400, "limit", INVALID),
+    ("GET", "/projects?limit=x", {}, 400, "limit", INVALID),
+    ("POST", "/projects", {"content": b"{"}, 400, "body", "invalid-json"),
+    ("POST", "/projects", {"content": b"\xff\xfe"}, 400, "body", "invalid-json"),
+    ("POST", "/projects", {"content": b"[" * 100_000}, 400, None, "unreadable-request"),
+    ("POST", "/projects", {"content": b'{"name": "x", "parameters": {"a": NaN}}'}, 400, "parameters.a", INVALID),
+    ("POST", "/projects", {"content": b'{"name": %s}' % (b"9" * 5000)}, 400, None, "unreadable-request"),
+    ("POST", "/projects", {"content": b"<x/>", "headers": {"Content-Type": "application/xml"}}, 400, "body", CONTENT_TYPE),
+    ("POST", "/projects", {"data": {"name": "x"}}, 400, "body", CONTENT_TYPE),
+    ("POST", "/projects", {"files": {"name": b"x"}}, 400, "body", CONTENT_TYPE),
+    ("POST", "/projects/id/x/jobs/y/execute?queue=maybe", {}, 400, "queue", INVALID),
+    ("POST", "/projects/id/x/jobs/y/execute", {"content": b"{"}, 400, "body", "invalid-json"),
+    ("POST", "/projects/id/x/jobs/y/execute", {"headers": {"Idempotency-Key": "x" * 256}}, 400, "Idempotency", INVALID),
+    ("PUT", "/projects/id/x", {"json": {}, "headers": {"If-Match": "x" * 5000}}, 400, "If-Match", INVALID),
+    ("GET", "/projects/id/x/events", {"headers": {"Last-Event-ID": "one"}}, 400, "Last-Event-ID", INVALID),
+    ("POST", "/projects", {"content": b""}, 400, "body", "missing-field"),
+    ("POST", "/projects", {"json": []}, 400, "body", INVALID),
+    ("POST", "/projects", {"json": "x"}, 400, "body", INVALID),
+    ("POST", "/projects", {"json": {}}, 400, "name", "missing-field"),
+    ("POST", "/projects", {"json": {"name": 1}}, 400, "name", INVALID),
+    ("POST", "/projects", {"json": {"name": None}}, 400, "name", INVALID),
+    ("POST", "/projects", {"json": {"name": " "}}, 400, "name", INVALID),
+    ("POST", "/projects", {"json": {"name": "test"}}, 400, "name", INVALID),
+    ("POST", "/projects", {"json": {"name": "x" * 300}}, 400, "name", INVALID),
+    ("POST", "/projects", {"json": {"name": "a\0b"}}, 400, "name", INVALID),
+    ("POST", "/projects", {"json": {"name": "x", "enabled": "yes"}}, 400, "enabled", INVALID),
+    ("POST", "/projects", {"json": {"name": "x", "enabled": 1}}, 400, "enabled", INVALID),
+    ("POST", "/projects", {"json": {"name": "x", "cronSchedule": "at five"}}, 400, "cronSchedule", INVALID),
+    ("POST", "/projects", {"json": {"name": "x", "parameters": []}}, 400, "parameters", INVALID),
+    ("POST", "/projects", {"content": b"name=x", "headers": {"Content-Type": "text/plain"}}, 400, "body", CONTENT_TYPE),
+    ("POST", "/projects", {"content": b'{"name": "%s"}' % (b"x" * 5_000_000)}, 413, None, "too-large"),
+    ("GET", "/" + "x" * 9000, {}, 414, None, "path-too-long"),
+    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": 0}}, 400, "expiresAt", INVALID),
+    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": "4102444800"}}, 400, "expiresAt", INVALID),
+    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": "soon"}}, 400, "expiresAt", INVALID),
+    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": LATE}}, 400, "expiresAt", INVALID),
+    ("POST", "/auth/api-keys", {"json": {"name": "x", "expiresAt": EARLY}}, 400, "expiresAt", INVALID),
+    ("POST", "/projects/id/x/jobs/y/completion", {"content": DEEP}, 400, "", INVALID),
+    ("POST", "/projects", {"content": b"[" * 1_000_000}, 400, None, "unreadable-request"),
+    ("POST", "/categories", {"json": {"name": "x", "visibility": "SECRET"}}, 400, "visibility", INVALID),
+    ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": BROKEN}}, 400, "line 3, column 13", INVALID),
+    ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": "pipeline: ["}}, 400, "line", INVALID),
+    ("POST", "/agents", {"json": {"name": "x", "pipelineYaml": "fetch: {}"}}, 400, "line", INVALID),
+    ("POST", "/datasets/query", {"json": {}}, 400, "sql", "missing-field"),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": 10_001}}, 400, "limit", INVALID),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": "5"}}, 400, "limit", INVALID),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": 1.5}}, 400, "limit", INVALID),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "offset": 1e300}}, 400, None, INVALID),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "offset": -1}}, 400, "offset", INVALID),
+    ("POST", "/datasets/query", {"json": {"sql": "DROP TABLE x"}}, 400, None, INVALID),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM read_text('/etc/passwd')"}}, 400, None, INVALID),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM nowhere"}}, 400, None, INVALID),
+    ("POST", "/datasets/query?bigNumbers=x", {"json": {"sql": "SELECT 1"}}, 400, "bigNumbers", INVALID),
+    ("GET", "/datasets/query/columns", {}, 400, "table", "missing-field"),
+    ("GET", "/datasets/query/columns?table=nowhere", {}, 400, None, INVALID),
+    ("GET", "/datasets/query/tables?catalog=nowhere", {}, 400, None, INVALID),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "request_", "status", "where", "part"),
+    ("method", "path", "request_", "status", "where", "code"),
     ERRORS,
     ids=[f"{e[0]} {e[1][:40]} {n}" for n, e in enumerate(ERRORS)],
 )
 def test_an_error_has_one_shape(
-    acme: Api, method: str, path: str, request_: dict[str, Any], status: int, where: str | None, part: str
+    acme: Api, method: str, path: str, request_: dict[str, Any], status: int, where: str | None, code: str
 ):
     json = {"headers": {"Content-Type": "application/json"}} if "content" in request_ else {}
     response = acme.call(method, path, **(json | request_))
     body = response.json()
     assert (response.status_code, body["code"]) == (status, status), body
-    assert set(body) - {"details"} == {"error", "code", "timestamp"}
-    assert part in str(body["error"])
+    assert set(body) == {"error", "code", "timestamp", "details"}
+    assert all(set(each) == {"path", "message", "code"} for each in body["details"])
+    assert body["details"][0]["code"] == code, body
     assert abs(datetime.now(UTC) - datetime.fromisoformat(body["timestamp"])) < timedelta(minutes=1)
     if where is not None:
         assert body["details"][0]["path"].startswith(where), body
@@ -177,7 +179,7 @@ def test_a_fault_of_the_service_tells_nothing_of_it(acme: Api):
     with running(app) as url:
         response = httpx.get(f"{url}/fault", timeout=30)
     assert response.status_code == 500
-    assert set(response.json()) == {"error", "code", "timestamp"}
+    assert [each["code"] for each in response.json()["details"]] == ["internal-error"]
     assert "secret" not in response.text
 
 
@@ -191,4 +193,4 @@ def test_an_error_may_speak_of_what_is_no_text(acme: Api):
     with running(app) as url:
         response = httpx.get(f"{url}/odd", timeout=30)
     assert (response.status_code, response.json()["error"]) == (400, "There is no '?'.")
-    assert response.json()["details"] == [{"path": "?", "message": "not '\ufffd'"}]
+    assert response.json()["details"] == [{"path": "?", "message": "not '\ufffd'", "code": "invalid-value"}]

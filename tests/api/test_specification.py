@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from api.kit.errors import SENTENCES
+from api.kit.errors import HTTP_ERRORS
 from tests.api.conftest import Api
 from tests.api.operations import OPENAPI, OPERATIONS
 
@@ -64,7 +64,7 @@ def test_an_operation_in_a_project_answers_in_both_spellings(acme: Api, row: Row
     answers = [acme.call(row.method, UNKNOWN.sub("x", ROOT + row.path.replace(shown, each))) for each in SPELLINGS]
     one, other = [(answer.status_code, answer.json() | {"timestamp": None}) for answer in answers]
     assert one == other
-    assert one[1]["error"] != SENTENCES[404]
+    assert one[1]["error"] != HTTP_ERRORS[404][0]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -18,7 +18,6 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from api.kit.errors import SENTENCES
 from core.identity.api_keys import create_key
 from core.identity.organizations import create_organization
 from core.infra.database import open_database
@@ -127,4 +126,8 @@ def test_what_cannot_be_read_as_http_is_told_in_the_one_shape(served: Workers, r
     assert head.startswith(b"HTTP/1.1 400 ")
     assert b"content-type: application/json" in head
     error = json.loads(body)
-    assert (error["error"], error["code"], set(error)) == (SENTENCES[400], 400, {"error", "code", "timestamp"})
+    assert (error["error"], error["code"], set(error)) == (
+        HTTP_ERRORS[400][0],
+        400,
+        {"error", "code", "timestamp", "details"},
+    )

@@ -376,7 +376,7 @@ def test_beside_a_server_its_admin_key_is_the_key(server: Server, spindle: Spind
         ("ftp://127.0.0.1", "is not an address of http or https"),
         ("127.0.0.1:9", "is not an address of http or https"),
         ("http://[", "http://[ is not an address."),
-        ("{server}/elsewhere", "There is nothing at this path."),
+        ("{server}/elsewhere", "No operation has this path."),
     ],
 )
 def test_what_does_not_answer_is_told(api: Api, spindle: Spindle, url: str, said: str):
