@@ -39,7 +39,7 @@ ERRORS: list[tuple[str, str, dict[str, Any], int, str | None, str]] = [
     ("POST", "/projects", {"content": b"[" * 100_000}, 400, None, "unreadable-request"),
     ("POST", "/projects", {"content": b'{"name": "x", "parameters": {"a": NaN}}'}, 400, "parameters.a", INVALID),
     ("POST", "/projects", {"content": b'{"name": %s}' % (b"9" * 5000)}, 400, None, "unreadable-request"),
-    ("POST", "/projects", {"content": b"<x/>", "headers": {"Content-Type": "application/xml"}}, 400, "body", CONTENT_TYPE),
+    ("POST", "/projects", {"content": b"<x/>", "headers": {"Content-Type": "text/xml"}}, 400, "body", CONTENT_TYPE),
     ("POST", "/projects", {"data": {"name": "x"}}, 400, "body", CONTENT_TYPE),
     ("POST", "/projects", {"files": {"name": b"x"}}, 400, "body", CONTENT_TYPE),
     ("POST", "/projects/id/x/jobs/y/execute?queue=maybe", {}, 400, "queue", INVALID),
