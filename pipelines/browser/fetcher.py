@@ -25,7 +25,8 @@ from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
 from pipelines.coordination.hosts import Hosts, OwnHosts
 from pipelines.fetch import FetchOptions, Page
-from pipelines.fetch.failures import passing_status, retry_after, too_many_redirects
+from pipelines.fetch.failures import describe_too_many_redirects, is_retryable_status
+from pipelines.fetch.page import parse_retry_after
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.request import Request, as_asked, led_to
 from pipelines.page_cache.cache import PageCache
@@ -113,7 +114,7 @@ class BrowserFetcher:
         pages = [led_to(page, request) for page in outcome]
         last = pages[-1]
         if last.status in (429, 503):
-            queue.back_off(request, retry_after(last.header("retry-after") or "") or self._options.backoff)
+            queue.back_off(request, parse_retry_after(last.header("retry-after") or "") or self._options.backoff)
         queue.done(request, last, keep=len(pages) == 1 and not last.values)
         return [(as_asked(page, request), request.tag) for page in pages]
 
@@ -131,7 +132,7 @@ class BrowserFetcher:
             except Redirected as redirected:
                 if len(request.passed) < self._options.max_redirects:
                     return redirected
-                return [_failed(request.address, too_many_redirects(self._options))]
+                return [_failed(request.address, describe_too_many_redirects(self._options))]
             delay = self._delay(pages[-1], attempt) if again else None
             if delay is None:
                 return pages
@@ -145,9 +146,10 @@ class BrowserFetcher:
             async with self._tab(url) as tab, asyncio.timeout(patience - request.spent):
                 visit = Visit(tab, url, self._options, request.cookies)
                 pages = await tab.unless_crashed(visit.pages(self._browsing.traces))
-            return pages, passing_status(pages[-1].status or 0)
+            return pages, is_retryable_status(pages[-1].status or 0)
         except VisitFailed as failure:
-            return [_failed(url, str(failure), failure.status)], failure.passing or passing_status(failure.status or 0)
+            again = failure.passing or is_retryable_status(failure.status or 0)
+            return [_failed(url, str(failure), failure.status)], again
         except Crashed as crash:
             return [_failed(url, str(crash) or "the browser crashed on the page")], True
         except TimeoutError:
@@ -212,7 +214,7 @@ class BrowserFetcher:
     def _delay(self, page: BrowserPage, attempt: int) -> float | None:
         """Seconds until the next try: exponential with jitter, at least what the server asks; None for no other try."""
         options = self._options
-        asked = retry_after(page.header("retry-after") or "") or 0.0
+        asked = parse_retry_after(page.header("retry-after") or "") or 0.0
         if attempt >= options.retries or asked > options.max_retry_after:
             return None
         return max(asked, options.backoff * 2**attempt * _random.uniform(0.5, 1.5))

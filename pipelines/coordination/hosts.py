@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import Protocol
 
-from pipelines.fetch.options import FetchOptions
+from pipelines.fetch.fetcher import FetchOptions
 
 
 class Hosts(Protocol):

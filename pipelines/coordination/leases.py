@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.coordination.channel import Channel
-from pipelines.fetch.options import FetchOptions
+from pipelines.fetch.fetcher import FetchOptions
 from pipelines.fetch.robots import Robots
 
 _LOOK_SECONDS = 0.01  # how often a busy task looks for messages

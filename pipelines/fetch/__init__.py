@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pipelines.fetch.fetcher import Fetcher
+from pipelines.fetch.fetcher import Fetcher, FetchOptions
 from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.http import HttpFetcher
-from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import canonical_url
 

@@ -1,20 +1,17 @@
-"""What went wrong with a fetch: a sentence for the row, and whether another try may help."""
+"""Failed fetches: the sentence for the row's `_error`, and whether a retry may help."""
 
 from __future__ import annotations
 
-import time
-
 import pycurl
 
-from pipelines.fetch.dates import http_date
-from pipelines.fetch.options import FetchOptions
+from pipelines.fetch.fetcher import FetchOptions
 
 # CURLE_HTTP2_STREAM and CURLE_TOO_LARGE, which pycurl does not name
 _HTTP2_STREAM = 92
-_TOO_LARGE = 100
+_HEADER_TOO_LARGE = 100
 
-# Another try may bring an answer: the connection failed or broke, or the server was overloaded.
-_PASSING_ERRORS = frozenset(
+# A retry may help: the connection failed or broke, or the server was overloaded.
+_RETRYABLE_ERRORS = frozenset(
     (
         pycurl.E_COULDNT_RESOLVE_HOST,
         pycurl.E_COULDNT_CONNECT,
@@ -26,84 +23,64 @@ _PASSING_ERRORS = frozenset(
         _HTTP2_STREAM,
     )
 )
-_PASSING_STATUSES = frozenset((429, 502, 503, 504))
+_RETRYABLE_STATUSES = frozenset((429, 502, 503, 504))
 
-_UNDECODABLE = "the page cannot be decompressed"
+UNDECODABLE = "the page cannot be decompressed"
+UNEXPECTED_NOT_MODIFIED = "the server answered 304 (not modified) to a request without conditions"
 _SENTENCES = {
     pycurl.E_UNSUPPORTED_PROTOCOL: "{where} does not speak HTTP",
     pycurl.E_COULDNT_RESOLVE_HOST: "could not find the host {host}",
     pycurl.E_COULDNT_CONNECT: "could not connect to {where}",
     pycurl.E_FTP_WEIRD_SERVER_REPLY: "{where} does not speak HTTP",
-    pycurl.E_PARTIAL_FILE: "{where} closed the connection before the whole page came",
+    pycurl.E_PARTIAL_FILE: "{where} closed the connection before the end of the page",
     pycurl.E_GOT_NOTHING: "{where} closed the connection without an answer",
     pycurl.E_SEND_ERROR: "the connection to {where} broke",
     pycurl.E_RECV_ERROR: "the connection to {where} broke",
     pycurl.E_HTTP2: "the connection to {where} broke",
     _HTTP2_STREAM: "the connection to {where} broke",
-    _TOO_LARGE: "{where} answers with too large a header",
-    pycurl.E_BAD_CONTENT_ENCODING: _UNDECODABLE,
+    _HEADER_TOO_LARGE: "the header of the answer of {where} is too large",
+    pycurl.E_BAD_CONTENT_ENCODING: UNDECODABLE,
     pycurl.E_PEER_FAILED_VERIFICATION: "the certificate of {host} is not trusted",
     pycurl.E_SSL_CONNECT_ERROR: "could not agree on encryption with {where}",
 }
 
 
-def sentence(code: int, detail: str, where: str, options: FetchOptions) -> str:
-    """What libcurl's error `code` and words mean for the person who reads the row; `where` is host:port."""
-    if code == pycurl.E_OPERATION_TIMEDOUT:
-        return _timeout(detail, where, options)
-    if code == pycurl.E_PEER_FAILED_VERIFICATION and "subject name" in detail:
-        return f"the certificate of {where.rpartition(':')[0]} is for another name"
-    template = _SENTENCES.get(code, "could not fetch from {where} (libcurl error {code})")
+def describe_curl_error(code: int, detail: str, where: str, options: FetchOptions) -> str:
+    """Return the sentence for libcurl's error `code` with its message `detail`; `where` is host:port."""
     host = where.rpartition(":")[0]
+    if code == pycurl.E_OPERATION_TIMEDOUT:
+        if detail.startswith(("Connection", "Resolving", "SSL", "Failed")):
+            return f"could not connect to {where} within {options.connect_timeout:g} s"
+        if detail.startswith("Operation too slow"):
+            return f"{where} stopped sending for {options.first_byte_timeout:g} s"
+        return f"timed out after {options.total_timeout:g} s"
+    if code == pycurl.E_PEER_FAILED_VERIFICATION and "subject name" in detail:
+        return f"the certificate of {host} is for another name"
+    template = _SENTENCES.get(code, "could not fetch from {where} (libcurl error {code})")
     return template.format(where=where, host=host, code=code)
 
 
-def no_answer(where: str, options: FetchOptions) -> str:
+def describe_missing_answer(where: str, options: FetchOptions) -> str:
     return f"{where} did not answer within {options.first_byte_timeout:g} s"
 
 
-def astray(target: str | None, where: str) -> str:
-    """A redirect that leads to no page; `target` is what it names, None when that is no address."""
-    what = "something that is not an address" if target is None else "what is neither http nor https"
-    return f"{where} redirects to {what}"
+def describe_bad_redirect(target: str | None, where: str) -> str:
+    """Return the sentence for a redirect to `target`, None when that is no URL."""
+    reason = "something that is not a URL" if target is None else "a URL that is neither http nor https"
+    return f"{where} redirects to {reason}"
 
 
-def too_many_redirects(options: FetchOptions) -> str:
+def describe_too_many_redirects(options: FetchOptions) -> str:
     return f"redirects more than {options.max_redirects} times"
 
 
-def undecodable() -> str:
-    return _UNDECODABLE
-
-
-def not_modified() -> str:
-    return "not modified, says the server, though nothing was kept"
-
-
-def too_large(options: FetchOptions) -> str:
+def describe_too_large(options: FetchOptions) -> str:
     return f"the page is larger than {options.max_body:,} bytes"
 
 
-def _timeout(detail: str, where: str, options: FetchOptions) -> str:
-    if detail.startswith(("Connection", "Resolving", "SSL", "Failed")):
-        return f"could not connect to {where} within {options.connect_timeout:g} s"
-    if detail.startswith("Operation too slow"):
-        return f"{where} stopped sending for {options.first_byte_timeout:g} s"
-    return f"timed out after {options.total_timeout:g} s"
+def is_retryable_error(code: int) -> bool:
+    return code in _RETRYABLE_ERRORS
 
 
-def passing_error(code: int) -> bool:
-    return code in _PASSING_ERRORS
-
-
-def passing_status(status: int) -> bool:
-    return status in _PASSING_STATUSES
-
-
-def retry_after(value: str) -> float | None:
-    """Seconds that a Retry-After header asks for (RFC 9110, section 10.2.3); None when it says nothing usable."""
-    value = value.strip()
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    at = http_date(value)
-    return max(0.0, at.timestamp() - time.time()) if at else None
+def is_retryable_status(status: int) -> bool:
+    return status in _RETRYABLE_STATUSES

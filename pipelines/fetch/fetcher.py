@@ -1,8 +1,9 @@
-"""What a pass needs of whatever brings its pages."""
+"""Fetchers: their options and the interface that passes use, whether pages come by HTTP or from the browser."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -11,8 +12,45 @@ from pipelines.fetch.page import Page
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """Limits of a fetcher; times are in seconds, sizes in bytes.
+
+    `concurrency` limits the parallel requests of one fetcher, `per_host` those of a whole run to one origin (scheme,
+    host and port); `delay` is the minimum time between the starts of two requests to an origin. With `robots`, URLs
+    that robots.txt disallows are not requested. `first_byte_timeout` includes connecting; `total_timeout` covers a
+    page with its redirects. `max_body` limits the decompressed body. `allow_networks` are CIDRs that the guard allows.
+    Raises ValueError for a `user_agent` that cannot be sent in a header.
+    """
+
+    user_agent: str = "Spindle/0.1"
+    concurrency: int = 16
+    per_host: int = 16
+    delay: float = 0
+    robots: bool = True
+    connect_timeout: float = 10
+    first_byte_timeout: float = 30
+    total_timeout: float = 60
+    max_body: int = 16 * 1024 * 1024
+    max_redirects: int = 20
+    retries: int = 2
+    backoff: float = 0.5
+    max_retry_after: float = 60
+    allow_networks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_user_agent(self.user_agent)
+
+
+def check_user_agent(text: str) -> str:
+    """Return `text` if it may be sent in a header, else raise ValueError: a line break would begin another header."""
+    if not (text.isascii() and text.isprintable()):
+        raise ValueError("the user agent must be printable ASCII on one line: it is sent in a header")
+    return text
+
+
 class Fetcher(Protocol):
-    """Brings pages, and frees what it holds when its block ends; for one thread."""
+    """A context manager that fetches pages in one thread and frees its connections or tabs on exit."""
 
     def __enter__(self) -> Self: ...
 
@@ -21,8 +59,28 @@ class Fetcher(Protocol):
     ) -> None: ...
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
-        """A page for each (url, tag), in the order in which they finish; failures are pages with an `error`.
+        """Yield a page for each (url, tag) in order of completion; a failed fetch is a page with an `error`.
 
-        `requests` is pulled from only as requests can start.
+        `requests` is consumed lazily, as requests can start.
         """
+        ...
+
+
+class PageCache(Protocol):
+    """Pages fetched earlier, by canonical URL."""
+
+    def get(self, url: str) -> Page | None:
+        """Return the cached page of `url`, fresh or stale."""
+        ...
+
+    def is_fresh(self, page: Page) -> bool:
+        """Return whether a cached page may be used without asking its server."""
+        ...
+
+    def put(self, page: Page) -> None:
+        """Cache `page` under its `requested_url`, unless its status or header forbids that."""
+        ...
+
+    def tick(self) -> None:
+        """Write buffered pages; called often, so that an idle fetcher keeps none in memory for long."""
         ...

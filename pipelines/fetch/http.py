@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import pycurl
 
 from pipelines.coordination.hosts import Hosts, OwnHosts
+from pipelines.fetch.fetcher import FetchOptions
 from pipelines.fetch.guard import Guard
-from pipelines.fetch.options import FetchOptions
 from pipelines.fetch.page import Page
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.transfer import Transfer
@@ -168,7 +168,7 @@ class HttpFetcher:
     def _retry_delay(self, transfer: Transfer, asked: float | None) -> float | None:
         """Seconds until the next try: exponential with jitter, at least what the server asks; None for no other try."""
         options, attempt = self._options, transfer.request.attempt
-        if not transfer.may_pass() or attempt >= options.retries or (asked or 0) > options.max_retry_after:
+        if not transfer.is_retryable() or attempt >= options.retries or (asked or 0) > options.max_retry_after:
             return None
         return max(asked or 0, options.backoff * 2**attempt * _random.uniform(0.5, 1.5))
 

@@ -1,22 +1,28 @@
-"""What one fetch brought, whether it worked or not."""
+"""Fetched pages, and the header fields that describe them."""
 
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
+_CHARSET = re.compile(r"charset\s*+=\s*+[\"']?+\s*+([^\s\"';,]++)", re.IGNORECASE)
+_MAX_OLD_HEADER = 64 * 1024  # bytes of header lines that survive a 304; new names with each answer would add up
 
-@dataclass(slots=True)  # never changed; to freeze it would cost six times as much, on every page
+
+@dataclass(slots=True)  # immutable by convention: frozen=True would make creating one six times slower
 class Page:
-    """`status` is the final HTTP status, None when no answer came; `error` a sentence when no whole page came.
+    """The result of one fetch, successful or not.
 
-    `url` is the final address, `redirects` the addresses between `requested_url` and it. `content_type` and `charset`
-    are what the Content-Type header says, in lower case. `fetched_at` is in UTC. Of a page that is larger than was
-    asked for, `body` is the beginning; with any other `error` it is empty. `head` is the answer's header lines.
-    `received` counts the bytes of the body as they were transferred, none where nothing was fetched.
-    `forbidden` tells that the site does not let crawlers have the page, so that it was not asked for.
+    `status` is the final HTTP status, None without an answer; `error` is a sentence unless the whole page arrived.
+    `url` is the final address, `redirects` are the addresses between `requested_url` and it. `content_type` and
+    `charset` come from the Content-Type header, in lower case. `fetched_at` is in UTC. A page above the size limit has
+    the beginning of its `body`; with any other `error` the body is empty. `head` has the header lines of the answer,
+    `received` the size of the body before decompression (0 without a request). `forbidden`: robots.txt disallows the
+    page, so it was not requested.
     """
 
     requested_url: str
@@ -37,16 +43,62 @@ class Page:
         return self.error is None and self.status is not None and self.status < 400
 
     def header(self, name: str) -> str | None:
-        """A header of the answer, in any case; None when it has none of that name."""
+        """Return the first header field of that name, in any case."""
         return next(iter(self.headers(name)), None)
 
     def headers(self, name: str) -> list[str]:
-        """All headers of that name, in their order."""
-        if f"{name.lower()}:".encode() not in self.head.lower():  # most are asked for in vain, and this is far quicker
+        """Return all header fields of that name, in their order."""
+        if f"{name.lower()}:".encode() not in self.head.lower():  # the usual case, and faster than the pattern
             return []
-        return [value.decode("latin-1").rstrip() for value in _header(name).findall(self.head)]
+        return [value.decode("latin-1").rstrip() for value in _header_pattern(name).findall(self.head)]
+
+
+def refresh_page(page: Page, not_modified: Page) -> Page:
+    """Return a cached `page` updated by a 304 answer (RFC 9111, section 4.3.4).
+
+    Old header lines survive unless the answer replaces them.
+    """
+    names = {_header_name(line) for line in not_modified.head.splitlines(keepends=True)}
+    old = b"".join(line for line in page.head.splitlines(keepends=True) if _header_name(line) not in names)
+    head = not_modified.head + old if len(old) <= _MAX_OLD_HEADER else not_modified.head
+    fields = (page.requested_url, page.url, page.status, None, page.content_type, page.charset, page.body)
+    return Page(*fields, not_modified.fetched_at, page.redirects, head, not_modified.received)
+
+
+@lru_cache(maxsize=256)
+def parse_content_type(header: bytes) -> tuple[str | None, str | None]:
+    """Return the media type and charset of a Content-Type header, in lower case."""
+    if not header:
+        return None, None
+    text = header.decode("latin-1")
+    charset = _CHARSET.search(text)
+    return text.partition(";")[0].strip().lower() or None, charset.group(1).lower() if charset else None
+
+
+def parse_http_date(text: str) -> datetime | None:
+    """Return the date of a header (RFC 9110, section 5.6.7), UTC if it names no zone; None if it is malformed."""
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):  # overflow: a number with too many digits
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
+
+
+def parse_retry_after(value: str) -> float | None:
+    """Return the seconds of a Retry-After header (RFC 9110, section 10.2.3); None if it is malformed."""
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    date = parse_http_date(value)
+    return max(0.0, date.timestamp() - time.time()) if date else None
 
 
 @lru_cache(maxsize=64)
-def _header(name: str) -> re.Pattern[bytes]:
+def _header_pattern(name: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?im)^%b:[ \t]*([^\r\n]*)" % re.escape(name.encode()))
+
+
+def _header_name(line: bytes) -> bytes:
+    """Return the lower-case name of a header line, empty for a status line."""
+    name, separator, _ = line.partition(b":")
+    return name.strip().lower() if separator else b""

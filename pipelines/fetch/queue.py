@@ -12,13 +12,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pipelines.coordination.hosts import Hosts
-from pipelines.fetch.options import FetchOptions
-from pipelines.fetch.page import Page
+from pipelines.fetch.fetcher import FetchOptions
+from pipelines.fetch.page import Page, refresh_page
 from pipelines.fetch.request import Cookies, Request, as_asked, led_to, on_the_way
 from pipelines.fetch.robots import Unreached
 from pipelines.fetch.urls import canonical_url
 from pipelines.language.names import shortened
-from pipelines.page_cache.freshness import revalidated
 
 if TYPE_CHECKING:
     from pipelines.page_cache.cache import PageCache
@@ -89,7 +88,7 @@ class RequestQueue(Generic[T]):
         """
         self._left(request)
         if page.status == 304 and request.kept:
-            page = led_to(revalidated(request.kept, page), request)
+            page = led_to(refresh_page(request.kept, page), request)
         if keep and self._cache:
             self._cache.put(page)
             if request.passed:

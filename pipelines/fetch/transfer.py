@@ -8,7 +8,6 @@ import ssl
 import time
 from collections import deque
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 import certifi
@@ -17,9 +16,9 @@ from ada_url import URL
 
 from pipelines.fetch import content_encoding as codings
 from pipelines.fetch import failures
+from pipelines.fetch.fetcher import FetchOptions
 from pipelines.fetch.guard import Guard, GuardRefused
-from pipelines.fetch.options import FetchOptions
-from pipelines.fetch.page import Page
+from pipelines.fetch.page import Page, parse_content_type, parse_retry_after
 from pipelines.fetch.request import Request
 from pipelines.fetch.urls import absolute_url, canonical_url
 
@@ -35,7 +34,6 @@ _MOST_TYPE = 1024  # bytes of a Content-Type that are read
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _RETRY_AFTER = re.compile(rb"(?im)^retry-after:[ \t]*([^\r\n]*)")
-_CHARSET = re.compile(r"charset\s*+=\s*+[\"']?+\s*+([^\s\"';,]++)", re.IGNORECASE)
 
 
 class Transfer:
@@ -143,34 +141,34 @@ class Transfer:
         if not locations:
             return None
         if len(self.request.passed) >= self._options.max_redirects:
-            self._astray = failures.too_many_redirects(self._options)
+            self._astray = failures.describe_too_many_redirects(self._options)
             return None
         target = absolute_url(_text(locations[-1]), self.request.address)
         address = canonical_url(target) if target else None
         if address is None:
-            self._astray = failures.astray(target, _where(self.curl))
+            self._astray = failures.describe_bad_redirect(target, _where(self.curl))
         return address
 
     def seconds(self) -> float:
         """How long it has taken, but for the time in which nobody looked after it."""
         return min(self.curl.getinfo(pycurl.TOTAL_TIME), time.monotonic() - self._started)
 
-    def may_pass(self) -> bool:
+    def is_retryable(self) -> bool:
         """Whether the request failed and may fare better in a moment."""
         if self.given_up or self._refused or self._size > self._options.max_body:
             return False
         if self.failure is None:
-            return failures.passing_status(self.status)
+            return failures.is_retryable_status(self.status)
         if self.failure == pycurl.E_OPERATION_TIMEDOUT:
             return self._interrupted
-        return failures.passing_error(self.failure)
+        return failures.is_retryable_error(self.failure)
 
     def asks_to_be_left_alone(self) -> float | None:
         """Seconds that an overloaded server asks for, 0 when it names none; None when it is not overloaded."""
         if self.failure is not None or self.given_up or self.status not in (429, 503):
             return None
         asked = _RETRY_AFTER.findall(self._head())
-        return (failures.retry_after(asked[-1].decode("latin-1")) if asked else None) or 0.0
+        return (parse_retry_after(asked[-1].decode("latin-1")) if asked else None) or 0.0
 
     def page(self, now: datetime) -> Page:
         request, most = self.request, self._options.max_body
@@ -181,9 +179,9 @@ class Transfer:
         try:
             body = codings.undone(body, head, most)
         except codings.Undecodable:
-            body, error = b"", failures.undecodable()
+            body, error = b"", failures.UNDECODABLE
         if len(body) > most:
-            body, error = body[:most], error or failures.too_large(self._options)
+            body, error = body[:most], error or failures.describe_too_large(self._options)
         return Page(
             request.url,
             request.address,
@@ -219,18 +217,18 @@ class Transfer:
 
     def _error(self) -> str | None:
         if self.failure is None and self.status == 304 and not self.request.kept:
-            return failures.not_modified()
+            return failures.UNEXPECTED_NOT_MODIFIED
         if (self.failure is None and not self.given_up) or self._astray:
             return self._astray
         where = _where(self.curl)
         if self._size > self._options.max_body:
-            return failures.too_large(self._options)
+            return failures.describe_too_large(self._options)
         if self.given_up:
-            return failures.no_answer(where, self._options)
+            return failures.describe_missing_answer(where, self._options)
         if self._refused:
             return f"refused: {self._refused.of(where.rpartition(':')[0])}"
         detail = self.curl.errstr_raw().decode("latin-1")  # it may quote what the server sent
-        return failures.sentence(self.failure or 0, detail, where, self._options)
+        return failures.describe_curl_error(self.failure or 0, detail, where, self._options)
 
 
 class _Socket(socket.socket):
@@ -274,16 +272,6 @@ def _where(curl: pycurl.Curl) -> str:
     """host:port that a transfer last turned to."""
     parts = URL(curl.getinfo_raw(pycurl.EFFECTIVE_URL).decode("utf-8", "replace"))
     return f"{parts.hostname}:{parts.port or ('443' if parts.protocol == 'https:' else '80')}"
-
-
-@lru_cache(maxsize=256)
-def parse_content_type(header: bytes) -> tuple[str | None, str | None]:
-    """Media type and charset of a Content-Type header, in lower case."""
-    if not header:
-        return None, None
-    text = header.decode("latin-1")
-    charset = _CHARSET.search(text)
-    return text.partition(";")[0].strip().lower() or None, charset.group(1).lower() if charset else None
 
 
 def _text(location: bytes) -> str:

@@ -12,7 +12,7 @@ from secrets import token_bytes
 from types import TracebackType
 from typing import Self
 
-from pipelines.fetch.failures import passing_status
+from pipelines.fetch.failures import is_retryable_status
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import spellings
 from pipelines.page_cache.freshness import lifetime, may_be_kept
@@ -90,7 +90,7 @@ class PageCache:
         """Keeps `page`, whose `requested_url` is canonical, in place of an older one: on disk after a second, or after
         `close`. What may be better at the next try is not kept, what only this run may have is not shared.
         """
-        if page.error is not None or page.status is None or passing_status(page.status):
+        if page.error is not None or page.status is None or is_retryable_status(page.status):
             return
         if self._secrets and self._tells(page):
             return

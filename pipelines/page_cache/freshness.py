@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from pipelines.fetch.dates import http_date
-from pipelines.fetch.page import Page
+from pipelines.fetch.page import Page, parse_http_date
 
 _LASTING = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414))
 _DIRECTIVE = re.compile(r'([a-z-]+)(?:\s*=\s*"?([^",\s]*)"?)?')
 _LONGEST = 10 * 365 * 86400
-_MOST_OLD = 64 * 1024  # bytes of header lines; by other names with each answer they would grow without end
 
 
 def may_be_kept(page: Page) -> bool:
@@ -35,28 +33,9 @@ def lifetime(page: Page, default: timedelta) -> timedelta:
     return default if directives or "no-cache" not in (page.header("pragma") or "") else timedelta()
 
 
-def revalidated(kept: Page, answer: Page) -> Page:
-    """The kept page after its server said that it has not changed (section 4.3.4).
-
-    Of its header stays what the answer does not replace, as long as that is not too much.
-    """
-    lines = answer.head.splitlines(keepends=True)
-    names = {_name(line) for line in lines}
-    old = b"".join(line for line in kept.head.splitlines(keepends=True) if _name(line) not in names)
-    head = answer.head + old if len(old) <= _MOST_OLD else answer.head
-    fields = (kept.requested_url, kept.url, kept.status, None, kept.content_type, kept.charset, kept.body)
-    return Page(*fields, answer.fetched_at, kept.redirects, head, answer.received)
-
-
 def _lowered(page: Page) -> str:
     """The header lines as text: bytes are searched far slower."""
     return page.head.decode("latin-1").lower()
-
-
-def _name(line: bytes) -> bytes:
-    """What a header line is called; nothing for a status line."""
-    name, separator, _ = line.partition(b":")
-    return name.strip().lower() if separator else b""
 
 
 def _directives(page: Page) -> dict[str, str]:
@@ -74,7 +53,7 @@ def _seconds(text: str | None) -> int | None:
 
 
 def _until(expires: str, page: Page) -> timedelta:
-    at = http_date(expires)
+    at = parse_http_date(expires)
     if at is None:  # such as 0, which has passed (section 5.3)
         return timedelta()
-    return max(timedelta(), at - (http_date(page.header("date") or "") or page.fetched_at))
+    return max(timedelta(), at - (parse_http_date(page.header("date") or "") or page.fetched_at))

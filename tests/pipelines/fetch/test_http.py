@@ -211,7 +211,7 @@ class TestRedirects:
     def test_to_nowhere_are_an_error(self, bad_server: BadServer) -> None:
         where = f"127.0.0.1:{bad_server.port}"
         page = fetch(bad_server.url("/redirect?to=http://[bad/"))
-        assert page.error == f"{where} redirects to something that is not an address"
+        assert page.error == f"{where} redirects to something that is not a URL"
 
     def test_have_the_time_of_one_page_together(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url("/slow-redirects"), max_redirects=10_000, total_timeout=1)

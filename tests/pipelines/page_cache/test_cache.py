@@ -18,9 +18,10 @@ import pytest
 
 from pipelines.coordination.hosts import OwnHosts
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
+from pipelines.fetch.page import refresh_page
 from pipelines.fetch.queue import RequestQueue
 from pipelines.page_cache.cache import CacheOptions, PageCache
-from pipelines.page_cache.freshness import lifetime, revalidated
+from pipelines.page_cache.freshness import lifetime
 from pipelines.page_cache.groups import SUFFIX, Entry, GroupReader, GroupWriter, keys
 from pipelines.page_cache.index import Index
 from pipelines.page_cache.retention import tidy
@@ -498,7 +499,7 @@ class TestFetching:
         kept = page(1)
         for number in range(20):
             lines = b"X-%d: %s\r\nETag: y\r\n" % (number, b"a" * 20_000)
-            kept = revalidated(kept, page(1, status=304, head=b"HTTP/1.1 304 Not Modified\r\n" + lines + b"\r\n"))
+            kept = refresh_page(kept, page(1, status=304, head=b"HTTP/1.1 304 Not Modified\r\n" + lines + b"\r\n"))
             assert kept.headers("etag") == ["y"]
             assert len(kept.head) < 100_000
         assert (kept.status, kept.body) == (200, b"<p>body</p>")

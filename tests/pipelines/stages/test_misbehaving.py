@@ -37,7 +37,7 @@ def typed(body: bytes, kind: str = "text/html") -> str:
 
 UNENDING = "timed out after 6 s"
 LARGE = "the page is larger than 16,777,216 bytes"
-CUT = "closed the connection before the whole page came"
+CUT = "closed the connection before the end of the page"
 # What is wrong with the answer of each path, in words of the row's error; None where the page can be had all the same.
 PATHS = {
     "/chain?left=3": None,
