@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -9,10 +10,29 @@ from tests.support import postgres as postgresql
 from tests.support.service import Service
 from tests.support.site import GatedSite, gated_site
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 # The same examples each time, however long they take: what fails is what was changed.
 PASSED_OVER = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 settings.register_profile("spindle", derandomize=True, deadline=None, suppress_health_check=PASSED_OVER)
 settings.load_profile("spindle")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on Spark: py4j leaves sockets to the garbage collector."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from pipelines.spark.session import session  # not at the top: most tests do without Spark
+
+    spark = session("local[2]", "tests")
+    yield spark
+    spark.stop()
 
 
 @pytest.fixture(scope="session")

@@ -1,128 +1,17 @@
 from __future__ import annotations
 
-import socket
-import threading
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Generator
 
 import httpx
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import uvicorn
-from fastapi import FastAPI
 
 from api.app import create_app
-from core.identity.api_keys import bootstrap, create_key
-from core.identity.organizations import create_organization
-from core.infra import storage
+from core.identity.api_keys import bootstrap
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
+from tests.support.api import Api, Job, Server, running
 from tests.support.service import PATIENCE_SECONDS
-
-T = TypeVar("T")
-BASE = "/api/svc/api"
-PIPELINE = """\
-fetch: {url: "http://127.0.0.1/"}
-pipeline:
-  - {stage: extract, args: [{selector: h1, method: text, as: title}]}
-"""
-SCHEMA = '[{"name": "title", "type": "string"}, {"name": "price", "type": "double"}]'
-
-
-@dataclass(frozen=True)
-class Api:
-    """One caller of a running service: a key of one organization."""
-
-    client: httpx.Client
-    settings: Settings
-    organization_id: str
-    key: str
-
-    def call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        headers = {"X-API-Key": self.key} | request.pop("headers", {})
-        return self.client.request(method, path if path.startswith("/api") else BASE + path, headers=headers, **request)
-
-    def get(self, path: str, **params: Any) -> Any:
-        return answered(self.call("GET", path, params=params))
-
-    def post(self, path: str, body: Any = None) -> Any:
-        return answered(self.call("POST", path, json=body))
-
-    def put(self, path: str, body: Any) -> Any:
-        return answered(self.call("PUT", path, json=body))
-
-    def project(self, name: str) -> str:
-        return self.post("/projects", {"name": name})["id"]
-
-    def job(self, name: str, *, pipeline: str = PIPELINE) -> Job:
-        """A project, agent and job of this name, ready to be executed."""
-        project, agent = self.project(name), self.post("/agents", {"name": name, "pipelineYaml": pipeline})["id"]
-        job = self.post(f"/projects/id/{project}/jobs", {"name": name, "agentId": agent})["id"]
-        return Job(self, project, job, agent)
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job that can be executed, and the compute side's part of it played by the test."""
-
-    api: Api
-    project_id: str
-    id: str
-    agent_id: str
-
-    @property
-    def path(self) -> str:
-        return f"/projects/id/{self.project_id}/jobs/{self.id}"
-
-    def execute(self, body: Any = None) -> str:
-        return self.api.post(f"{self.path}/execute", body)["executionId"]
-
-    def status(self, execution: str) -> Any:
-        return self.api.get(f"{self.path}/executions/{execution}/status")
-
-    def report(self, execution: str, status: str, **fields: Any) -> Any:
-        body = {"executionId": execution, "status": status} | fields
-        return self.api.post(f"{self.path}/completion", body)
-
-    def complete(self, execution: str, rows: pa.Table) -> str:
-        """Writes the rows where the driver would and reports COMPLETED; the dataset's id."""
-        output = Path(storage.output_path(self.api.settings, self.api.organization_id, execution, 1))
-        output.mkdir(parents=True)
-        pq.write_table(rows, output / "part-00000.parquet")
-        done = {"outputDatasetPath": str(output), "outputDatasetFormat": "parquet", "outputDatasetSchema": SCHEMA}
-        self.report(execution, "COMPLETED", **done, recordsOutput=rows.num_rows, outputFileSizeBytes=1234)
-        return self.api.get(self.path)["outputDatasetId"]
-
-
-ROWS = pa.table({"title": ["kettle", "mug"], "price": [19.5, None]})
-
-
-def answered(response: httpx.Response) -> Any:
-    assert response.is_success, f"{response.status_code} {response.text}"
-    return response.json()
-
-
-@dataclass(frozen=True)
-class Server:
-    """A running uvicorn on a data folder of its own."""
-
-    client: httpx.Client
-    settings: Settings
-
-    def caller(self, organization: str, *scopes: str) -> Api:
-        """A caller with a new key, of a new organization or of the one with this id."""
-        database = open_database(self.settings)
-        with database.write() as session:
-            owner = organization if len(organization) == 36 else create_organization(session, organization).id
-            _, key = create_key(session, owner, "test", scopes)
-        database.close()
-        return Api(self.client, self.settings, owner, key)
 
 
 @pytest.fixture(scope="session")
@@ -135,32 +24,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     database.close()
     with running(create_app(settings)) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as client:
         yield Server(client, settings)
-
-
-@contextmanager
-def running(app: FastAPI) -> Generator[str]:
-    """Serves the application on a free port of loopback; its address."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-def within_a_minute(act: Callable[[], T]) -> T:
-    """What it gives once it began and ended in one clock minute: where it did not, it is done again."""
-    while True:
-        minute = time.time() // 60
-        given = act()
-        if time.time() // 60 == minute:
-            return given
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import httpx
 
-from tests.api.conftest import Api
 from tests.api.operations import Operation, addresses_a_record
 from tests.api.world import World, make_world, unknown
+from tests.support.api import Api
 
 VOLATILE = {"date", "ratelimit-remaining", "ratelimit-reset"}
 TIMESTAMP = re.compile(rb'"timestamp":"[^"]*"')

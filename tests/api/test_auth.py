@@ -13,8 +13,8 @@ from core.identity.api_keys import SCOPES, create_key
 from core.infra.database import open_database
 from core.infra.settings import Settings
 from core.tables import ApiKey, now
-from tests.api.conftest import Api, Server
 from tests.api.operations import OPERATIONS, Operation
+from tests.support.api import Api, Server
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
 OPEN = {"/livez", "/readyz", "/api/docs", "/api/openapi.json"}

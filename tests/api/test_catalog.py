@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.api.conftest import Api
+from tests.support.api import Api
 
 
 def test_the_stages_are_listed_with_their_arguments_and_an_example(acme: Api):

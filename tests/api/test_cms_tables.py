@@ -8,7 +8,7 @@ import pytest
 
 from api.app import create_app
 from core.infra.settings import Settings
-from tests.api.conftest import Api, Server
+from tests.support.api import Api, Server
 
 TABLES = "/api/api/cms-tables"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import Api, Server
+from tests.support.api import Api, Server
 from tests.support.providers import GOOD, Providers, providers
 
 AWS = {"accessKeyId": "AKIAEXAMPLE", "region": "eu-central-1"}

@@ -11,7 +11,7 @@ from core.credentials.repository import MASK
 from core.executions.spec import driver_environment
 from core.infra.database import open_database
 from core.tables import Execution
-from tests.api.conftest import Api, Job, Server
+from tests.support.api import Api, Job, Server
 from tests.support.processes import command_line
 
 CANARY = "canary-4711-secret"

@@ -14,7 +14,7 @@ from api.app import create_app
 from core.infra.database import make_engine
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
-from tests.api.conftest import Api, Server, answered, running
+from tests.support.api import Api, Server, answered, running
 from tests.support.postgres import new_database
 
 OTHERS = ("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.api.conftest import Api
 from tests.api.operations import OPERATIONS
 from tests.api.world import make_world
+from tests.support.api import Api
 
 PATHS = {
     "project": "/projects/id/{projectId}",

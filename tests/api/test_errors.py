@@ -10,7 +10,7 @@ import pytest
 
 from api.app import create_app
 from core.errors import BadInput, Detail
-from tests.api.conftest import PIPELINE, Api, running
+from tests.support.api import PIPELINE, Api, running
 
 BROKEN = "pipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n  - {stage: wgetJion, args: [a]}\n"
 

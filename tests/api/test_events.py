@@ -18,7 +18,7 @@ from api.events import endpoints, stream
 from core.events.feed import newest
 from core.infra.database import open_database
 from core.tables import ExecutionEvent
-from tests.api.conftest import BASE, Api, Job, Server
+from tests.support.api import BASE, Api, Job, Server
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 Event = dict[str, Any]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.api.conftest import Api, Job
+from tests.support.api import Api, Job
 
 
 def executes(job: Job, count: int, *, queue: bool = False) -> list[httpx.Response]:

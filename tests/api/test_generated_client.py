@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import PIPELINE, ROWS, Api, Job
+from tests.support.api import PIPELINE, ROWS, Api, Job
 
 pytestmark = pytest.mark.long
 FILE = Path(__file__).parents[2] / "docs" / "openapi.json"

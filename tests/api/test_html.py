@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import BadInput
 from core.web_pages import fetch_html
-from tests.api.conftest import Api
+from tests.support.api import Api
 
 PAGES = {
     "/page?a=1&b=2": ("text/html; charset=iso-8859-1", "<h1>Caf\xe9</h1><script>alert(1)</script>".encode("latin-1")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from core.identity.api_keys import ORDINARY_SCOPES
-from tests.api.conftest import Api, Server, answered
+from tests.support.api import Api, Server, answered
 
 
 def test_a_key_is_made_shown_once_used_listed_and_revoked(acme: Api):

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from api.app import create_app
-from tests.api.conftest import Api, Job, Server, running, within_a_minute
+from tests.support.api import Api, Job, Server, running, within_a_minute
 from tests.support.service import PATIENCE_SECONDS
 
 

@@ -16,7 +16,7 @@ from core.infra import storage
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
-from tests.api.conftest import Api, Job, Server, running
+from tests.support.api import Api, Job, Server, running
 
 START, END = "2026-03-10T12:00:00Z", "2026-03-10T13:00:00Z"
 REPORT = {

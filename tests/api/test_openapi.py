@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import sync_playwright
 
-from tests.api.conftest import Api, Server
 from tests.api.operations import OPENAPI, OPERATIONS, Operation, operations_of
 from tests.api.world import make_world
+from tests.support.api import Api, Server
 from tests.support.service import PATIENCE_SECONDS
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chromium-headless-shell"))), None)

@@ -13,7 +13,7 @@ import pytest
 
 from core.packages.links import LIFETIME, signed_query
 from core.tables import now
-from tests.api.conftest import PIPELINE, Api, Server
+from tests.support.api import PIPELINE, Api, Server
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import PIPELINE, Api, Server
 from tests.api.world import FUNCTION
+from tests.support.api import PIPELINE, Api, Server
 
 Ids = dict[str, str]
 OPERATIONS: list[tuple[str, str, Any]] = [

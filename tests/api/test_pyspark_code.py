@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from core.infra.database import open_database
 from core.tables import Agent, PythonExtension
-from tests.api.conftest import Api, Server
+from tests.support.api import Api, Server
 
 PIPELINE = """
 fetch: {url: "http://127.0.0.1/"}

@@ -19,7 +19,7 @@ from core.infra.database import open_database
 from core.python_extensions.repository import Processed
 from pipelines import Transforms
 from pipelines.stages.transform import PythonRowTransform
-from tests.api.conftest import Api, Server
+from tests.support.api import Api, Server
 
 SHOUT = "def shout(row, *, mark):\n    return {'title': row['title'].upper() + mark}\n"
 PIPELINE = """\

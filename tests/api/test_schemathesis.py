@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.conftest import Api, Server
+from tests.support.api import Api, Server
 from tests.support.site import gated_site
 
 # what a valid request and one that is not may be answered with; whether `If-Match` holds is seen before a body is

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from api.kit.concurrency import OUTSIDE, PACKAGES, QUERIES, UPLOADS
-from tests.api.conftest import Api
+from tests.support.api import Api
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from api.kit.errors import HTTP_ERRORS
-from tests.api.conftest import Api
 from tests.api.operations import OPENAPI, OPERATIONS
+from tests.support.api import Api
 
 TABLES = Path(__file__).parent / "specification"
 ROOT = "/api"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from core.infra.settings import Settings
-from tests.api.conftest import ROWS, Api, Job, Server
 from tests.api.operations import OPENAPI, OPERATIONS
+from tests.support.api import ROWS, Api, Job, Server
 
 EXECUTE = "/api/svc/api/projects/id/{projectId}/jobs/{jobId}/execute"
 LOGS = "/api/svc/api/projects/id/{projectId}/jobs/{jobId}/executions/{executionId}/logs"

@@ -18,10 +18,10 @@ from api.kit.schemas import Body, ProjectId
 from api.kit.service import ServiceOf
 from core.errors import Forbidden, NotFound
 from core.tables import Agent, Project
-from tests.api.conftest import Server, running
 from tests.api.operations import OPERATIONS, Operation, operations_of
 from tests.api.tenancy import Tenants
 from tests.api.world import World, make_world
+from tests.support.api import Server, running
 
 OWN, FOREIGN = "our own records", "the rivals records"
 

@@ -12,7 +12,7 @@ from standardwebhooks import Webhook
 
 from core.executions.tokens import execution_token
 from core.infra import storage
-from tests.api.conftest import PIPELINE, ROWS, Api, Job, Server
+from tests.support.api import PIPELINE, ROWS, Api, Job, Server
 
 
 def test_a_pipeline_becomes_rows_that_sql_answers(acme: Api):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from core.executions.tokens import find_signer
-from tests.api.conftest import Api, Job
+from tests.support.api import Api, Job
 from tests.support.receiver import Receiver, receiver
 
 

@@ -23,7 +23,7 @@ from core.identity.organizations import create_organization
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
-from tests.api.conftest import within_a_minute
+from tests.support.api import within_a_minute
 from tests.support.processes import command_line, descendants
 from tests.support.service import PATIENCE_SECONDS, free_port, wait_until
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.api.conftest import ROWS, Api
+from tests.support.api import ROWS, Api
 
 UNKNOWN_ID = "01990000-0000-7000-8000-000000000000"
 UNKNOWN_NUMBER = "999999999"  # of what counts in integers

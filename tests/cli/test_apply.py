@@ -15,7 +15,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from cli.main import main
-from tests.api.conftest import PIPELINE, ROWS, Api, Job, Server
+from tests.support.api import PIPELINE, ROWS, Api, Job, Server
 from tests.support.service import CLONE
 
 LOGGED = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[")

@@ -8,89 +8,18 @@ import hmac
 import json
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.driver import KEY, await_end, driver, finish, spec
 from tests.support.pipeline_site import Site
-from tests.support.processes import descendants, running
+from tests.support.processes import descendants
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import gated_site
-from tests.support.webhook_receiver import Receiver, receiving
-
-KEY = b"0123456789abcdef0123456789abcdef"
-SECRET = "whsec_" + base64.b64encode(KEY).decode()
-PIPELINE = """
-fetch: {url: "${BASE}/"}
-pipeline:
-  - {stage: wgetJoin, args: [a]}
-  - {stage: extract, args: [{selector: h1, as: title}]}
-"""
-
-
-@pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
-        yield receiver
-
-
-def spec(tmp_path: Path, url: str | None, **changes: Any) -> dict[str, Any]:
-    return {
-        "executionId": "e1",
-        "jobId": "j1",
-        "projectId": "p1",
-        "organizationId": "o1",
-        "jobName": "shop",
-        "attempt": 2,
-        "pipelineYaml": PIPELINE,
-        "parameters": {},
-        "limit": None,
-        "output": {"path": str(tmp_path / "out")},
-        "inputs": {},
-        "localFolders": [],
-        "webhook": {"url": url} if url else None,
-        "heartbeatSeconds": 0.5,
-        "fetch": {"allowNetworks": ["127.0.0.0/8"]},
-        "spark": {"master": "local[2]", "conf": {}},
-        "previewRows": 20,
-        **changes,
-    }
-
-
-@contextmanager
-def driver(tmp_path: Path, content: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """The driver, started in a folder where a user's own `pipelines` and `core` lie."""
-    folder = tmp_path / "data"
-    for name in ("pipelines", "core", "pyspark"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        (folder / name / "__init__.py").write_text("raise SystemExit('shadowed')")
-    (tmp_path / "spec.json").write_text(json.dumps(content))
-    environment = {**os.environ, "SPINDLE_EXECUTION_TOKEN": SECRET, "PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "driver", str(tmp_path / "spec.json")],
-        cwd=folder,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def finish(process: subprocess.Popen[str], code: int) -> list[dict[str, Any]]:
-    """The log's JSON lines, once the driver has ended with this code."""
-    _, log = process.communicate(timeout=2 * PATIENCE_SECONDS)
-    assert process.returncode == code, log
-    return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+from tests.support.webhook_receiver import Receiver
 
 
 def test_an_execution_from_spec_to_parquet(tmp_path: Path, site: Site, receiver: Receiver) -> None:
@@ -211,7 +140,3 @@ def test_a_killed_driver_leaves_no_process(tmp_path: Path, receiver: Receiver) -
 
 def measured(receiver: Receiver) -> bool:
     return bool(receiver.messages) and receiver.messages[-1].payload.get("totalCpuTimeSeconds", 0) > 0
-
-
-def await_end(pids: list[int]) -> None:
-    wait_until(lambda: not running(pids), PATIENCE_SECONDS)

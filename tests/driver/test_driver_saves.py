@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
-from tests.driver.test_driver import driver, finish, spec
-from tests.support.webhook_receiver import Receiver, receiving
+from tests.support.driver import driver, finish, spec
+from tests.support.webhook_receiver import Receiver
 
 PIPELINE = """
 pipeline:
@@ -21,12 +19,6 @@ pipeline:
   - {{stage: save_csv, args: ["{tmp}/local"]}}
   - {{stage: limit, args: [1]}}
 """
-
-
-@pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
-        yield receiver
 
 
 def test_saves_and_rows_are_reported_with_completion(tmp_path: Path, receiver: Receiver) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tests.driver.test_driver import SECRET, driver, finish, spec
+from tests.support.driver import SECRET, driver, finish, spec
 
 PEEK = """
 import os, socket

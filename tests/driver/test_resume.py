@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.driver.test_driver import await_end, driver, spec
+from tests.support.driver import await_end, driver, spec
 from tests.support.pipeline_site import Site, serving
 from tests.support.processes import descendants
 

@@ -11,7 +11,7 @@ from driver.spec import ExecutionSpec
 from pipelines.coordination.hosts import OwnHosts
 from pipelines.fetch import FetchOptions, HttpFetcher, canonical_url
 from pipelines.fetch.queue import RequestQueue
-from tests.driver.test_driver import spec
+from tests.support.driver import spec
 
 KEY = "wertvollesgeheimnis123456"
 

@@ -30,7 +30,7 @@ from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.packages.store import content_of
 from core.tables import DatasetVersion, Execution, OutboxMessage, Package, Project
-from tests.api.conftest import PIPELINE, ROWS, SCHEMA
+from tests.support.api import PIPELINE, ROWS, SCHEMA
 from tests.support.postgres import new_database
 from tests.support.service import free_port, wait_until
 

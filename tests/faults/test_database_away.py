@@ -16,7 +16,7 @@ from api.app import create_app
 from cli.prepare import prepare
 from core.infra.database import BUSY_TIMEOUT_SECONDS
 from core.infra.settings import Settings
-from tests.api.conftest import running
+from tests.support.api import running
 from tests.support.postgres import cluster
 from tests.support.service import PATIENCE_SECONDS
 

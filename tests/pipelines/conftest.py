@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,25 +11,8 @@ from pipelines.coordination.coordinator import Coordinator
 from pipelines.spark.context import RunContext, cache_options, fetch_options
 from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.output import records
-from pipelines.spark.session import session
 from tests.support.pipeline_site import Site, serving
-
-Rows = list[dict[str, Any]]
-Run = Callable[..., Rows]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on Spark: py4j leaves sockets to the garbage collector."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    spark = session("local[2]", "tests")
-    yield spark
-    spark.stop()
+from tests.support.pipelines import Rows, Run
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import BadInput
-from tests.core.sql.conftest import Warehouse
+from tests.support.warehouse import Warehouse
 
 FILES = [
     "SELECT * FROM read_csv('/etc/passwd')",

@@ -7,7 +7,7 @@ from core.errors import BadInput, NotFound, TooLarge
 from core.infra.settings import Settings
 from core.sql.pool import Pool
 from core.sql.queries import Queries, Query
-from tests.core.sql.conftest import PRODUCT_COLUMNS, PRODUCTS, Warehouse
+from tests.support.warehouse import PRODUCT_COLUMNS, PRODUCTS, Warehouse
 
 COUNTS = [
     ("SELECT count(*) AS n FROM spindle.shop.products", 3),

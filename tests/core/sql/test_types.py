@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.core.sql.conftest import Warehouse
+from tests.support.warehouse import Warehouse
 
 BIG = 2**60
 

@@ -15,9 +15,9 @@ import pytest
 
 from pipelines.browser.actions import Action, Browsing, Visit
 from pipelines.browser.fetcher import BrowserFetcher
-from tests.pipelines.browser.conftest import OPTIONS, visited
-from tests.pipelines.browser.strange import Strange, strange
+from tests.support.browser import OPTIONS, visited
 from tests.support.service import wait_until
+from tests.support.strange import Strange, strange
 
 GUARDED = replace(OPTIONS, allow_networks=("127.0.0.1/32",))
 WAIT = {"action": "wait", "params": {"seconds": 1}}

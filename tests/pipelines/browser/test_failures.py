@@ -13,10 +13,10 @@ import pytest
 from cryptography import x509
 
 from pipelines.browser.chromium import shut_down
-from tests.pipelines.browser.authority import DAY, Authority
-from tests.pipelines.browser.conftest import OPTIONS, visited
-from tests.pipelines.browser.strange import Strange
+from tests.support.authority import DAY, Authority
+from tests.support.browser import OPTIONS, visited
 from tests.support.encrypted import certificate, https
+from tests.support.strange import Strange
 
 CLICK = {"action": "click", "params": {"selector": "a"}}
 UNTIL_GONE = {

@@ -14,10 +14,10 @@ import pytest
 
 from pipelines.browser.actions import Browsing
 from pipelines.browser.fetcher import BrowserFetcher
-from tests.pipelines.browser.conftest import OPTIONS
-from tests.pipelines.browser.strange import Strange
+from tests.support.browser import OPTIONS
 from tests.support.processes import command_line, descendants, running
 from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.strange import Strange
 
 WORKER = """
 import sys, time

@@ -15,9 +15,9 @@ from pipelines.coordination.coordinator import Coordinator
 from pipelines.coordination.leases import Leases
 from pipelines.fetch import FetchOptions, Page
 from pipelines.page_cache.cache import CacheOptions, PageCache
-from tests.pipelines.browser.conftest import OPTIONS, visited
-from tests.pipelines.browser.strange import Strange
+from tests.support.browser import OPTIONS, visited
 from tests.support.pipeline_site import Site, serving
+from tests.support.strange import Strange
 
 PAGES = {f"/{number}": f"<h1>{number}</h1>" for number in range(6)}
 

@@ -17,10 +17,10 @@ from pipelines.browser.chromium import shut_down
 from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.browser.options import BrowserOptions
 from pipelines.fetch import FetchOptions, Page
-from tests.pipelines.browser.conftest import OPTIONS
-from tests.pipelines.browser.strange import Strange
 from tests.pipelines.browser.test_attacks import listening
+from tests.support.browser import OPTIONS
 from tests.support.processes import command_line
+from tests.support.strange import Strange
 
 KEY = "canary-7f3a/9c+b"
 

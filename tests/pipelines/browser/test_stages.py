@@ -11,8 +11,8 @@ from pipelines import Pipeline, PipelineError, RunError
 from pipelines.browser.actions.elements import Click
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.spark.context import RunContext
-from tests.pipelines.browser.strange import Strange
-from tests.pipelines.conftest import Run
+from tests.support.pipelines import Run
+from tests.support.strange import Strange
 
 ONE, TWO = "One, by script", "Two"
 

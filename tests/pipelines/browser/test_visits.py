@@ -19,8 +19,8 @@ from pipelines.extract import Document, compile_selector
 from pipelines.fetch import Page
 from pipelines.language.nodes import parse
 from pipelines.registry.catalog import ENGINE
-from tests.pipelines.browser.conftest import OPTIONS, visited
-from tests.pipelines.browser.strange import Strange
+from tests.support.browser import OPTIONS, visited
+from tests.support.strange import Strange
 
 
 def texts(page: Page, selector: str = "h1") -> list[str]:

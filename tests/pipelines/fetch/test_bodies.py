@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from pipelines.fetch.page import parse_content_type
-from tests.pipelines.fetch.fetching import fetch, fetch_all
 from tests.support.bad_server import PAGE, BadServer
+from tests.support.fetching import fetch, fetch_all
 
 
 class TestBodies:

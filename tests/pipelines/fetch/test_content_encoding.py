@@ -15,8 +15,8 @@ from backports import zstd
 
 from pipelines.fetch import HttpFetcher, Page
 from pipelines.fetch.content_encoding import Undecodable, undone
-from tests.pipelines.fetch.fetching import fetch, options
 from tests.support.bad_server import BadServer
+from tests.support.fetching import fetch, options
 
 BROKEN = "the page cannot be decompressed"
 LARGE = "the page is larger than 1,048,576 bytes"

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.pipelines.fetch.fetching import fetch, fetch_all
 from tests.support.bad_server import PAGE, BadServer
 from tests.support.encrypted import certificate, https
+from tests.support.fetching import fetch, fetch_all
 
 
 class TestFailures:

@@ -12,8 +12,8 @@ import pytest
 
 from pipelines.fetch import HttpFetcher, Page
 from pipelines.page_cache.cache import CacheOptions, PageCache
-from tests.pipelines.fetch.fetching import fetch, fetch_all, options
 from tests.support.bad_server import PAGE, BadServer
+from tests.support.fetching import fetch, fetch_all, options
 
 
 def test_a_page_says_what_it_is_and_where_it_came_from(bad_server: BadServer) -> None:

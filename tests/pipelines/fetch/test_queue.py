@@ -15,8 +15,8 @@ from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.request import led_to
 from pipelines.fetch.robots import Unreached
 from pipelines.page_cache.cache import CacheOptions, PageCache
-from tests.pipelines.fetch.fetching import LOOPBACK
 from tests.support.bad_server import BadServer
+from tests.support.fetching import LOOPBACK
 
 
 class Told:

@@ -14,8 +14,8 @@ import pytest
 
 from pipelines.fetch import HttpFetcher
 from pipelines.fetch.transfer import Transfer
-from tests.pipelines.fetch.fetching import fetch, fetch_all, options
 from tests.support.bad_server import BadServer
+from tests.support.fetching import fetch, fetch_all, options
 
 
 class TestRetries:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipelines.conftest import Run
 from tests.support.pipeline_site import Site
+from tests.support.pipelines import Run
 
 # a → b, c; b → a, d; c → d, a; d → e; e → (nothing)
 GRAPH = {

@@ -12,8 +12,8 @@ import pytest
 from pipelines.errors import RunError
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.spark.context import RunContext
-from tests.pipelines.conftest import Run
 from tests.support.pipeline_site import Site, serving
+from tests.support.pipelines import Run
 
 PAGES = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(12))} | {
     f"/{each}": f"<h1>{each}</h1><a href=/{each}>again</a>" for each in range(12)

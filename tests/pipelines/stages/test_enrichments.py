@@ -11,7 +11,7 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright:
 
 from pipelines import PipelineError, RunError, check_yaml
 from pipelines.stages.sentiment import score
-from tests.pipelines.conftest import Rows, Run
+from tests.support.pipelines import Rows, Run
 
 REVIEWS = """product,text,date,seen on
 lamp,I love it,2026-02-03,03.02.2026

@@ -11,7 +11,7 @@ from pipelines.language.columns import INTERNAL_COLUMNS
 from pipelines.spark.context import Files, RunContext
 from pipelines.spark.schema import LEVEL, LINK, OPEN, ROW
 from pipelines.stages.tables import PLACE
-from tests.pipelines.conftest import Run
+from tests.support.pipelines import Run
 
 LOAD = "pipeline: [{stage: load_csv, args: [{path: '${FILE}'}]}]"
 

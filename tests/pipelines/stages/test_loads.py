@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines import RunError
-from tests.pipelines.conftest import Run
+from tests.support.pipelines import Run
 
 
 def test_json_lines_and_whole_files(run: Run, tmp_path: Path) -> None:

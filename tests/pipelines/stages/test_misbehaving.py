@@ -15,8 +15,8 @@ import pytest
 from pipelines.extract import Document
 from pipelines.extract.rows import Fetched
 from pipelines.fetch import Page
-from tests.pipelines.conftest import Run
 from tests.support.bad_server import BadServer, bad_server
+from tests.support.pipelines import Run
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 __all__ = ["bad_server"]

@@ -14,8 +14,8 @@ from pipelines import PipelineError, RunError, check_yaml
 from pipelines.language.expressions import REFUSED, check_expression, check_query
 from pipelines.spark.schema import columns_of
 from pipelines.stages.tables import Filter, SqlQuery
-from tests.pipelines.conftest import Run
 from tests.support.pipeline_site import Site
+from tests.support.pipelines import Run
 
 CSV = "name,shop,price\nlamp,b,3\ncup,a,1\nlamp,a,2\nrug,,9\nrug,,8\n"
 

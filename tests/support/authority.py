@@ -1,6 +1,6 @@
 """A certificate authority that Chromium trusts: its certificate in NSS's database, in a home folder for the browser.
 
-`python -m tests.pipelines.browser.authority FOLDER CERTIFICATE` puts one (DER) into a new database: NSS can be used
+`python -m tests.support.authority FOLDER CERTIFICATE` puts one (DER) into a new database: NSS can be used
 once in a process, and Chromium brings its library along but no program for it.
 """
 

@@ -1,0 +1,84 @@
+"""Two organizations with datasets on a real data folder, and the SQL service over them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.infra import storage
+from core.infra.database import Database, open_database
+from core.infra.settings import Settings
+from core.sql.pool import Pool
+from core.sql.queries import Queries, Query
+from core.tables import Base, Dataset, DatasetVersion, Organization, new_id
+
+
+@dataclass
+class Warehouse:
+    """Two organizations on a real data folder, and the SQL service over it."""
+
+    settings: Settings
+    database: Database
+    queries: Queries
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def organization(self, name: str) -> None:
+        self.ids[name] = new_id()
+        with self.database.write() as session:
+            session.add(Organization(id=self.ids[name], name=name, slug=name))
+
+    def publish(self, organization: str, schema: str, name: str, rows: pa.Table, columns: list[dict[str, str]]) -> str:
+        """Writes `rows` as a dataset's next version, as an execution does, and switches the pointer to it."""
+        owner, execution = self.ids[organization], new_id()
+        key = storage.output_key(owner, execution, 1)
+        folder = Path(storage.physical(self.settings, key))
+        folder.mkdir(parents=True)
+        if rows.num_rows:
+            pq.write_table(rows, folder / "part-00000.snappy.parquet")
+        with self.database.write() as session:
+            dataset = session.query(Dataset).filter_by(organization_id=owner, schema_slug=schema, slug=name).first()
+            if dataset is None:
+                dataset = Dataset(id=new_id(), organization_id=owner, name=name, schema_slug=schema, slug=name)
+                session.add(dataset)
+                session.flush()
+            version = DatasetVersion(
+                id=new_id(), dataset_id=dataset.id, execution_id=execution, paths=[key], columns=columns,
+                row_count=rows.num_rows,
+            )  # fmt: skip
+            session.add(version)
+            dataset.current_version_id = version.id
+            return dataset.id
+
+    def rows(self, sql: str, organization: str = "acme", **request: Any) -> list[dict[str, Any]]:
+        return self.queries.run(self.ids[organization], Query(sql, **request)).rows
+
+
+PRODUCTS = pa.table({"id": [1, 2, 3], "name": ["kettle", "mug", None], "price": [19.5, 4.0, None]})
+PRODUCT_COLUMNS = [
+    {"name": "id", "type": "bigint"},
+    {"name": "name", "type": "string"},
+    {"name": "price", "type": "double"},
+]
+SECRETS = pa.table({"secret": ["the other organization's row"]})
+SECRET_COLUMNS = [{"name": "secret", "type": "string"}]
+
+
+def make_warehouse(data: Path, pool: Pool) -> Generator[Warehouse]:
+    settings = Settings(data=data, sql_timeout_seconds=120)
+    database = open_database(settings)
+    Base.metadata.create_all(database.engine)
+    warehouse = Warehouse(settings, database, Queries(settings, database, pool))
+    warehouse.organization("acme")
+    warehouse.organization("rival")
+    warehouse.publish("acme", "shop", "products", PRODUCTS, PRODUCT_COLUMNS)
+    warehouse.publish("acme", "archive", "products", PRODUCTS.slice(0, 1), PRODUCT_COLUMNS)
+    warehouse.publish("acme", "shop", "empty", PRODUCTS.slice(0, 0), PRODUCT_COLUMNS)
+    warehouse.publish("acme", "default", "notes", pa.table({"note": ["a", "b"]}), [{"name": "note", "type": "string"}])
+    warehouse.publish("rival", "vault", "secrets", SECRETS, SECRET_COLUMNS)
+    yield warehouse
+    database.close()
