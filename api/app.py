@@ -29,7 +29,7 @@ from api.kit.errors import answers
 from api.kit.middleware import AccessLog, Limits, RateHeaders
 from api.kit.openapi import describe
 from api.kit.routing import RouteIndex
-from api.kit.service import running_service
+from api.kit.services import run_services
 from api.metrics import endpoints as metrics
 from api.metrics import execution_metrics as metrics_of_execution
 from api.metrics import project_metrics as metrics_in_project
@@ -52,7 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        async with running_service(settings) as app.state.service:
+        async with run_services(settings) as app.state.services:
             yield
 
     app = FastAPI(

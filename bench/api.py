@@ -30,13 +30,13 @@ from sqlalchemy import insert, update
 
 from bench.service import Child, child, free_port, machine, p50_p95, wait_for
 from cli.prepare import prepare
-from core.agents.repository import Agents
+from core.agents.repository import AgentRepository
 from core.identity.api_keys import create_key
 from core.identity.organizations import create_organization
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
-from core.jobs.repository import Jobs
-from core.projects.repository import Projects
+from core.jobs.repository import JobRepository
+from core.projects.repository import ProjectRepository
 from core.tables import Execution, Job, Project, new_id
 from tests.support.postgres import cluster
 from tests.support.service import descendants
@@ -137,10 +137,10 @@ def seeded(database: Database) -> list[Target]:
         with database.write() as session:
             owner = create_organization(session, f"bench {number}").id
             keys = [create_key(session, owner, "bench")[1] for _ in range(KEYS_EACH)]
-            agent = Agents(session, owner).create({"name": "bench", "pipeline_yaml": PIPELINE})
+            agent = AgentRepository(session, owner).create({"name": "bench", "pipeline_yaml": PIPELINE})
             for index in range(PROJECTS_EACH):
-                project = Projects(session, owner).create({"name": f"bench {index}"})
-                job = Jobs(session, owner).create(project.id, {"name": "bench", "agent_id": agent.id})
+                project = ProjectRepository(session, owner).create({"name": f"bench {index}"})
+                job = JobRepository(session, owner).create(project.id, {"name": "bench", "agent_id": agent.id})
                 targets.append(Target(keys[index % KEYS_EACH], project.id, job.id))
     return targets
 

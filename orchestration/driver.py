@@ -35,8 +35,8 @@ from core.identity.organizations import is_shared
 from core.infra import storage
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
-from core.jobs.repository import Jobs
-from core.projects.repository import Projects
+from core.jobs.repository import JobRepository
+from core.projects.repository import ProjectRepository
 from core.tables import Execution
 from orchestration.compute import Compute, driver_name
 from orchestration.compute.local import LocalCompute
@@ -147,8 +147,8 @@ class DriverSession:
         """[project's slug, job's slug]: the name that SQL knows the job's output by."""
         execution = self.execution
         with self._database.read() as session:
-            project = Projects(session, execution.organization_id).get(execution.project_id)
-            job = Jobs(session, execution.organization_id).get(execution.project_id, execution.job_id)
+            project = ProjectRepository(session, execution.organization_id).get(execution.project_id)
+            job = JobRepository(session, execution.organization_id).get(execution.project_id, execution.job_id)
             return [project.slug, job.slug]
 
     def close(self) -> None:

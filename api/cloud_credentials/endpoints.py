@@ -24,7 +24,7 @@ from api.kit.errors import answers
 from api.kit.pagination import MAX_PAGE, PageOf
 from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import Nothing
-from api.kit.service import Service, ServiceOf
+from api.kit.services import Services, ServicesOf
 from core.credentials.check import check_credential
 from core.credentials.providers import provider_name
 from core.credentials.repository import PLAIN, SECRETS, Credentials, opened
@@ -46,7 +46,7 @@ def _of(session: Session, caller: Identity) -> Credentials:
 @router.get("", summary="List the cloud credentials, secrets masked")
 def list_credentials(
     caller: Reader,
-    service: ServiceOf,
+    services: ServicesOf,
     keyset: PageOf,
     page: Annotated[int | None, Query(ge=0, le=MAX_NUMBER, description="Number of the page, from 0.")] = None,
     page_size: Annotated[
@@ -55,7 +55,7 @@ def list_credentials(
 ) -> list[CredentialRecord]:
     numbered = page is not None or page_size is not None
     size = page_size or DEFAULT_SIZE
-    with service.database.read() as session:
+    with services.database.read() as session:
         repository = _of(session, caller)
         if numbered:
             credentials = repository.list(limit=size, offset=(page or 0) * size)
@@ -66,9 +66,9 @@ def list_credentials(
 
 @router.post("", summary="Create a cloud credential", responses=TAGGED)
 def create_credential(
-    body: CredentialCreate, caller: Writer, service: ServiceOf, keyring: KeyringOf, tag: TagOf
+    body: CredentialCreate, caller: Writer, services: ServicesOf, keyring: KeyringOf, tag: TagOf
 ) -> CredentialRecord:
-    with service.database.write() as session:
+    with services.database.write() as session:
         created = _of(session, caller).create(body.values(), keyring, everywhere=body.everywhere)
         tag.put(created)
         return credential_record(created)
@@ -81,17 +81,21 @@ def create_credential(
     "is asked at `endpoint` where there is one. Secrets are never part of the answer.",
     responses=answers(404, 409),
 )
-def test_credential(body: CredentialTest, caller: Writer, service: ServiceOf, keyring: KeyringOf) -> CredentialVerdict:
-    provider, fields = _asked(body, caller, service, keyring)
+def test_credential(
+    body: CredentialTest, caller: Writer, services: ServicesOf, keyring: KeyringOf
+) -> CredentialVerdict:
+    provider, fields = _asked(body, caller, services, keyring)
     with OUTSIDE.seat(caller.organization_id):
-        verdict = check_credential(service.settings, provider, fields)
+        verdict = check_credential(services.settings, provider, fields)
     return CredentialVerdict(provider=provider, **asdict(verdict))
 
 
-def _asked(body: CredentialTest, caller: Identity, service: Service, keyring: Keyring) -> tuple[str, Mapping[str, str]]:
+def _asked(
+    body: CredentialTest, caller: Identity, services: Services, keyring: Keyring
+) -> tuple[str, Mapping[str, str]]:
     """The provider that is asked, and the credential's fields."""
     if body.credential_id is not None:
-        with service.database.read() as session:
+        with services.database.read() as session:
             credential = _of(session, caller).get(body.credential_id)
         return credential.provider, opened(credential, keyring)
     if body.provider is None:
@@ -105,8 +109,8 @@ def _asked(body: CredentialTest, caller: Identity, service: Service, keyring: Ke
     summary="Read a cloud credential, secrets masked",
     responses={**TAGGED, **answers(404)},
 )
-def read_credential(credential_id: CredentialId, caller: Reader, service: ServiceOf, tag: TagOf) -> CredentialRecord:
-    with service.database.read() as session:
+def read_credential(credential_id: CredentialId, caller: Reader, services: ServicesOf, tag: TagOf) -> CredentialRecord:
+    with services.database.read() as session:
         credential = _of(session, caller).get(credential_id)
         tag.put(credential)
         return credential_record(credential)
@@ -121,11 +125,11 @@ def update_credential(
     credential_id: CredentialId,
     body: CredentialUpdate,
     caller: Writer,
-    service: ServiceOf,
+    services: ServicesOf,
     keyring: KeyringOf,
     expected: ExpectedOf,
 ) -> CredentialRecord:
-    with service.database.write() as session:
+    with services.database.write() as session:
         repository = _of(session, caller)
         expected.hold(session, caller, repository.get(credential_id))
         credential = repository.update(credential_id, body.values(), keyring)
@@ -134,8 +138,10 @@ def update_credential(
 
 
 @router.delete("/id/{credentialId}", summary="Delete a cloud credential", responses=answers(404, 412))
-def delete_credential(credential_id: CredentialId, caller: Writer, service: ServiceOf, expected: ExpectedOf) -> Nothing:
-    with service.database.write() as session:
+def delete_credential(
+    credential_id: CredentialId, caller: Writer, services: ServicesOf, expected: ExpectedOf
+) -> Nothing:
+    with services.database.write() as session:
         repository = _of(session, caller)
         expected.hold(session, caller, repository.get(credential_id))
         repository.delete(credential_id)
@@ -146,9 +152,9 @@ def delete_credential(credential_id: CredentialId, caller: Writer, service: Serv
 def list_credentials_of_provider(
     provider: Annotated[str, Path(description="In any case, with or without underscores.")],
     caller: Reader,
-    service: ServiceOf,
+    services: ServicesOf,
     page: PageOf,
 ) -> list[CredentialRecord]:
-    with service.database.read() as session:
+    with services.database.read() as session:
         credentials = _of(session, caller).list(provider=provider, limit=page.limit, after=page.after)
         return [credential_record(credential) for credential in page.linked(credentials)]

@@ -13,8 +13,8 @@ from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.preconditions import TAGGED, ExpectedOf
 from api.kit.schemas import Nothing
-from api.kit.service import ServiceOf
-from core.infra.preconditions import edition
+from api.kit.services import ServicesOf
+from core.infra.preconditions import compute_etag
 from core.records import Query as Listed
 from core.records import Records, shown
 from core.records.query import MAX_PAGE, MAX_PAGE_SIZE, PAGE_SIZE
@@ -56,7 +56,7 @@ class Json(JSONResponse):
 
 
 def _record(record: Row) -> Response:
-    return Json(shown(record), headers={"ETag": f'"{edition(record)}"'})
+    return Json(shown(record), headers={"ETag": f'"{compute_etag(record)}"'})
 
 
 def _answer(model: Any, *errors: int) -> Mapping[str, Any]:
@@ -72,23 +72,23 @@ def _answer(model: Any, *errors: int) -> Mapping[str, Any]:
     **_answer(RecordList, 413),
 )
 def list_records(
-    table: Table, caller: Reader, service: ServiceOf, query: Annotated[Listed, Depends(_listed)]
+    table: Table, caller: Reader, services: ServicesOf, query: Annotated[Listed, Depends(_listed)]
 ) -> Response:
-    with service.database.read() as session:
+    with services.database.read() as session:
         found = Records(session, caller.organization_id, table).list(query)
     head = f'"page":{query.page},"pageSize":{query.page_size},"total":{found.total}'
     return Json(f'{{"data":[{",".join(found.records)}],{head}}}')
 
 
 @router.post("/{table}", summary="Store a record", **_answer(StoredRecord, 413))
-def create_record(table: Table, body: Document, caller: Writer, service: ServiceOf) -> Response:
-    with service.database.write() as session:
+def create_record(table: Table, body: Document, caller: Writer, services: ServicesOf) -> Response:
+    with services.database.write() as session:
         return _record(Records(session, caller.organization_id, table).create(body))
 
 
 @router.get("/{table}/{recordId}", summary="Read a record", **_answer(StoredRecord, 404))
-def read_record(table: Table, record_id: RecordId, caller: Reader, service: ServiceOf) -> Response:
-    with service.database.read() as session:
+def read_record(table: Table, record_id: RecordId, caller: Reader, services: ServicesOf) -> Response:
+    with services.database.read() as session:
         return _record(Records(session, caller.organization_id, table).get(record_id))
 
 
@@ -98,9 +98,9 @@ def read_record(table: Table, record_id: RecordId, caller: Reader, service: Serv
     **_answer(StoredRecord, 404, 409, 412, 413),
 )
 def update_record(
-    table: Table, record_id: RecordId, body: Document, caller: Writer, service: ServiceOf, expected: ExpectedOf
+    table: Table, record_id: RecordId, body: Document, caller: Writer, services: ServicesOf, expected: ExpectedOf
 ) -> Response:
-    with service.database.write() as session:
+    with services.database.write() as session:
         records = Records(session, caller.organization_id, table)
         expected.hold(session, caller, records.get(record_id))
         return _record(records.update(record_id, body))
@@ -108,9 +108,9 @@ def update_record(
 
 @router.delete("/{table}/{recordId}", summary="Delete a record", responses=answers(404, 409, 412))
 def delete_record(
-    table: Table, record_id: RecordId, caller: Writer, service: ServiceOf, expected: ExpectedOf
+    table: Table, record_id: RecordId, caller: Writer, services: ServicesOf, expected: ExpectedOf
 ) -> Nothing:
-    with service.database.write() as session:
+    with services.database.write() as session:
         records = Records(session, caller.organization_id, table)
         expected.hold(session, caller, records.get(record_id))
         records.delete(record_id)

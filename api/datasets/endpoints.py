@@ -19,7 +19,7 @@ from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.schemas import DatasetId
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from core.datasets.repository import Datasets
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
@@ -35,19 +35,19 @@ Schema = Annotated[str | None, Query(description="A project's schema; `default` 
     "/query", summary="Query the organization's tables with SQL", response_model=Rows, responses=answers(413, 503)
 )
 def query_datasets(
-    body: DatasetQuery, caller: DatasetReader, service: ServiceOf, big_numbers: BigNumbers = "number"
+    body: DatasetQuery, caller: DatasetReader, services: ServicesOf, big_numbers: BigNumbers = "number"
 ) -> Response:
     with QUERIES.seat(caller.organization_id):
-        result = service.queries.run(caller.organization_id, body.query(big_numbers == "string"))
+        result = services.queries.run(caller.organization_id, body.query(big_numbers == "string"))
     return Response(b'{"results":' + result.json + b"}", media_type="application/json")
 
 
 @router.get("/query/tables", summary="List the tables that SQL can name")
 def list_tables(
-    caller: DatasetReader, service: ServiceOf, catalog: Catalog = None, schema: Schema = None
+    caller: DatasetReader, services: ServicesOf, catalog: Catalog = None, schema: Schema = None
 ) -> list[TableRecord]:
-    tables = service.queries.tables(caller.organization_id, catalog, schema)
-    name = service.settings.sql_catalog
+    tables = services.queries.tables(caller.organization_id, catalog, schema)
+    name = services.settings.sql_catalog
     return [
         TableRecord(catalog=name, schema=table.schema, name=table.name, dataset_id=table.dataset_id) for table in tables
     ]
@@ -57,26 +57,26 @@ def list_tables(
 def list_columns(
     table: Annotated[str, Query(description="Name of the table.")],
     caller: DatasetReader,
-    service: ServiceOf,
+    services: ServicesOf,
     catalog: Catalog = None,
     schema: Schema = None,
 ) -> list[ColumnRecord]:
-    columns = service.queries.columns(caller.organization_id, table, catalog, schema)
+    columns = services.queries.columns(caller.organization_id, table, catalog, schema)
     return [ColumnRecord(name=column.name, type=column.type) for column in columns]
 
 
 @router.get("", summary="List the datasets")
-def list_datasets(caller: DatasetReader, service: ServiceOf, page: PageOf) -> list[DatasetRecord]:
-    with service.database.read() as session:
+def list_datasets(caller: DatasetReader, services: ServicesOf, page: PageOf) -> list[DatasetRecord]:
+    with services.database.read() as session:
         repository = Datasets(session, caller.organization_id)
         datasets = page.linked(repository.list(limit=page.limit, after=page.after))
-    published = {table.dataset_id: table for table in service.queries.tables(caller.organization_id)}
+    published = {table.dataset_id: table for table in services.queries.tables(caller.organization_id)}
     return [dataset_record(dataset, published.get(dataset.id)) for dataset in datasets]
 
 
 @router.get("/{datasetId}", summary="Read a dataset", responses=answers(404))
-def read_dataset(dataset_id: DatasetId, caller: DatasetReader, service: ServiceOf) -> DatasetRecord:
-    with service.database.read() as session:
+def read_dataset(dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf) -> DatasetRecord:
+    with services.database.read() as session:
         repository = Datasets(session, caller.organization_id)
         dataset = repository.get(dataset_id)
         return dataset_record(dataset, repository.current_version(dataset))

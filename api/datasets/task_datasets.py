@@ -10,17 +10,17 @@ from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
 from api.kit.schemas import TaskId
-from api.kit.service import Service, ServiceOf
+from api.kit.services import Services, ServicesOf
 from core.errors import NotFound
-from core.tasks.repository import Tasks
+from core.tasks.repository import TaskRepository
 
 router = APIRouter(prefix="/datasets/query/task/{taskId}", tags=["datasets"], route_class=KeyRoute)
 
 
-def _dataset_of(service: Service, organization_id: str, task_id: str) -> str:
+def _dataset_of(services: Services, organization_id: str, task_id: str) -> str:
     """The dataset that the task published; NotFound while there is none."""
-    with service.database.read() as session:
-        execution = Tasks(session, organization_id).by_id(task_id).execution
+    with services.database.read() as session:
+        execution = TaskRepository(session, organization_id).by_id(task_id).execution
     if execution is None or execution.dataset_id is None:
         raise NotFound("This task has published no dataset.")
     return execution.dataset_id
@@ -31,16 +31,16 @@ def query_task(
     task_id: TaskId,
     body: DatasetQuery,
     caller: DatasetReader,
-    service: ServiceOf,
+    services: ServicesOf,
     big_numbers: BigNumbers = "number",
 ) -> Response:
-    dataset_id = _dataset_of(service, caller.organization_id, task_id)
+    dataset_id = _dataset_of(services, caller.organization_id, task_id)
     with QUERIES.seat(caller.organization_id):
-        result = service.queries.run(caller.organization_id, body.query(big_numbers == "string", dataset_id))
+        result = services.queries.run(caller.organization_id, body.query(big_numbers == "string", dataset_id))
     return Response(b'{"results":' + result.json + b"}", media_type="application/json")
 
 
 @router.get("/info", summary="The dataset that a task published", responses=answers(404))
-def read_task_output(task_id: TaskId, caller: DatasetReader, service: ServiceOf) -> DatasetSchema:
-    dataset_id = _dataset_of(service, caller.organization_id, task_id)
-    return dataset_schema(service.queries.table(caller.organization_id, dataset_id))
+def read_task_output(task_id: TaskId, caller: DatasetReader, services: ServicesOf) -> DatasetSchema:
+    dataset_id = _dataset_of(services, caller.organization_id, task_id)
+    return dataset_schema(services.queries.table(caller.organization_id, dataset_id))

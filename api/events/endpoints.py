@@ -11,7 +11,7 @@ from api.events.stream import OF_KEYS, OF_ORGANIZATIONS, EventStream
 from api.kit.auth import KeyRoute, Reader, presented_key
 from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
-from api.kit.service import Service, ServiceOf
+from api.kit.services import Services, ServicesOf
 from core.errors import BadInput, Detail
 from core.events.feed import Batch, newest, of_execution, of_project
 from core.identity.api_keys import Identity, authenticate
@@ -42,19 +42,19 @@ def follow_execution(
     job_id: JobId,
     execution_id: ExecutionId,
     caller: Reader,
-    service: ServiceOf,
+    services: ServicesOf,
     request: Request,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     def read(after: int | None) -> Batch:
-        with service.database.read() as session:
+        with services.database.read() as session:
             return of_execution(session, caller.organization_id, project_id, job_id, execution_id, after)
 
     after = _number(last_event_id)
     first = read(after)
     if first.ended and not first.events:
         return Response(status_code=204)
-    return EventStream(caller, read, _check(service, request), after)
+    return EventStream(caller, read, _check(services, request), after)
 
 
 @router.get(
@@ -68,22 +68,22 @@ def follow_execution(
 def follow_project(
     project_id: ProjectId,
     caller: Reader,
-    service: ServiceOf,
+    services: ServicesOf,
     request: Request,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     def read(after: int | None) -> Batch:
-        with service.database.read() as session:
+        with services.database.read() as session:
             return of_project(session, caller.organization_id, project_id, after)
 
     after = _number(last_event_id)
-    with service.database.read() as session:
+    with services.database.read() as session:
         last = newest(session, caller.organization_id, project_id)
-    return EventStream(caller, read, _check(service, request), last if after is None else after)
+    return EventStream(caller, read, _check(services, request), last if after is None else after)
 
 
-def _check(service: Service, request: Request) -> partial[Identity]:
-    return partial(authenticate, service.database, presented_key(request.headers) or "")
+def _check(services: Services, request: Request) -> partial[Identity]:
+    return partial(authenticate, services.database, presented_key(request.headers) or "")
 
 
 def _number(last_event_id: str | None) -> int | None:

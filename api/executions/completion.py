@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Security
 from api.kit.auth import identify, key_header, require
 from api.kit.errors import answers
 from api.kit.schemas import JobId, Nothing, ProjectId
-from api.kit.service import Service, ServiceOf
+from api.kit.services import Services, ServicesOf
 from core.executions.complete import record
 from core.executions.payload import CompletionPayload
 from core.executions.queries import newest_attempt
@@ -39,28 +39,28 @@ def complete_job(
     payload: CompletionPayload,
     request: Request,
     text: Annotated[bytes, Depends(_text)],
-    service: ServiceOf,
+    services: ServicesOf,
     _documented: Annotated[str | None, Security(key_header, scopes=[SCOPE])],
 ) -> Nothing:
     organization_id = None
     if "webhook-signature" in request.headers:
-        signed = {"attempt": _signed_attempt(service, request, text, payload)}
+        signed = {"attempt": _signed_attempt(services, request, text, payload)}
         payload = payload.model_copy(update={"additional_metrics": (payload.additional_metrics or {}) | signed})
     else:
         identity = identify(request)
         require(identity, SCOPE)
         organization_id = identity.organization_id
-    record(service.database, organization_id, project_id, job_id, payload)
+    record(services.database, organization_id, project_id, job_id, payload)
     return Nothing()
 
 
-def _signed_attempt(service: Service, request: Request, text: bytes, payload: CompletionPayload) -> int:
+def _signed_attempt(services: Services, request: Request, text: bytes, payload: CompletionPayload) -> int:
     """The attempt whose token signed the report: the one that it names, else one of the latest."""
     if payload.attempt is not None:
         attempts = range(payload.attempt, payload.attempt + 1)
     else:
-        with service.database.read() as session:
+        with services.database.read() as session:
             newest = newest_attempt(session, payload.execution_id)
         attempts = range(newest, max(newest - REMEMBERED_ATTEMPTS, 0), -1)
-    tokens = [execution_token(service.settings, payload.execution_id, attempt) for attempt in attempts]
+    tokens = [execution_token(services.settings, payload.execution_id, attempt) for attempt in attempts]
     return attempts[find_signer(tokens, request.headers, text)]

@@ -24,7 +24,7 @@ from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
 from api.kit.pagination import PageOf
 from api.kit.schemas import ExecutionId, JobId, ProjectId
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from core.executions.complete import cancel
 from core.executions.queries import Executions
 from core.executions.retry import retry
@@ -48,7 +48,7 @@ def execute_job(
     project_id: ProjectId,
     job_id: JobId,
     caller: Executor,
-    service: ServiceOf,
+    services: ServicesOf,
     idempotency_key: Idempotent,
     keyring: KeyringOf,
     queue: Queue = False,
@@ -56,7 +56,7 @@ def execute_job(
 ) -> Submission:
     request = body or ExecuteRequest()
     execution = submit(
-        service.database,
+        services.database,
         caller.organization_id,
         project_id,
         job_id,
@@ -73,9 +73,9 @@ def execute_job(
 
 @router.get("/executions", summary="List the executions of a job, newest first", responses=answers(404))
 def list_executions(
-    project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf, page: PageOf
+    project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[ExecutionRecord]:
-    with service.database.read() as session:
+    with services.database.read() as session:
         repository = Executions(session, caller.organization_id)
         executions = repository.records(project_id, job_id, limit=page.limit, before=page.after)
         page.link([execution["id"] for execution in executions])
@@ -83,19 +83,21 @@ def list_executions(
 
 
 @router.get("/executions/{executionId}", summary="Read an execution", responses=answers(404))
-async def read_execution(
-    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, service: ServiceOf
+def read_execution(
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
 ) -> ExecutionRecord:
-    ids = (caller.organization_id, project_id, job_id, execution_id)
-    return execution_record(await service.reads.read(Executions, *ids))
+    with services.database.read() as session:
+        executions = Executions(session, caller.organization_id)
+        return execution_record(executions.record(executions.get(project_id, job_id, execution_id)))
 
 
 @router.get("/executions/{executionId}/status", summary="Status and progress of an execution", responses=answers(404))
-async def read_execution_status(
-    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, service: ServiceOf
+def read_execution_status(
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
 ) -> ExecutionStatus:
-    ids = (caller.organization_id, project_id, job_id, execution_id)
-    return execution_status(await service.reads.read(Executions, *ids))
+    with services.database.read() as session:
+        executions = Executions(session, caller.organization_id)
+        return execution_status(executions.record(executions.get(project_id, job_id, execution_id)))
 
 
 @router.get("/executions/{executionId}/logs", summary="Last lines of an execution's log", responses=answers(404))
@@ -104,25 +106,25 @@ def read_execution_logs(
     job_id: JobId,
     execution_id: ExecutionId,
     caller: Reader,
-    service: ServiceOf,
+    services: ServicesOf,
     pod_type: Annotated[PodType, Query(alias="podType")] = "driver",
     tail: Annotated[int, Query(ge=0, le=10_000, description="Most lines of the answer.")] = 100,
     level: Annotated[Level | None, Query(description="Least level of a line.")] = None,
 ) -> Logs:
-    with service.database.read() as session:
+    with services.database.read() as session:
         execution = Executions(session, caller.organization_id).get(project_id, job_id, execution_id)
-    return Logs(logs=execution_logs(service.settings, execution, tail=tail, level=level, pod_type=pod_type))
+    return Logs(logs=execution_logs(services.settings, execution, tail=tail, level=level, pod_type=pod_type))
 
 
 @router.delete("/executions/{executionId}", summary="Cancel an execution", responses=answers(404))
 @router.post("/executions/{executionId}/cancel", summary="Cancel an execution", responses=answers(404))
 def cancel_execution(
-    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Executor, service: ServiceOf
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Executor, services: ServicesOf
 ) -> ExecutionStatus:
-    with service.database.read() as session:
+    with services.database.read() as session:
         Executions(session, caller.organization_id).get(project_id, job_id, execution_id)
-    cancel(service.database, caller.organization_id, execution_id, "The execution was cancelled.")
-    with service.database.read() as session:
+    cancel(services.database, caller.organization_id, execution_id, "The execution was cancelled.")
+    with services.database.read() as session:
         repository = Executions(session, caller.organization_id)
         return execution_status(repository.record(repository.get(project_id, job_id, execution_id)))
 
@@ -139,13 +141,13 @@ def retry_execution(
     job_id: JobId,
     execution_id: ExecutionId,
     caller: Executor,
-    service: ServiceOf,
+    services: ServicesOf,
     idempotency_key: Idempotent,
     keyring: KeyringOf,
     queue: Queue = False,
 ) -> Submission:
     execution = retry(
-        service.database,
+        services.database,
         caller.organization_id,
         project_id,
         job_id,

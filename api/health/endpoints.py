@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from api.kit.auth import AnyKey, KeyRoute
 from api.kit.errors import answers
 from api.kit.schemas import Record
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from core.errors import Unavailable
 from core.identity.api_keys import DEFAULT_ORGANIZATION
 from core.identity.organizations import find_organization
@@ -25,8 +25,8 @@ class Health(Record):
 
 
 @router.get("/health", summary="Health of the service", responses=answers(503))
-def read_health(_caller: AnyKey, service: ServiceOf) -> Health:
-    _check(service.database)
+def read_health(_caller: AnyKey, services: ServicesOf) -> Health:
+    _check(services.database)
     return Health()
 
 
@@ -37,9 +37,9 @@ async def livez() -> JSONResponse:
 
 
 @probes.get("/readyz")
-def readyz(service: ServiceOf) -> JSONResponse:
+def readyz(services: ServicesOf) -> JSONResponse:
     try:
-        _check(service.database)
+        _check(services.database)
     except Unavailable:
         return JSONResponse({"status": "not ready"}, 503)
     return JSONResponse({"status": "ok"})

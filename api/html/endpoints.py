@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from api.kit.auth import Executor, KeyRoute
 from api.kit.concurrency import OUTSIDE
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from core.errors import BadInput, Detail
 from core.web_pages import fetch_html
 
@@ -35,11 +35,11 @@ def read_html(
     protocol: Annotated[str, Path(json_schema_extra={"enum": list(PROTOCOLS)})],
     request: Request,
     caller: Executor,
-    service: ServiceOf,
+    services: ServicesOf,
 ) -> Response:
     address = _address(url, protocol, request.url.query)
     with OUTSIDE.seat(caller.organization_id):
-        page = fetch_html(service.settings, address)
+        page = fetch_html(services.settings, address)
     charset = f"; charset={page.charset}" if page.charset else ""
     return Response(page.body, headers=SANDBOX | {"Content-Type": f"text/html{charset}"})
 

@@ -12,28 +12,28 @@ from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import JobId, Nothing, ProjectId
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from core.identity.api_keys import Identity
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
 
 
-def _jobs(session: Session, caller: Identity) -> Jobs:
-    return Jobs(session, caller.organization_id, viewer_key_id=visible(session, caller).viewer_key_id)
+def _jobs(session: Session, caller: Identity) -> JobRepository:
+    return JobRepository(session, caller.organization_id, viewer_key_id=visible(session, caller).viewer_key_id)
 
 
 @router.get("", summary="List the jobs of a project", responses=answers(404))
-def list_jobs(project_id: ProjectId, caller: Reader, service: ServiceOf, page: PageOf) -> list[JobRecord]:
-    with service.database.read() as session:
-        jobs = Jobs(session, caller.organization_id).records(project_id, limit=page.limit, after=page.after)
+def list_jobs(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[JobRecord]:
+    with services.database.read() as session:
+        jobs = JobRepository(session, caller.organization_id).records(project_id, limit=page.limit, after=page.after)
         page.link([job["id"] for job in jobs])
         return [job_record(job) for job in jobs]
 
 
 @router.post("", summary="Create a job", responses={**TAGGED, **answers(404)})
-def create_job(project_id: ProjectId, body: JobCreate, caller: Writer, service: ServiceOf, tag: TagOf) -> JobRecord:
-    with service.database.write() as session:
+def create_job(project_id: ProjectId, body: JobCreate, caller: Writer, services: ServicesOf, tag: TagOf) -> JobRecord:
+    with services.database.write() as session:
         repository = _jobs(session, caller)
         job = repository.record(repository.create(project_id, body.values()))
         tag.put(job)
@@ -41,10 +41,12 @@ def create_job(project_id: ProjectId, body: JobCreate, caller: Writer, service: 
 
 
 @router.get("/{jobId}", summary="Read a job", responses={**TAGGED, **answers(404)})
-async def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf, tag: TagOf) -> JobRecord:
-    job = await service.reads.read(Jobs, caller.organization_id, project_id, job_id)
-    tag.put(job)
-    return job_record(job)
+def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, tag: TagOf) -> JobRecord:
+    with services.database.read() as session:
+        repository = JobRepository(session, caller.organization_id)
+        job = repository.record(repository.get(project_id, job_id))
+        tag.put(job)
+        return job_record(job)
 
 
 @router.put(
@@ -53,9 +55,9 @@ async def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, service
     responses={**TAGGED, **answers(404, 412)},
 )
 def update_job(
-    project_id: ProjectId, job_id: JobId, body: JobUpdate, caller: Writer, service: ServiceOf, expected: ExpectedOf
+    project_id: ProjectId, job_id: JobId, body: JobUpdate, caller: Writer, services: ServicesOf, expected: ExpectedOf
 ) -> JobRecord:
-    with service.database.write() as session:
+    with services.database.write() as session:
         repository = _jobs(session, caller)
         expected.hold(session, caller, repository.get(project_id, job_id), project_id)
         job = repository.record(repository.update(project_id, job_id, body.values()))
@@ -65,17 +67,17 @@ def update_job(
 
 @router.delete("/{jobId}", summary="Delete a job with its executions and its dataset", responses=answers(404, 412))
 def delete_job(
-    project_id: ProjectId, job_id: JobId, caller: Writer, service: ServiceOf, expected: ExpectedOf
+    project_id: ProjectId, job_id: JobId, caller: Writer, services: ServicesOf, expected: ExpectedOf
 ) -> Nothing:
-    with service.database.write() as session:
-        repository = Jobs(session, caller.organization_id)
+    with services.database.write() as session:
+        repository = JobRepository(session, caller.organization_id)
         expected.hold(session, caller, repository.get(project_id, job_id), project_id)
         repository.delete(project_id, job_id)
     return Nothing()
 
 
 @router.post("/{jobId}/stop", summary="Cancel all executions of a job that have not ended", responses=answers(404))
-def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, service: ServiceOf) -> JobRecord:
-    with service.database.write() as session:
-        repository = Jobs(session, caller.organization_id)
+def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, services: ServicesOf) -> JobRecord:
+    with services.database.write() as session:
+        repository = JobRepository(session, caller.organization_id)
         return job_record(repository.record(repository.stop(project_id, job_id)))

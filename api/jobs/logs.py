@@ -10,10 +10,10 @@ from api.executions.schemas import Level, Logs, PodType
 from api.kit.auth import KeyRoute, Reader
 from api.kit.errors import answers
 from api.kit.schemas import JobId, ProjectId
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from core.infra.logs import execution_logs
-from core.jobs.repository import Jobs
-from core.tasks.repository import Tasks
+from core.jobs.repository import JobRepository
+from core.tasks.repository import TaskRepository
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["jobs"], route_class=KeyRoute)
 ONE_DRIVER = "Accepted, for compute that has several; the log of the one that there is, is answered."
@@ -29,7 +29,7 @@ def read_job_logs(
     project_id: ProjectId,
     job_id: JobId,
     caller: Reader,
-    service: ServiceOf,
+    services: ServicesOf,
     pod_type: Annotated[PodType, Query(alias="podType")] = "driver",
     tail: Annotated[int, Query(ge=0, le=10_000, description="Most lines of the answer.")] = 100,
     level: Annotated[Level | None, Query(description="Least level of a line.")] = None,
@@ -39,12 +39,12 @@ def read_job_logs(
     _executor_index: Annotated[str | None, Query(alias="executorIndex", description=ONE_DRIVER)] = None,
     _pod_name: Annotated[str | None, Query(alias="podName", description=ONE_DRIVER)] = None,
 ) -> Logs:
-    with service.database.read() as session:
-        jobs, tasks = Jobs(session, caller.organization_id), Tasks(session, caller.organization_id)
+    with services.database.read() as session:
+        jobs, tasks = JobRepository(session, caller.organization_id), TaskRepository(session, caller.organization_id)
         if task_id is None:
             execution = jobs.newest_execution(jobs.get(project_id, job_id))
         else:
             execution = tasks.get(project_id, job_id, task_id).execution
     if execution is None:
         return Logs(logs=[])
-    return Logs(logs=execution_logs(service.settings, execution, tail=tail, level=level, pod_type=pod_type))
+    return Logs(logs=execution_logs(services.settings, execution, tail=tail, level=level, pod_type=pod_type))

@@ -14,7 +14,7 @@ from fastapi.security import APIKeyHeader, SecurityScopes
 from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
-from api.kit.service import service_of
+from api.kit.services import get_services
 from core.errors import CutOff, Forbidden, TooMany, Unauthorized
 from core.identity.api_keys import Identity
 from core.infra.rate_limits import Allowance
@@ -41,21 +41,21 @@ def presented_key(headers: Mapping[str, str]) -> str | None:
 def identify(request: Request) -> Identity:
     """Raises Unauthorized without a valid key, TooMany when it has made its requests of this minute."""
     key = _key(request)
-    service = service_of(request)
-    request.state.identity = identity = service.keys.find(key)
+    services = get_services(request)
+    request.state.identity = identity = services.keys.find(key)
     with _refusal_told(request):
-        request.state.allowance = service.limiter.admit(identity.key_id, now())
+        request.state.allowance = services.limiter.admit(identity.key_id, now())
     return identity
 
 
 def _identified_at_once(request: Request) -> bool:
     """Does what `identify` does where the database need not be asked."""
-    service = service_of(request)
-    identity = service.keys.remembered(_key(request))
+    services = get_services(request)
+    identity = services.keys.remembered(_key(request))
     if identity is None:
         return False
     request.state.identity = identity
-    request.state.allowance = service.limiter.spend(identity.key_id, now())
+    request.state.allowance = services.limiter.spend(identity.key_id, now())
     return request.state.allowance is not None
 
 
@@ -72,7 +72,7 @@ def _refusal_told(request: Request) -> Generator[None]:
     try:
         yield
     except TooMany as error:
-        limit = service_of(request).settings.requests_per_minute
+        limit = get_services(request).settings.requests_per_minute
         request.state.allowance = Allowance(limit, 0, error.retry_after)
         raise
 

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import Depends, Header
 
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from core.infra.encryption import HEADER, Keyring
 from core.infra.secrets import service_key
 
 
 def _keyring(
-    service: ServiceOf,
+    services: ServicesOf,
     callers_key: Annotated[
         str | None,
         Header(
@@ -24,7 +24,7 @@ def _keyring(
         ),
     ] = None,
 ) -> Keyring:
-    return Keyring(service_key(service.settings), callers_key)
+    return Keyring(service_key(services.settings), callers_key)
 
 
 KeyringOf = Annotated[Keyring, Depends(_keyring)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 from pydantic.alias_generators import to_camel
 
 from core.infra.validation import NAME_LENGTH
+from core.tables import Base
 
 
 def _text(value: object) -> object:
@@ -63,12 +64,18 @@ class Body(BaseModel):
 
 
 class Record(BaseModel):
-    """What an answer carries: every field, null where there is nothing."""
+    """Body of a response: every field is present, null when it has no value."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True,
         json_schema_serialization_defaults_required=True,
     )  # fmt: skip
+
+    @classmethod
+    def from_row(cls, row: Base, **computed: Any) -> Self:
+        """Return the record of a stored row, with values for the fields that are not columns."""
+        columns = {name: getattr(row, name) for name in cls.model_fields if name not in computed}
+        return cls(**columns, **computed)
 
 
 class Nothing(BaseModel):

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 
 from api.kit.auth import Admin, KeyRoute
 from api.kit.errors import answers
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from api.metrics.periods import PeriodOf
 from api.metrics.schemas import OrganizationMetrics, organization_metrics
 from core.identity.organizations import reachable_organization
@@ -31,11 +31,11 @@ Grouping = Annotated[GroupBy, Query(alias="groupBy", description="What the break
 def read_organization_metrics(
     organization_id: OrganizationId,
     caller: Admin,
-    service: ServiceOf,
+    services: ServicesOf,
     period: PeriodOf,
     group_by: Grouping = "project",
 ) -> OrganizationMetrics:
-    with service.database.read() as session:
+    with services.database.read() as session:
         others = caller.may(SUPER_ADMIN)
         owner = reachable_organization(session, caller.organization_id, organization_id, others=others)
         return organization_metrics(owner.id, overview(session, owner.id, period, group_by))

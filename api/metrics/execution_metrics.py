@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from api.kit.auth import KeyRoute, Reader
 from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from api.metrics.schemas import ExecutionCosts, ExecutionMetrics, execution_costs, execution_metrics
 from core.executions.queries import Executions
 from core.metrics.bills import bill_of
@@ -21,9 +21,9 @@ WHEN = (
 
 @router.get("/metrics", summary="What an execution used and cost", description=WHEN, responses=answers(404))
 def read_execution_metrics(
-    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, service: ServiceOf
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
 ) -> ExecutionMetrics:
-    with service.database.read() as session:
+    with services.database.read() as session:
         execution = Executions(session, caller.organization_id).get(project_id, job_id, execution_id)
         return execution_metrics(bill_of(session, execution))
 
@@ -35,8 +35,8 @@ def read_execution_metrics(
     responses=answers(404),
 )
 def read_execution_costs(
-    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, service: ServiceOf
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
 ) -> ExecutionCosts:
-    with service.database.read() as session:
+    with services.database.read() as session:
         execution = Executions(session, caller.organization_id).get(project_id, job_id, execution_id)
         return execution_costs(bill_of(session, execution))

@@ -9,12 +9,12 @@ from fastapi import APIRouter, Query
 from api.kit.auth import KeyRoute, Reader
 from api.kit.errors import answers
 from api.kit.schemas import JobId, ProjectId
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from api.metrics.periods import PeriodOf
 from api.metrics.schemas import JobMetrics, ProjectMetrics, job_metrics, project_metrics
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 from core.metrics.totals import overview
-from core.projects.repository import Projects
+from core.projects.repository import ProjectRepository
 
 router = APIRouter(tags=["metrics"], route_class=KeyRoute)
 Grouping = Annotated[
@@ -24,10 +24,10 @@ Grouping = Annotated[
 
 @router.get("/metrics", summary="What a project's executions used and cost in a period", responses=answers(404))
 def read_project_metrics(
-    project_id: ProjectId, caller: Reader, service: ServiceOf, period: PeriodOf, group_by: Grouping = "job"
+    project_id: ProjectId, caller: Reader, services: ServicesOf, period: PeriodOf, group_by: Grouping = "job"
 ) -> ProjectMetrics:
-    with service.database.read() as session:
-        Projects(session, caller.organization_id).get(project_id)
+    with services.database.read() as session:
+        ProjectRepository(session, caller.organization_id).get(project_id)
         found = overview(session, caller.organization_id, period, group_by, project_id=project_id)
         return project_metrics(project_id, found)
 
@@ -38,9 +38,9 @@ def read_project_metrics(
     responses=answers(404),
 )
 def read_job_metrics(
-    project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf, period: PeriodOf
+    project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, period: PeriodOf
 ) -> JobMetrics:
-    with service.database.read() as session:
-        Jobs(session, caller.organization_id).get(project_id, job_id)
+    with services.database.read() as session:
+        JobRepository(session, caller.organization_id).get(project_id, job_id)
         found = overview(session, caller.organization_id, period, "pipeline", project_id=project_id, job_id=job_id)
         return job_metrics(project_id, job_id, found)

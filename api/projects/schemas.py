@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from api.kit.schemas import Body, Name, Record, example
+from core.projects.repository import ProjectWithJobs
 
 
 class ProjectUpdate(Body):
@@ -37,5 +36,5 @@ class ProjectRecord(Record):
     updated_at: datetime
 
 
-def project_record(project: RowMapping) -> ProjectRecord:
-    return ProjectRecord(**project)
+def project_record(record: ProjectWithJobs) -> ProjectRecord:
+    return ProjectRecord.from_row(record.project, job_ids=list(record.job_ids))

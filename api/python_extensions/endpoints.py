@@ -14,7 +14,7 @@ from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import Nothing
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from api.python_extensions.schemas import (
     ExtensionCreate,
     ExtensionRecord,
@@ -30,7 +30,14 @@ from api.python_extensions.schemas import (
 )
 from core.errors import BadInput
 from core.identity.api_keys import Identity
-from core.python_extensions.repository import TYPES, PythonExtensions, checked_function, process, provided, pyspark_code
+from core.python_extensions.repository import (
+    TYPES,
+    PythonExtensionRepository,
+    checked_function,
+    process,
+    provided,
+    pyspark_code,
+)
 from pipelines.transforms.source import MAX_BYTES
 from pipelines.transforms.transform import LIMITS
 
@@ -41,9 +48,9 @@ about = APIRouter(tags=[*TAGS], route_class=KeyRoute)
 ExtensionId = Annotated[str, Path(alias="extensionId", description="Id of the Python extension.")]
 
 
-def _of(session: Session, caller: Identity) -> PythonExtensions:
+def _of(session: Session, caller: Identity) -> PythonExtensionRepository:
     viewer = visible(session, caller).viewer_key_id
-    return PythonExtensions(session, caller.organization_id, viewer_key_id=viewer)
+    return PythonExtensionRepository(session, caller.organization_id, viewer_key_id=viewer)
 
 
 @about.get("/info", summary="What Python extensions can be, and what a row may take")
@@ -87,8 +94,10 @@ def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
     summary="Register a function with the agent that the body names",
     responses={**TAGGED, **answers(404, 409)},
 )
-def register_extension(body: ExtensionRegistration, caller: Writer, service: ServiceOf, tag: TagOf) -> ExtensionRecord:
-    with service.database.write() as session:
+def register_extension(
+    body: ExtensionRegistration, caller: Writer, services: ServicesOf, tag: TagOf
+) -> ExtensionRecord:
+    with services.database.write() as session:
         extension = _of(session, caller).create(body.agent_id, **body.function())
         tag.put(extension)
         return extension_record(extension)
@@ -97,8 +106,8 @@ def register_extension(body: ExtensionRegistration, caller: Writer, service: Ser
 @router.get(
     f"{PREFIX}/{{extensionId}}", summary="Read a Python extension", responses={**TAGGED, **answers(404)}
 )  # fmt: skip
-def read_extension(extension_id: ExtensionId, caller: Reader, service: ServiceOf, tag: TagOf) -> ExtensionRecord:
-    with service.database.read() as session:
+def read_extension(extension_id: ExtensionId, caller: Reader, services: ServicesOf, tag: TagOf) -> ExtensionRecord:
+    with services.database.read() as session:
         extension = _of(session, caller).get(extension_id)
         tag.put(extension)
         return extension_record(extension)
@@ -111,9 +120,9 @@ def read_extension(extension_id: ExtensionId, caller: Reader, service: ServiceOf
     responses={**TAGGED, **answers(404, 409, 412)},
 )
 def update_extension(
-    extension_id: ExtensionId, body: ExtensionUpdate, caller: Writer, service: ServiceOf, expected: ExpectedOf
+    extension_id: ExtensionId, body: ExtensionUpdate, caller: Writer, services: ServicesOf, expected: ExpectedOf
 ) -> ExtensionRecord:
-    with service.database.write() as session:
+    with services.database.write() as session:
         repository = _of(session, caller)
         expected.hold(session, caller, repository.get(extension_id))
         extension = repository.update(extension_id, body.values())
@@ -122,8 +131,8 @@ def update_extension(
 
 
 @router.delete(f"{PREFIX}/{{extensionId}}", summary="Delete a Python extension", responses=answers(404, 412))
-def delete_extension(extension_id: ExtensionId, caller: Writer, service: ServiceOf, expected: ExpectedOf) -> Nothing:
-    with service.database.write() as session:
+def delete_extension(extension_id: ExtensionId, caller: Writer, services: ServicesOf, expected: ExpectedOf) -> Nothing:
+    with services.database.write() as session:
         repository = _of(session, caller)
         expected.hold(session, caller, repository.get(extension_id))
         repository.delete(extension_id)
@@ -137,8 +146,8 @@ def delete_extension(extension_id: ExtensionId, caller: Writer, service: Service
     "function needs from variables of their names after `ARG_`. An agent's `pysparkCode` is its whole pipeline.",
     responses=answers(404, 409),
 )
-def generate_extension_code(extension_id: ExtensionId, caller: Reader, service: ServiceOf) -> GeneratedCode:
-    with service.database.read() as session:
+def generate_extension_code(extension_id: ExtensionId, caller: Reader, services: ServicesOf) -> GeneratedCode:
+    with services.database.read() as session:
         return GeneratedCode(code=pyspark_code(_of(session, caller).get(extension_id)))
 
 
@@ -150,9 +159,9 @@ def generate_extension_code(extension_id: ExtensionId, caller: Reader, service: 
     "/agents/{agentId}/python-extensions", summary="List the Python extensions of an agent", responses=answers(404)
 )
 def list_python_extensions(
-    agent_id: AgentId, caller: Reader, service: ServiceOf, page: PageOf
+    agent_id: AgentId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[ExtensionRecord]:
-    with service.database.read() as session:
+    with services.database.read() as session:
         extensions = _of(session, caller).of_agent(agent_id, limit=page.limit, after=page.after)
         return [extension_record(extension) for extension in page.linked(extensions)]
 
@@ -163,9 +172,9 @@ def list_python_extensions(
     responses={**TAGGED, **answers(404, 409)},
 )
 def create_python_extension(
-    agent_id: AgentId, body: ExtensionCreate, caller: Writer, service: ServiceOf, tag: TagOf
+    agent_id: AgentId, body: ExtensionCreate, caller: Writer, services: ServicesOf, tag: TagOf
 ) -> ExtensionRecord:
-    with service.database.write() as session:
+    with services.database.write() as session:
         extension = _of(session, caller).create(agent_id, **body.values())
         tag.put(extension)
         return extension_record(extension)

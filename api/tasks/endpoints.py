@@ -12,7 +12,7 @@ from api.kit.idempotency import Idempotent
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import JobId, Nothing, ProjectId, TaskId
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from api.tasks.schemas import (
     TaskCreate,
     TaskMetrics,
@@ -23,37 +23,39 @@ from api.tasks.schemas import (
     task_record,
 )
 from core.executions.submit import submit
-from core.tasks.repository import Tasks, stop
+from core.tasks.repository import TaskRepository, stop
 
 router = APIRouter(prefix="/jobs/{jobId}/tasks", tags=["tasks"], route_class=KeyRoute)
 
 
 @router.get("", summary="List the tasks of a job", responses=answers(404))
 def list_tasks(
-    project_id: ProjectId, job_id: JobId, caller: Reader, service: ServiceOf, page: PageOf
+    project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[TaskRecord]:
-    with service.database.read() as session:
-        tasks = Tasks(session, caller.organization_id).list(project_id, job_id, limit=page.limit, after=page.number)
+    with services.database.read() as session:
+        tasks = TaskRepository(session, caller.organization_id).list(
+            project_id, job_id, limit=page.limit, after=page.number
+        )
         page.link([stored.task.id for stored in tasks])
         return [task_record(stored) for stored in tasks]
 
 
 @router.post("", summary="Create a task", responses={**TAGGED, **answers(404)})
 def create_task(
-    project_id: ProjectId, job_id: JobId, body: TaskCreate, caller: Writer, service: ServiceOf, tag: TagOf
+    project_id: ProjectId, job_id: JobId, body: TaskCreate, caller: Writer, services: ServicesOf, tag: TagOf
 ) -> TaskRecord:
-    with service.database.write() as session:
-        stored = Tasks(session, caller.organization_id).create(project_id, job_id, body.values())
+    with services.database.write() as session:
+        stored = TaskRepository(session, caller.organization_id).create(project_id, job_id, body.values())
         tag.put(stored.task)
         return task_record(stored)
 
 
 @router.get("/{taskId}", summary="Read a task", responses={**TAGGED, **answers(404)})
 def read_task(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, service: ServiceOf, tag: TagOf
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf, tag: TagOf
 ) -> TaskRecord:
-    with service.database.read() as session:
-        stored = Tasks(session, caller.organization_id).get(project_id, job_id, task_id)
+    with services.database.read() as session:
+        stored = TaskRepository(session, caller.organization_id).get(project_id, job_id, task_id)
         tag.put(stored.task)
         return task_record(stored)
 
@@ -69,11 +71,11 @@ def update_task(
     task_id: TaskId,
     body: TaskUpdate,
     caller: Writer,
-    service: ServiceOf,
+    services: ServicesOf,
     expected: ExpectedOf,
 ) -> TaskRecord:
-    with service.database.write() as session:
-        tasks = Tasks(session, caller.organization_id)
+    with services.database.write() as session:
+        tasks = TaskRepository(session, caller.organization_id)
         expected.hold(session, caller, tasks.get(project_id, job_id, task_id).task, project_id)
         stored = tasks.update(project_id, job_id, task_id, body.values())
         expected.put(stored.task)
@@ -82,10 +84,10 @@ def update_task(
 
 @router.delete("/{taskId}", summary="Delete a task; its executions stay", responses=answers(404, 412))
 def delete_task(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, service: ServiceOf, expected: ExpectedOf
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, services: ServicesOf, expected: ExpectedOf
 ) -> Nothing:
-    with service.database.write() as session:
-        tasks = Tasks(session, caller.organization_id)
+    with services.database.write() as session:
+        tasks = TaskRepository(session, caller.organization_id)
         expected.hold(session, caller, tasks.get(project_id, job_id, task_id).task, project_id)
         tasks.delete(project_id, job_id, task_id)
     return Nothing()
@@ -93,19 +95,19 @@ def delete_task(
 
 @router.get("/{taskId}/status", summary="Status and progress of a task", responses=answers(404))
 def read_task_status(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, service: ServiceOf
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf
 ) -> TaskStatus:
-    with service.database.read() as session:
-        stored = Tasks(session, caller.organization_id).get(project_id, job_id, task_id)
+    with services.database.read() as session:
+        stored = TaskRepository(session, caller.organization_id).get(project_id, job_id, task_id)
         return TaskStatus(status=stored.status, progress=stored.progress)
 
 
 @router.get("/{taskId}/metrics", summary="Metrics of a task", responses=answers(404))
 def read_task_metrics(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, service: ServiceOf
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf
 ) -> TaskMetrics:
-    with service.database.read() as session:
-        return task_metrics(Tasks(session, caller.organization_id).get(project_id, job_id, task_id))
+    with services.database.read() as session:
+        return task_metrics(TaskRepository(session, caller.organization_id).get(project_id, job_id, task_id))
 
 
 @router.post(
@@ -119,13 +121,13 @@ def start_task(
     job_id: JobId,
     task_id: TaskId,
     caller: Executor,
-    service: ServiceOf,
+    services: ServicesOf,
     idempotency_key: Idempotent,
     keyring: KeyringOf,
     queue: Queue = False,
 ) -> Response:
     submit(
-        service.database,
+        services.database,
         caller.organization_id,
         project_id,
         job_id,
@@ -138,7 +140,9 @@ def start_task(
 
 
 @router.post("/{taskId}/stop", summary="Cancel what the task runs", response_class=Response, responses=answers(404))
-def stop_task(project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Executor, service: ServiceOf) -> Response:
-    with service.database.write() as session:
+def stop_task(
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Executor, services: ServicesOf
+) -> Response:
+    with services.database.write() as session:
         stop(session, caller.organization_id, project_id, job_id, task_id)
     return Response()

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.kit.auth import Admin, KeyRoute
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from api.tasks.schemas import ZombieCleanup, zombie_cleanup
 from core.executions.zombies import LONGEST_HOURS, mark_zombies
 from core.tables import now
@@ -19,9 +19,9 @@ DEFAULT_HOURS = 24
 @router.post("/mark-zombies", summary="Fail what has been running for longer than a number of hours")
 def mark_zombie_tasks(
     caller: Admin,
-    service: ServiceOf,
+    services: ServicesOf,
     timeout_hours: Annotated[
         int, Query(alias="timeoutHours", json_schema_extra={"minimum": 0, "maximum": LONGEST_HOURS})
     ] = DEFAULT_HOURS,
 ) -> ZombieCleanup:
-    return zombie_cleanup(mark_zombies(service.database, caller.organization_id, timeout_hours, now()))
+    return zombie_cleanup(mark_zombies(services.database, caller.organization_id, timeout_hours, now()))

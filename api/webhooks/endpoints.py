@@ -13,7 +13,7 @@ from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
 from api.kit.schemas import Nothing, ProjectId
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from api.webhooks.schemas import (
     DeliveryRecord,
     WebhookCreate,
@@ -31,8 +31,8 @@ WebhookId = Annotated[str, Path(alias="webhookId", description="Id of the webhoo
 
 
 @router.get("", summary="List the webhooks of a project", responses=answers(404))
-def list_webhooks(project_id: ProjectId, caller: Reader, service: ServiceOf, page: PageOf) -> list[WebhookRecord]:
-    with service.database.read() as session:
+def list_webhooks(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[WebhookRecord]:
+    with services.database.read() as session:
         repository = Webhooks(session, caller.organization_id)
         webhooks = page.linked(repository.list(project_id, limit=page.limit, after=page.after))
         return [WebhookRecord.model_validate(webhook) for webhook in webhooks]
@@ -48,20 +48,20 @@ def list_webhooks(project_id: ProjectId, caller: Reader, service: ServiceOf, pag
     responses={**TAGGED, **answers(404, 409)},
 )
 def create_webhook(
-    project_id: ProjectId, body: WebhookCreate, caller: Writer, service: ServiceOf, keyring: KeyringOf, tag: TagOf
+    project_id: ProjectId, body: WebhookCreate, caller: Writer, services: ServicesOf, keyring: KeyringOf, tag: TagOf
 ) -> WebhookWithSecret:
-    with service.database.write() as session:
+    with services.database.write() as session:
         repository = Webhooks(session, caller.organization_id)
-        webhook, secret = repository.create(service.settings, keyring, project_id, body.values())
+        webhook, secret = repository.create(services.settings, keyring, project_id, body.values())
         tag.put(webhook)
         return with_secret(webhook, secret)
 
 
 @router.get("/{webhookId}", summary="Read a webhook", responses={**TAGGED, **answers(404)})
 def read_webhook(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, service: ServiceOf, tag: TagOf
+    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, services: ServicesOf, tag: TagOf
 ) -> WebhookRecord:
-    with service.database.read() as session:
+    with services.database.read() as session:
         webhook = Webhooks(session, caller.organization_id).get(project_id, webhook_id)
         tag.put(webhook)
         return WebhookRecord.model_validate(webhook)
@@ -77,22 +77,22 @@ def update_webhook(
     webhook_id: WebhookId,
     body: WebhookUpdate,
     caller: Writer,
-    service: ServiceOf,
+    services: ServicesOf,
     expected: ExpectedOf,
 ) -> WebhookRecord:
-    with service.database.write() as session:
+    with services.database.write() as session:
         repository = Webhooks(session, caller.organization_id)
         expected.hold(session, caller, repository.get(project_id, webhook_id))
-        changed = repository.update(service.settings, project_id, webhook_id, body.values())
+        changed = repository.update(services.settings, project_id, webhook_id, body.values())
         expected.put(changed)
         return WebhookRecord.model_validate(changed)
 
 
 @router.delete("/{webhookId}", summary="Delete a webhook with its deliveries", responses=answers(404, 412))
 def delete_webhook(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf, expected: ExpectedOf
+    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf, expected: ExpectedOf
 ) -> Nothing:
-    with service.database.write() as session:
+    with services.database.write() as session:
         repository = Webhooks(session, caller.organization_id)
         expected.hold(session, caller, repository.get(project_id, webhook_id))
         repository.delete(project_id, webhook_id)
@@ -106,9 +106,9 @@ def delete_webhook(
     responses={**TAGGED, **answers(404, 409)},
 )
 def rotate_webhook_secret(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf, keyring: KeyringOf, tag: TagOf
+    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf, keyring: KeyringOf, tag: TagOf
 ) -> WebhookWithSecret:
-    with service.database.write() as session:
+    with services.database.write() as session:
         webhook, secret = Webhooks(session, caller.organization_id).rotate(keyring, project_id, webhook_id)
         tag.put(webhook)
         return with_secret(webhook, secret)
@@ -119,10 +119,10 @@ def rotate_webhook_secret(
     summary="Send a test event to a webhook, once, and tell what came of it",
     responses=answers(404, 409),
 )
-def test_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, service: ServiceOf) -> DeliveryRecord:
+def test_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf) -> DeliveryRecord:
     with OUTSIDE.seat(caller.organization_id):
-        delivery_id = try_out(service.settings, service.database, caller.organization_id, project_id, webhook_id)
-    with service.database.read() as session:
+        delivery_id = try_out(services.settings, services.database, caller.organization_id, project_id, webhook_id)
+    with services.database.read() as session:
         repository = Webhooks(session, caller.organization_id)
         return delivery_record(repository.delivery(project_id, webhook_id, delivery_id))
 
@@ -132,9 +132,9 @@ def test_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, s
     responses=answers(404),
 )  # fmt: skip
 def list_deliveries(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, service: ServiceOf, page: PageOf
+    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[DeliveryRecord]:
-    with service.database.read() as session:
+    with services.database.read() as session:
         repository = Webhooks(session, caller.organization_id)
         deliveries = repository.deliveries(project_id, webhook_id, limit=page.limit, before=page.after)
         page.link([delivery.id for delivery in deliveries])

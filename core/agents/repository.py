@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, or_
 from sqlalchemy.orm import Session
 
-from core.categories.repository import Categories
+from core.categories.repository import CategoryRepository
 from core.errors import BadInput, Conflict, Detail, NotFound
-from core.infra.repository import Repository, checked, lock_organization
+from core.infra.repository import Repository, lock_organization, validate_fields
 from core.infra.validation import check_storable, storable
 from core.tables import Agent
 from pipelines import MAX_PROBLEMS, Pipeline, PipelineError, Transforms, check_yaml, script
@@ -22,7 +22,7 @@ _PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?
 NO_CATEGORY = "none"  # in place of a category's id
 
 
-class Agents(Repository[Agent]):
+class AgentRepository(Repository[Agent]):
     """`pipeline_yaml` and its alias `code` carry the same text, unless `code` is Python.
 
     `viewer_key_id` hides what lies in the private categories of other keys.
@@ -43,7 +43,7 @@ class Agents(Repository[Agent]):
         """`sound` are pipelines that were checked before, when nobody waited for this transaction."""
         super().__init__(session, organization_id)
         self._sound = sound
-        self._categories = Categories(session, organization_id, viewer_key_id)
+        self._categories = CategoryRepository(session, organization_id, viewer_key_id)
 
     def create(self, values: Mapping[str, Any]) -> Agent:
         """Raises BadInput without a name or with a pipeline that is wrong, told by line; Conflict for a taken name."""
@@ -55,7 +55,7 @@ class Agents(Repository[Agent]):
 
     def new(self, values: Mapping[str, Any]) -> Agent:
         """One that is right in itself, not stored yet, whose name may be taken in its category; or BadInput."""
-        known = checked(values, self.fields)
+        known = validate_fields(values, self.fields)
         if "name" not in known:
             raise BadInput("An agent needs a 'name'.", [Detail("name", "is missing")])
         agent = Agent(organization_id=self.organization_id, **known)
@@ -65,27 +65,27 @@ class Agents(Repository[Agent]):
     def list(
         self, *, category_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> Sequence[Agent]:
-        query = self._own()
-        return self._page(query if category_id is None else query.where(_in(category_id)), limit, after)
+        query = self._select()
+        return self._fetch_page(query if category_id is None else query.where(_in(category_id)), limit, after)
 
     def get(self, agent_id: str) -> Agent:
-        return self._by_id(agent_id)
+        return self._fetch_by_id(agent_id)
 
     def by_name(self, category_id: str, name: str) -> Agent:
         """Of several of the name, which there may be without a category, the oldest."""
         if not storable(category_id + name):
-            raise self._unknown("name")
-        return self._one(self._own().where(_in(category_id), Agent.name == name).order_by(Agent.id), "name")
+            raise self._not_found("name")
+        return self._fetch_one(self._select().where(_in(category_id), Agent.name == name).order_by(Agent.id), "name")
 
     def update(self, agent_id: str, changes: Mapping[str, Any]) -> Agent:
         """Merges; a new text makes a new revision."""
-        agent, known = self.get(agent_id), checked(changes, self.fields)
+        agent, known = self.get(agent_id), validate_fields(changes, self.fields)
         place = (known.get("name", agent.name), known.get("category_id", agent.category_id))
         if place != (agent.name, agent.category_id):
             self._check_place(*place)
         if self._write(agent, changes):
             agent.revision += 1
-        return self._merge(agent, known)
+        return self._apply(agent, known)
 
     def delete(self, agent_id: str) -> None:
         """Removes the agent; its jobs stay, without one."""
@@ -93,10 +93,10 @@ class Agents(Repository[Agent]):
         self.session.flush()
 
     def visible_ids(self) -> Select[tuple[str]]:
-        return self._own().with_only_columns(Agent.id)
+        return self._select().with_only_columns(Agent.id)
 
-    def _own(self) -> Select[tuple[Agent]]:
-        own = super()._own()
+    def _select(self) -> Select[tuple[Agent]]:
+        own = super()._select()
         if self._categories.viewer_key_id is None:
             return own
         return own.where(or_(Agent.category_id.is_(None), Agent.category_id.in_(self._categories.visible_ids())))
@@ -110,7 +110,7 @@ class Agents(Repository[Agent]):
         except NotFound as error:
             raise BadInput(error.sentence, [Detail("categoryId", error.sentence)]) from error
         lock_organization(self.session, self.organization_id)
-        if self.session.scalar(self._own().where(Agent.category_id == category_id, Agent.name == name)):
+        if self.session.scalar(self._select().where(Agent.category_id == category_id, Agent.name == name)):
             raise Conflict("There is an agent with this name in the category already.")
 
     def _write(self, agent: Agent, values: Mapping[str, Any]) -> bool:

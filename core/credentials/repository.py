@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from core.credentials.providers import PROVIDERS, check_region, provider_key, provider_name
 from core.errors import BadInput, Conflict, Detail, Forbidden, NotFound
 from core.infra.encryption import Keyring, Place
-from core.infra.repository import Repository, checked
+from core.infra.repository import Repository, validate_fields
 from core.tables import CloudCredential, Execution, Job, new_id
 
 MASK = "********"
@@ -54,15 +54,15 @@ class Credentials(Repository[CloudCredential]):
         after: str | None = None,
         offset: int = 0,
     ) -> Sequence[CloudCredential]:
-        query = self._own()
+        query = self._select()
         if provider is not None:
             # a spelling differs in its underscores alone once `provider_name` has been through it
             same = func.replace(CloudCredential.provider, "_", "") == provider_key(provider_name(provider))
             query = query.where(same)
-        return self._page(query.offset(offset) if offset else query, limit, after)
+        return self._fetch_page(query.offset(offset) if offset else query, limit, after)
 
     def get(self, credential_id: str) -> CloudCredential:
-        return self._by_id(credential_id)
+        return self._fetch_by_id(credential_id)
 
     def update(self, credential_id: str, changes: Mapping[str, Any], keyring: Keyring) -> CloudCredential:
         """Merges; a secret that is sent back masked stays, unless it would go to another `endpoint`: BadInput."""
@@ -83,7 +83,7 @@ class Credentials(Repository[CloudCredential]):
         """
         if given:
             return [self._given(credential_id) for credential_id in dict.fromkeys(given)]
-        query = self._own().where(CloudCredential.enabled)
+        query = self._select().where(CloudCredential.enabled)
         by_rank = query.order_by(CloudCredential.organization_id.is_(None), CloudCredential.id)
         first: dict[str, CloudCredential] = {}
         for credential in self.session.scalars(by_rank):
@@ -91,7 +91,7 @@ class Credentials(Repository[CloudCredential]):
                 first.setdefault(provider_key(credential.provider), credential)
         return list(first.values())
 
-    def _own(self) -> Select[tuple[CloudCredential]]:
+    def _select(self) -> Select[tuple[CloudCredential]]:
         owner = CloudCredential.organization_id
         return select(CloudCredential).where(or_(owner == self.organization_id, owner.is_(None)))
 
@@ -115,7 +115,7 @@ class Credentials(Repository[CloudCredential]):
             raise Forbidden("Global cloud credentials are made and changed by keys with the scope super_admin.")
 
     def _checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        known = checked(values, self.fields)
+        known = validate_fields(values, self.fields)
         for field in (*SECRETS, *PLAIN):
             if len(known.get(field, "")) > LONGEST_VALUE:
                 sentence = f"'{field}' is longer than {LONGEST_VALUE} characters."
@@ -129,7 +129,7 @@ class Credentials(Repository[CloudCredential]):
             raise BadInput(sentence, [Detail("endpoint", sentence)])
         sealed = {field: keyring.seal(value, sealed_place(credential, field)) for field, value in sent.items()}
         plain = {field: value for field, value in known.items() if field not in SECRETS}
-        return self._merge(credential, {**plain, "secrets": {**credential.secrets, **sealed}})
+        return self._apply(credential, {**plain, "secrets": {**credential.secrets, **sealed}})
 
 
 def named(job: Job) -> Sequence[str]:

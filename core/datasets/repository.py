@@ -21,10 +21,10 @@ class Datasets(Repository[Dataset]):
     noun = "dataset"
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Dataset]:
-        return self._page(self._own(), limit, after)
+        return self._fetch_page(self._select(), limit, after)
 
     def get(self, dataset_id: str) -> Dataset:
-        return self._by_id(dataset_id)
+        return self._fetch_by_id(dataset_id)
 
     def current_version(self, dataset: Dataset) -> DatasetVersion | None:
         """What readers of the dataset see; None before anything was published."""
@@ -41,7 +41,7 @@ class Datasets(Repository[Dataset]):
 
     def of_job(self, job: Job, project: Project) -> Dataset:
         """The dataset that the job publishes to, made when it publishes for the first time."""
-        found = self.session.scalar(self._own().where(Dataset.job_id == job.id))
+        found = self.session.scalar(self._select().where(Dataset.job_id == job.id))
         if found is not None:
             return found
         dataset = Dataset(

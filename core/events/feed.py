@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from core.events.announce import STATE, snapshot
 from core.executions.queries import Executions
 from core.executions.states import State
-from core.projects.repository import Projects
+from core.projects.repository import ProjectRepository
 from core.tables import ExecutionEvent
 
 BATCH = 200
@@ -55,7 +55,7 @@ def of_execution(
 
 def of_project(session: Session, organization_id: str, project_id: str, after: int | None) -> Batch:
     """What the project's executions went through after this event; without one, nothing so far. Raises NotFound."""
-    project = Projects(session, organization_id).get(project_id)
+    project = ProjectRepository(session, organization_id).get(project_id)
     query = select(ExecutionEvent).where(ExecutionEvent.project_id == project.id)
     events = [] if after is None else _read(session, query, after)
     return Batch(events, len(events) == BATCH, ended=False)
@@ -63,7 +63,7 @@ def of_project(session: Session, organization_id: str, project_id: str, after: i
 
 def newest(session: Session, organization_id: str, project_id: str) -> int:
     """The id of the project's last event, 0 when there is none. Raises NotFound."""
-    project = Projects(session, organization_id).get(project_id)
+    project = ProjectRepository(session, organization_id).get(project_id)
     newest = select(func.max(ExecutionEvent.id)).where(ExecutionEvent.project_id == project.id)
     return session.scalar(newest) or 0
 

@@ -10,9 +10,9 @@ from sqlalchemy import RowMapping, select
 from sqlalchemy.orm import Session
 
 from core.executions.states import Event, State, sources
-from core.infra.repository import Repository, among
+from core.infra.repository import Repository
 from core.infra.validation import storable
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 from core.metrics.usage import seconds
 from core.tables import Execution
 
@@ -63,20 +63,18 @@ class Executions(Repository[Execution]):
     row = Execution
     noun = "execution"
     shown = SHOWN
-    shown_by_ids = SHOWN.where(among(Execution.id))
-    named_by = ("organization_id", "project_id", "job_id", "id")
 
     def get(self, project_id: str, job_id: str, execution_id: str) -> Execution:
         if not storable(project_id + job_id + execution_id):
-            raise self._unknown()
-        query = self._own().where(Execution.id == execution_id, Execution.job_id == job_id)
-        return self._one(query.where(Execution.project_id == project_id))
+            raise self._not_found()
+        query = self._select().where(Execution.id == execution_id, Execution.job_id == job_id)
+        return self._fetch_one(query.where(Execution.project_id == project_id))
 
     def records(
         self, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None
     ) -> Sequence[RowMapping]:
         """Newest first; `before` is the id of the last one of the page before."""
-        Jobs(self.session, self.organization_id).get(project_id, job_id)
+        JobRepository(self.session, self.organization_id).get(project_id, job_id)
         query = self.shown.where(Execution.organization_id == self.organization_id, Execution.job_id == job_id)
         if before is not None:
             query = query.where(Execution.id < before)

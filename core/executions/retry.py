@@ -12,7 +12,7 @@ from core.executions.transitions import launch, move
 from core.infra.database import Database
 from core.infra.encryption import Keyring
 from core.infra.idempotency import IdempotencyKey, earlier, remember
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 from core.tables import Execution
 
 FRESH = {
@@ -54,7 +54,7 @@ def retry(
                 return execution
             remember(session, idempotency_key, execution.id)
         _check(execution)
-        if not Jobs(session, organization_id).get(project_id, job_id).enabled:
+        if not JobRepository(session, organization_id).get(project_id, job_id).enabled:
             raise Conflict("This job is disabled. Enable it to execute it.")
         waits = place(session, project_id, queue) is State.QUEUED
         ids = list(dict.fromkeys(execution.credentials.values()))

@@ -21,9 +21,9 @@ from core.executions.transitions import launch, move
 from core.infra.database import Database
 from core.infra.encryption import Keyring
 from core.infra.idempotency import IdempotencyKey, earlier, remember
-from core.jobs.repository import Jobs
-from core.projects.repository import Projects
-from core.python_extensions.repository import PythonExtensions
+from core.jobs.repository import JobRepository
+from core.projects.repository import ProjectRepository
+from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, Execution, Job, Project, Task, new_id, now
 from core.tasks.repository import startable
 from pipelines import Pipeline, PipelineError, Transforms
@@ -78,7 +78,7 @@ def submit(
         started = remember(session, idempotency_key, frozen.id) if idempotency_key else frozen.id
         if started != frozen.id:
             return _started(session, started)
-        Jobs(session, organization_id).get(project_id, job_id)
+        JobRepository(session, organization_id).get(project_id, job_id)
         frozen.state = place(session, project_id, queue)
         task = startable(session, organization_id, project_id, job_id, task_id) if task_id is not None else None
         return _accept(session, frozen, task)
@@ -94,8 +94,8 @@ def _started(session: Session, execution_id: str) -> Execution:
 
 def _freeze(session: Session, organization_id: str, project_id: str, job_id: str, request: Request) -> Execution:
     """The execution as it will be stored, from the job and its agent as they are now."""
-    project = Projects(session, organization_id).get(project_id)
-    job = Jobs(session, organization_id).get(project_id, job_id)
+    project = ProjectRepository(session, organization_id).get(project_id)
+    job = JobRepository(session, organization_id).get(project_id, job_id)
     agent = _agent(session, job)
     execution = Execution(
         id=new_id(),
@@ -137,7 +137,7 @@ def _planned(
     try:
         pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
         values = _values(session, pipeline, execution, job, project, request)
-        transforms = PythonExtensions(session, job.organization_id).transforms(execution.agent_id)
+        transforms = PythonExtensionRepository(session, job.organization_id).transforms(execution.agent_id)
         plan = pipeline.plan(parameters=values, transforms=Transforms(transforms))
     except PipelineError as error:
         raise bad_pipeline(error) from error

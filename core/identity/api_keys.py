@@ -42,6 +42,11 @@ class Identity:
     def admin(self) -> bool:
         return bool(self.scopes & {"admin", "super_admin"})
 
+    @property
+    def viewer_key_id(self) -> str | None:
+        """The key whose private categories are visible besides the public ones; None for an admin, who sees all."""
+        return None if self.admin else self.key_id
+
     def may(self, scope: str) -> bool:
         """`admin` implies every scope inside the organization, `super_admin` is implied by none."""
         return scope in self.scopes or (self.admin and scope != "super_admin")
@@ -54,11 +59,11 @@ class ApiKeys(Repository[ApiKey]):
     noun = "API key"
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[ApiKey]:
-        return self._page(self._own(), limit, after)
+        return self._fetch_page(self._select(), limit, after)
 
     def revoke(self, key_id: str) -> None:
         """From now on the key opens nothing; its record stays."""
-        key = self._by_id(key_id)
+        key = self._fetch_by_id(key_id)
         key.revoked_at = key.revoked_at or now()
         self.session.flush()
 

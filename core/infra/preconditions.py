@@ -1,62 +1,51 @@
-"""Editions: which state of a record a caller has seen, so that nobody overwrites what another has changed since."""
+"""ETags and If-Match: a change applies to the state of a record that the caller has read, or not at all."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from typing import Any
+from typing import Generic, TypeVar
 
 from sqlalchemy import RowMapping, inspect
-from sqlalchemy.exc import InvalidRequestError
-from sqlalchemy.orm import Session
 
-from core.errors import Conflict, PreconditionFailed
-from core.executions.slots import hold_project
-from core.infra.repository import lock_organization
+from core.errors import PreconditionFailed
 from core.tables import Base
 
 ANY = "*"
-# no user edits these
-COUNTED = frozenset({"active_executions", "execution_count", "failing_since", "latest_execution_id"})
-COMPUTED = frozenset({"job_ids", "task_ids", "execution_status"})
+# columns that executions and deliveries change; a user's edit does not conflict with them
+COUNTERS = frozenset({"active_executions", "execution_count", "failing_since", "latest_execution_id"})
+
+Value = TypeVar("Value")
 
 
-def edition(row: Base | RowMapping) -> str:
-    """A tag that is another for each state of the record's stored fields; it tells nothing of them."""
-    values = row if isinstance(row, RowMapping) else _columns(row)
-    text = json.dumps([values[field] for field in _edited(tuple(values))], default=_plain, sort_keys=True)
+@dataclass(frozen=True, slots=True)
+class Versioned(Generic[Value]):
+    """A record together with the ETag of its current state."""
+
+    value: Value
+    etag: str
+
+
+def compute_etag(row: Base | RowMapping) -> str:
+    """Hash the row's columns, apart from counters."""
+    if isinstance(row, RowMapping):
+        computed = COUNTERS | {"job_ids", "task_ids", "execution_status"}
+        values = [row[field] for field in sorted(row.keys()) if field not in computed]
+    else:
+        fields = sorted(column.key for column in inspect(type(row)).column_attrs if column.key not in COUNTERS)
+        values = [getattr(row, field) for field in fields]
+    text = json.dumps(values, default=_serialize, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def hold_edition(
-    session: Session, organization_id: str, row: Base, expected: Collection[str], project_id: str | None = None
-) -> None:
-    """Keeps all others from changing the record until the transaction ends, and sees to it that it is as expected.
-
-    Raises PreconditionFailed when it is none of the `expected` editions; no expectation fits all.
-    """
-    lock_organization(session, organization_id)
-    if project_id is not None:
-        hold_project(session, project_id)
-    try:
-        session.refresh(row, with_for_update={"key_share": True})
-    except InvalidRequestError as error:
-        raise Conflict("This record was removed at the same time.") from error
-    if expected and ANY not in expected and edition(row) not in expected:
+def check_etag(row: Base, if_match: Collection[str]) -> None:
+    """Raise PreconditionFailed unless the row has one of these ETags; an empty collection sets no condition."""
+    if if_match and ANY not in if_match and compute_etag(row) not in if_match:
         raise PreconditionFailed("The record was changed since it was read. Read it again and repeat the change.")
 
 
-def _columns(row: Base) -> Mapping[str, Any]:
-    return {column.key: getattr(row, column.key) for column in inspect(type(row)).column_attrs}
-
-
-@cache
-def _edited(fields: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(field for field in fields if field not in COUNTED | COMPUTED))
-
-
-def _plain(value: object) -> str:
+def _serialize(value: object) -> str:
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)

@@ -13,20 +13,21 @@ from sqlalchemy import (
     Select,
     String,
     TypeDecorator,
-    bindparam,
     cast,
     func,
     select,
     type_coerce,
 )
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from core.errors import NotFound
-from core.infra.database import Database
+from core.errors import Conflict, NotFound
+from core.infra.preconditions import check_etag
 from core.infra.validation import check_name, check_storable, storable
 from core.tables import (
     Agent,
     ApiKey,
+    Base,
     Category,
     CloudCredential,
     Dataset,
@@ -41,9 +42,6 @@ from core.tables import (
 Row = TypeVar(
     "Row", Agent, ApiKey, Category, CloudCredential, Dataset, Execution, Job, Project, PythonExtension, Webhook
 )
-
-
-Ids = tuple[str, ...]
 
 
 class _Ids(TypeDecorator[list[str]]):
@@ -62,68 +60,42 @@ def ids_where(column: InstrumentedAttribute[Any], condition: ColumnElement[bool]
     return type_coerce(gathered.scalar_subquery(), _Ids)
 
 
-def among(column: InstrumentedAttribute[Any]) -> ColumnElement[bool]:
-    """That the column is one of the parameter `ids`."""
-    return column.in_(bindparam("ids", expanding=True))
-
-
-def _padded(ids: list[str]) -> list[str]:
-    """With the last one repeated up to a power of two: each number of ids is another statement, that is prepared."""
-    return ids + ids[-1:] * ((1 << (len(ids) - 1).bit_length()) - len(ids))
-
-
 class Repository(Generic[Row]):
-    """Rows of one noun that belong to one organization.
-
-    `shown` selects what answers show of them: their columns, and what other tables tell; `shown_by_ids` is those whose
-    ids are among its parameter `ids`. `named_by` are the columns that a caller has to know to read one, `id` the last.
-    """
+    """Rows of one table that belong to one organization; rows of other organizations are unknown (NotFound)."""
 
     row: ClassVar[Any]
     noun: ClassVar[str]
     shown: ClassVar[Select[Any]]
-    shown_by_ids: ClassVar[Select[Any]]
-    named_by: ClassVar[tuple[str, ...]] = ("organization_id", "id")
     fields: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, session: Session, organization_id: str) -> None:
         self.session = session
         self.organization_id = organization_id
 
-    def _own(self) -> Select[tuple[Row]]:
+    def _select(self) -> Select[tuple[Row]]:
         return select(self.row).where(self.row.organization_id == self.organization_id)
 
-    def _one(self, query: Select[tuple[Row]], by: str = "id") -> Row:
+    def _fetch_one(self, query: Select[tuple[Row]], by: str = "id") -> Row:
         found = self.session.scalar(query)
         if found is None:
-            raise self._unknown(by)
+            raise self._not_found(by)
         return found
 
     def _found(self, query: Select[tuple[Row]], values: Mapping[str, Any]) -> Row:
         """The row of a statement that is made once, which costs less than the reading, with these values."""
         found = self.session.scalar(query, values)
         if found is None:
-            raise self._unknown()
+            raise self._not_found()
         return found
 
     @classmethod
-    def _unknown(cls, by: str = "id") -> NotFound:
+    def _not_found(cls, by: str = "id") -> NotFound:
         return NotFound(f"There is no {cls.noun} with this {by}.")
 
-    @classmethod
-    def read(cls, database: Database, wanted: Collection[Ids]) -> Mapping[Ids, RowMapping]:
-        """In one statement the records by their ids, which are values of `named_by`; unknown ones are left out."""
-        ids = [each[-1] for each in wanted if storable("".join(each))]
-        rows = database.all(cls.shown_by_ids, {"ids": _padded(ids)}) if ids else ()
-        found = {tuple(row[name] for name in cls.named_by): row for row in rows}
-        return {each: found[each] for each in wanted if each in found}
-
-    @classmethod
-    def known(cls, record: RowMapping | None) -> RowMapping:
-        """The record; raises NotFound where there is none."""
-        if record is None:
-            raise cls._unknown()
-        return record
+    def lock(self, row: Row, if_match: Collection[str] = ()) -> Row:
+        """Lock the row until the transaction ends; raise PreconditionFailed unless it has one of the ETags."""
+        lock_row(self.session, self.organization_id, row, if_match)
+        return row
 
     def record(self, row: Row) -> RowMapping:
         """The record of a row as this transaction sees it."""
@@ -133,12 +105,12 @@ class Repository(Generic[Row]):
         query = self.shown.where(self.row.organization_id == self.organization_id, *conditions)
         return self.session.execute(self._paged(query, limit, after)).mappings().all()
 
-    def _by_id(self, row_id: str) -> Row:
+    def _fetch_by_id(self, row_id: str) -> Row:
         if not storable(row_id):
-            raise self._unknown()
-        return self._one(self._own().where(self.row.id == row_id))
+            raise self._not_found()
+        return self._fetch_one(self._select().where(self.row.id == row_id))
 
-    def _page(self, query: Select[tuple[Row]], limit: int | None, after: str | None) -> Sequence[Row]:
+    def _fetch_page(self, query: Select[tuple[Row]], limit: int | None, after: str | None) -> Sequence[Row]:
         return list(self.session.scalars(self._paged(query, limit, after)))
 
     def _paged(self, query: Select[Any], limit: int | None, after: str | None) -> Select[Any]:
@@ -147,14 +119,14 @@ class Repository(Generic[Row]):
             query = query.where(self.row.id > after)
         return query.order_by(self.row.id).limit(limit)
 
-    def _grouped(self, query: Select[Any], values: Mapping[str, Any] | None = None) -> Mapping[str, Sequence[Any]]:
-        """The second column's values, in order, under each value of the first."""
+    def _group(self, query: Select[Any], values: Mapping[str, Any] | None = None) -> Mapping[str, Sequence[Any]]:
+        """Run a query of two columns and collect the second's values under each value of the first."""
         groups: defaultdict[str, list[Any]] = defaultdict(list)
         for group, value in self.session.execute(query, values):
             groups[group].append(value)
         return groups
 
-    def _merge(self, row: Row, changes: Mapping[str, Any]) -> Row:
+    def _apply(self, row: Row, changes: Mapping[str, Any]) -> Row:
         """Sets the fields of `changes`, which `checked` has let through, and leaves the others as they are."""
         for field, value in changes.items():
             setattr(row, field, value)
@@ -162,7 +134,7 @@ class Repository(Generic[Row]):
         return row
 
 
-def checked(values: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+def validate_fields(values: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
     """The known fields that have a value; BadInput where one cannot be stored."""
     known = {field: value for field, value in values.items() if field in fields and value is not None}
     if "name" in known:
@@ -170,6 +142,19 @@ def checked(values: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any
     for field, value in known.items():
         check_storable(field, value)
     return known
+
+
+def lock_row(session: Session, organization_id: str, row: Base, if_match: Collection[str] = ()) -> None:
+    """Lock a row until the transaction ends and load its current state.
+
+    Raise Conflict when it was deleted meanwhile, PreconditionFailed when it has none of the expected ETags.
+    """
+    lock_organization(session, organization_id)
+    try:
+        session.refresh(row, with_for_update={"key_share": True})
+    except InvalidRequestError as error:
+        raise Conflict("This record was removed at the same time.") from error
+    check_etag(row, if_match)
 
 
 def lock_organization(session: Session, organization_id: str) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Dialect, RowMapping, Select, String, TypeDecorator, bindparam, select, type_coerce
 from sqlalchemy.orm import Session
 
-from core.agents.repository import Agents
+from core.agents.repository import AgentRepository
 from core.credentials.repository import Credentials
 from core.datasets.repository import Datasets
 from core.errors import BadInput, Detail, NotFound
+from core.executions.slots import hold_project
 from core.executions.states import State
 from core.executions.transitions import cancel_all
-from core.infra.repository import Repository, among, checked, ids_where, lock_organization
+from core.infra.repository import Repository, ids_where, lock_organization, validate_fields
 from core.infra.slugs import unique_slug
 from core.infra.validation import storable
-from core.projects.repository import Projects
+from core.projects.repository import ProjectRepository
 from core.tables import Execution, Job, Task
 
 
@@ -45,14 +46,12 @@ SHOWN = select(
 )
 
 
-class Jobs(Repository[Job]):
+class JobRepository(Repository[Job]):
     """`viewer_key_id` lets no job take an agent in a private category of another key."""
 
     row = Job
     noun = "job"
     shown = SHOWN
-    shown_by_ids = SHOWN.where(among(Job.id))
-    named_by = ("organization_id", "project_id", "id")
     fields = frozenset(
         {
             "name",
@@ -73,7 +72,7 @@ class Jobs(Repository[Job]):
 
     def create(self, project_id: str, values: Mapping[str, Any]) -> Job:
         """Raises NotFound for the project, BadInput without a name or with an unknown agent, dataset or credential."""
-        project = Projects(self.session, self.organization_id).get(project_id)
+        project = ProjectRepository(self.session, self.organization_id).get(project_id)
         job = self.new(project.id, self._checked(values))
         lock_organization(self.session, self.organization_id)
         taken = select(Job.slug).where(Job.project_id == project.id)
@@ -89,23 +88,23 @@ class Jobs(Repository[Job]):
         return Job(organization_id=self.organization_id, project_id=project_id, **known)
 
     def list(self, project_id: str, *, limit: int | None = None, after: str | None = None) -> Sequence[Job]:
-        Projects(self.session, self.organization_id).get(project_id)
-        return self._page(self._in(project_id), limit, after)
+        ProjectRepository(self.session, self.organization_id).get(project_id)
+        return self._fetch_page(self._in(project_id), limit, after)
 
     def records(self, project_id: str, *, limit: int | None = None, after: str | None = None) -> Sequence[RowMapping]:
-        Projects(self.session, self.organization_id).get(project_id)
+        ProjectRepository(self.session, self.organization_id).get(project_id)
         return self._records(Job.project_id == project_id, limit=limit, after=after)
 
     def get(self, project_id: str, job_id: str) -> Job:
         if not storable(project_id + job_id):
-            raise self._unknown()
+            raise self._not_found()
         values = {"organization_id": self.organization_id, "project_id": project_id, "id": job_id}
         return self._found(BY_ID, values)
 
     def update(self, project_id: str, job_id: str, changes: Mapping[str, Any]) -> Job:
         """Merges; the slug stays, so that SQL names survive a rename."""
         job = self.get(project_id, job_id)
-        return self._merge(job, self._checked(changes, job))
+        return self._apply(job, self._checked(changes, job))
 
     def delete(self, project_id: str, job_id: str) -> None:
         """Removes the job with its executions and datasets; what still runs is cancelled first."""
@@ -120,18 +119,24 @@ class Jobs(Repository[Job]):
         cancel_all(self.session, Execution.job_id == job.id, "The job was stopped.")
         return job
 
+    def lock(self, row: Job, if_match: Collection[str] = ()) -> Job:
+        """Lock the job, and its project first: states of executions change under the project's lock."""
+        lock_organization(self.session, self.organization_id)
+        hold_project(self.session, row.project_id)
+        return super().lock(row, if_match)
+
     def newest_execution(self, job: Job) -> Execution | None:
         return self.session.get(Execution, job.latest_execution_id) if job.latest_execution_id else None
 
     def _in(self, project_id: str) -> Select[tuple[Job]]:
-        return self._own().where(Job.project_id == project_id)
+        return self._select().where(Job.project_id == project_id)
 
     def _checked(self, values: Mapping[str, Any], job: Job | None = None) -> dict[str, Any]:
         """What the job named already is let be: a record is sent back whole, also when it is gone or hidden."""
-        known = checked(values, self.fields)
+        known = validate_fields(values, self.fields)
         before = (job.cloud_credential_id, *job.cloud_credential_ids) if job else ()
         if job is None or known.get("agent_id") != job.agent_id:
-            agents = Agents(self.session, self.organization_id, viewer_key_id=self._viewer_key_id)
+            agents = AgentRepository(self.session, self.organization_id, viewer_key_id=self._viewer_key_id)
             self._check_known(known, "agent_id", "agentId", agents.get)
         self._check_known(known, "input_dataset_id", "inputDatasetId", Datasets(self.session, self.organization_id).get)
         credentials = Credentials(self.session, self.organization_id)

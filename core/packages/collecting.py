@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.agents.repository import Agents
-from core.categories.repository import Categories
+from core.agents.repository import AgentRepository
+from core.categories.repository import CategoryRepository
 from core.credentials.repository import named
 from core.packages.contents import (
     AgentName,
@@ -22,8 +22,8 @@ from core.packages.contents import (
     ProjectPart,
 )
 from core.packages.plugins import plugins_of
-from core.projects.repository import Projects
-from core.python_extensions.repository import PythonExtensions
+from core.projects.repository import ProjectRepository
+from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project, PythonExtension
 
 
@@ -38,14 +38,16 @@ def collect(session: Session, organization_id: str, project_id: str | None = Non
 class _Collector:
     def __init__(self, session: Session, organization_id: str) -> None:
         self._session = session
-        self._projects = Projects(session, organization_id)
+        self._projects = ProjectRepository(session, organization_id)
         self._organization_id = organization_id
-        self._categories = {row.id: row for row in Categories(session, organization_id).list()}
-        agents = sorted(Agents(session, organization_id).list(), key=lambda row: (*self._place(row), row.id))
+        self._categories = {row.id: row for row in CategoryRepository(session, organization_id).list()}
+        agents = sorted(AgentRepository(session, organization_id).list(), key=lambda row: (*self._place(row), row.id))
         self._agents = {row.id: row for row in agents}
 
         self._extensions: dict[str, list[PythonExtension]] = {}
-        for extension in sorted(PythonExtensions(session, organization_id).list(), key=lambda row: row.folded_name):
+        for extension in sorted(
+            PythonExtensionRepository(session, organization_id).list(), key=lambda row: row.folded_name
+        ):
             self._extensions.setdefault(extension.agent_id, []).append(extension)
 
     def contents(self, project_id: str | None) -> Contents:

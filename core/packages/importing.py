@@ -11,18 +11,18 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.agents.repository import Agents, check_pipeline
-from core.categories.repository import Categories
+from core.agents.repository import AgentRepository, check_pipeline
+from core.categories.repository import CategoryRepository
 from core.credentials.repository import named
 from core.errors import BadInput
-from core.infra.repository import checked, lock_organization
+from core.infra.repository import lock_organization, validate_fields
 from core.infra.slugs import Slugs
 from core.infra.validation import storable
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 from core.packages.archive import bad
 from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, ExtensionPart, JobPart, ProjectPart
-from core.projects.repository import Projects
-from core.python_extensions.repository import PythonExtensions
+from core.projects.repository import ProjectRepository
+from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project, PythonExtension
 from pipelines.language.names import fold
 
@@ -89,11 +89,11 @@ class _Import:
         self._organization_id = organization_id
         self._key_id = key_id
         self._report = Report()
-        self._categories = Categories(session, organization_id)
-        self._agents = Agents(session, organization_id, sound)
-        self._extensions = PythonExtensions(session, organization_id)
-        self._projects = Projects(session, organization_id)
-        self._jobs = Jobs(session, organization_id)
+        self._categories = CategoryRepository(session, organization_id)
+        self._agents = AgentRepository(session, organization_id, sound)
+        self._extensions = PythonExtensionRepository(session, organization_id)
+        self._projects = ProjectRepository(session, organization_id)
+        self._jobs = JobRepository(session, organization_id)
 
     def run(self, contents: Contents) -> Report:
         categories = {row.name: row for row in self._categories.list()}
@@ -153,10 +153,10 @@ class _Import:
 
     def _all_projects(self, parts: Sequence[ProjectPart]) -> Sequence[Project]:
         here = {row.name: row for row in self._projects.list()}
-        slugs = Slugs(self._projects.slugs())
+        slugs = Slugs(self._projects.load_slugs())
 
         def create(values: Mapping[str, Any]) -> Project:
-            project = self._projects.new(values)
+            project = self._projects.build(values)
             project.slug = slugs.give(project.name)
             return project
 
@@ -196,7 +196,7 @@ class _Import:
         self, project: Project, part: JobPart, row: Job | None, agents: Mapping[AgentName, Agent], slugs: Slugs
     ) -> None:
         def create(values: Mapping[str, Any]) -> Job:
-            job = self._jobs.new(project.id, checked(values, Jobs.fields))
+            job = self._jobs.new(project.id, validate_fields(values, JobRepository.fields))
             job.slug = slugs.give(job.name)
             return job
 

@@ -20,7 +20,7 @@ from core.infra.validation import storable
 from core.packages import archive
 from core.packages.collecting import collect
 from core.packages.importing import Report, apply, of_project, sound_pipelines
-from core.projects.repository import Projects
+from core.projects.repository import ProjectRepository
 from core.tables import Package, new_id, now
 
 EXPORT, UPLOAD = "EXPORT", "UPLOAD"
@@ -79,7 +79,7 @@ class Packages:
         Again it gives the same id and changes nothing more. Raises Conflict before anything was uploaded.
         """
         with self._database.read() as session:
-            project = Projects(session, self._organization_id).get(project_id) if project_id else None
+            project = ProjectRepository(session, self._organization_id).get(project_id) if project_id else None
             package = self._arrived(session, upload_id)
         with content_of(self._settings, package).open("rb") as file:
             contents = archive.read(file)

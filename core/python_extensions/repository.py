@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
-from core.agents.repository import Agents, bad_pipeline
+from core.agents.repository import AgentRepository, bad_pipeline
 from core.errors import BadInput, Conflict, Detail
 from core.infra.repository import Repository, lock_organization
 from core.infra.validation import check_name, check_storable, deeper_than
@@ -49,7 +49,7 @@ class Processed:
     code: str | None
 
 
-class PythonExtensions(Repository[PythonExtension]):
+class PythonExtensionRepository(Repository[PythonExtension]):
     """Of one organization's agents. Names ignore case and underscores, as they do in a pipeline.
 
     `viewer_key_id` hides those of agents in the private categories of other keys.
@@ -61,25 +61,25 @@ class PythonExtensions(Repository[PythonExtension]):
     def __init__(self, session: Session, organization_id: str, *, viewer_key_id: str | None = None) -> None:
         super().__init__(session, organization_id)
         self._viewer_key_id = viewer_key_id
-        self._agents = Agents(session, organization_id, viewer_key_id=viewer_key_id)
+        self._agents = AgentRepository(session, organization_id, viewer_key_id=viewer_key_id)
 
     def list(self) -> Sequence[PythonExtension]:
         """Those of all agents."""
-        return self._page(self._own(), None, None)
+        return self._fetch_page(self._select(), None, None)
 
     def of_agent(
         self, agent_id: str, *, limit: int | None = None, after: str | None = None
     ) -> Sequence[PythonExtension]:
         """Raises NotFound for an agent that is not there."""
         agent = self._agents.get(agent_id)
-        return self._page(self._own().where(PythonExtension.agent_id == agent.id), limit, after)
+        return self._fetch_page(self._select().where(PythonExtension.agent_id == agent.id), limit, after)
 
     def transforms(self, agent_id: str) -> dict[str, str]:
         """Texts of the agent's row transforms by name, as an execution spec has them."""
         return {each.name: each.source for each in self.of_agent(agent_id) if each.type == ROW_TRANSFORM}
 
     def get(self, extension_id: str) -> PythonExtension:
-        return self._by_id(extension_id)
+        return self._fetch_by_id(extension_id)
 
     def create(
         self, agent_id: str, *, source: str, name: str | None = None, type: str = ROW_TRANSFORM
@@ -115,8 +115,8 @@ class PythonExtensions(Repository[PythonExtension]):
         self.session.delete(self.get(extension_id))
         self.session.flush()
 
-    def _own(self) -> Select[tuple[PythonExtension]]:
-        own = super()._own()
+    def _select(self) -> Select[tuple[PythonExtension]]:
+        own = super()._select()
         if self._viewer_key_id is None:
             return own
         return own.where(PythonExtension.agent_id.in_(self._agents.visible_ids()))
@@ -124,7 +124,7 @@ class PythonExtensions(Repository[PythonExtension]):
     def _check_free(self, agent_id: str, name: str) -> None:
         lock_organization(self.session, self.organization_id)
         same = (PythonExtension.agent_id == agent_id, PythonExtension.folded_name == fold(name))
-        if self.session.scalar(self._own().where(*same)):
+        if self.session.scalar(self._select().where(*same)):
             raise Conflict(f"The agent has a Python extension called '{name}' already.")
 
 

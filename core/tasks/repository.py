@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from core.errors import BadInput, Conflict, Detail, NotFound
 from core.executions.states import Event, State
 from core.executions.transitions import move
-from core.infra.repository import checked
+from core.infra.repository import validate_fields
 from core.infra.validation import iso, storable
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 from core.metrics.usage import seconds
 from core.tables import Execution, Task
 
@@ -71,7 +71,7 @@ class TaskRecord:
         return {name: line.get(name) for name in METRICS} | {"status": status if told else self.status}
 
 
-class Tasks:
+class TaskRepository:
     """The tasks of one organization's jobs. Ids are integers, written as text."""
 
     def __init__(self, session: Session, organization_id: str) -> None:
@@ -79,7 +79,7 @@ class Tasks:
         self.organization_id = organization_id
 
     def create(self, project_id: str, job_id: str, values: Mapping[str, Any]) -> TaskRecord:
-        job = Jobs(self.session, self.organization_id).get(project_id, job_id)
+        job = JobRepository(self.session, self.organization_id).get(project_id, job_id)
         known = _checked(values)
         if "name" not in known:
             raise BadInput("A task needs a 'name'.", [Detail("name", "is missing")])
@@ -91,12 +91,12 @@ class Tasks:
     def list(
         self, project_id: str, job_id: str, *, limit: int | None = None, after: int | None = None
     ) -> Sequence[TaskRecord]:
-        Jobs(self.session, self.organization_id).get(project_id, job_id)
+        JobRepository(self.session, self.organization_id).get(project_id, job_id)
         query = self._of(job_id) if after is None else self._of(job_id).where(Task.id > after)
         return [TaskRecord(task, execution) for task, execution in self.session.execute(query.limit(limit))]
 
     def get(self, project_id: str, job_id: str, task_id: str) -> TaskRecord:
-        Jobs(self.session, self.organization_id).get(project_id, job_id)
+        JobRepository(self.session, self.organization_id).get(project_id, job_id)
         row = self.session.execute(self._of(job_id).where(Task.id == _number(task_id))).first()
         if row is None:
             raise _unknown()
@@ -135,7 +135,7 @@ class Tasks:
 
 def startable(session: Session, organization_id: str, project_id: str, job_id: str, task_id: str) -> Task:
     """The task, if it may be started now; Conflict when it is disabled or running already."""
-    record = Tasks(session, organization_id).get(project_id, job_id, task_id)
+    record = TaskRepository(session, organization_id).get(project_id, job_id, task_id)
     if not record.task.enabled:
         raise Conflict("This task is disabled. Enable it to start it.")
     if record.execution is not None and not State(record.execution.state).terminal:
@@ -145,13 +145,13 @@ def startable(session: Session, organization_id: str, project_id: str, job_id: s
 
 def stop(session: Session, organization_id: str, project_id: str, job_id: str, task_id: str) -> None:
     """Cancels what the task runs; nothing happens when it does not run."""
-    record = Tasks(session, organization_id).get(project_id, job_id, task_id)
+    record = TaskRepository(session, organization_id).get(project_id, job_id, task_id)
     if record.execution is not None:
         move(session, record.execution, Event.CANCEL, error_message="The task was stopped.")
 
 
 def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    known = checked(values, FIELDS)
+    known = validate_fields(values, FIELDS)
     if "task_type" in known:
         known["task_type"] = known["task_type"].upper()
         if known["task_type"] not in TYPES:

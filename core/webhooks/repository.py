@@ -16,11 +16,10 @@ from core.events.announce import TYPES
 from core.executions.tokens import PREFIX
 from core.infra.encryption import Keyring, Place
 from core.infra.http_client import is_name, is_own, web_address
-from core.infra.preconditions import hold_edition
 from core.infra.repository import Repository
 from core.infra.settings import Settings
 from core.infra.validation import check_storable, storable
-from core.projects.repository import Projects
+from core.projects.repository import ProjectRepository
 from core.tables import Delivery, Webhook, new_id, now
 from pipelines.fetch import Guard, GuardRefused
 
@@ -41,7 +40,7 @@ class Webhooks(Repository[Webhook]):
         self, settings: Settings, keyring: Keyring, project_id: str, values: Mapping[str, Any]
     ) -> tuple[Webhook, str]:
         """A new webhook and its secret. Raises BadInput without a usable address, Conflict when there are too many."""
-        project = Projects(self.session, self.organization_id).get(project_id)
+        project = ProjectRepository(self.session, self.organization_id).get(project_id)
         known = self._checked(settings, values)
         if "url" not in known:
             raise BadInput("A webhook needs a 'url'.", [Detail("url", "is missing")])
@@ -55,20 +54,20 @@ class Webhooks(Repository[Webhook]):
         return webhook, secret
 
     def list(self, project_id: str, *, limit: int | None = None, after: str | None = None) -> Sequence[Webhook]:
-        project = Projects(self.session, self.organization_id).get(project_id)
-        return self._page(self._own().where(Webhook.project_id == project.id), limit, after)
+        project = ProjectRepository(self.session, self.organization_id).get(project_id)
+        return self._fetch_page(self._select().where(Webhook.project_id == project.id), limit, after)
 
     def get(self, project_id: str, webhook_id: str) -> Webhook:
         if not storable(project_id + webhook_id):
-            raise self._unknown()
-        return self._one(self._own().where(Webhook.project_id == project_id, Webhook.id == webhook_id))
+            raise self._not_found()
+        return self._fetch_one(self._select().where(Webhook.project_id == project_id, Webhook.id == webhook_id))
 
     def update(self, settings: Settings, project_id: str, webhook_id: str, changes: Mapping[str, Any]) -> Webhook:
         """Merges; one that is enabled again, or gets another address, begins with a clean record."""
         webhook, known = self.get(project_id, webhook_id), self._checked(settings, changes)
         if known.get("enabled") or known.get("url", webhook.url) != webhook.url:
             known |= {"disabled_reason": None, "failing_since": None}
-        return self._merge(webhook, known)
+        return self._apply(webhook, known)
 
     def delete(self, project_id: str, webhook_id: str) -> None:
         """Removes the webhook with its deliveries."""
@@ -78,7 +77,7 @@ class Webhooks(Repository[Webhook]):
     def rotate(self, keyring: Keyring, project_id: str, webhook_id: str) -> tuple[Webhook, str]:
         """A new secret; for a day everything is signed with the one before as well."""
         webhook = self.get(project_id, webhook_id)
-        hold_edition(self.session, self.organization_id, webhook, ())
+        self.lock(webhook)
         old = keyring.services.open(webhook.secret, place(webhook, "secret"))
         webhook.previous_secret = keyring.services.seal(old, place(webhook, "previous_secret"))
         webhook.previous_until = now() + OVERLAP

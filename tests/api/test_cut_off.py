@@ -35,7 +35,7 @@ def server(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
     migrate(settings)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("core.infra.database.TRUSTED_SECONDS", 3600)  # too short a time for the pool to ask
-        patched.setattr("api.kit.service.IDLE_SECONDS", 3600)  # nor does anybody else
+        patched.setattr("api.kit.services.IDLE_SECONDS", 3600)  # nor does anybody else
         with running(create_app(settings)) as address, httpx.Client(base_url=address, timeout=60) as client:
             yield Server(client, settings)
 

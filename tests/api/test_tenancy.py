@@ -15,7 +15,7 @@ from api.app import create_app
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.schemas import Body, ProjectId
-from api.kit.service import ServiceOf
+from api.kit.services import ServicesOf
 from core.errors import Forbidden, NotFound
 from core.tables import Agent, Project
 from tests.api.operations import OPERATIONS, Operation, operations_of
@@ -56,8 +56,8 @@ def test_sql_reaches_no_table_of_another_organization(tenants: Tenants):
 
 def reads_any_project(router: APIRouter) -> None:
     @router.get("/broken/{projectId}", responses=answers(404))
-    def read(project_id: ProjectId, _caller: Reader, service: ServiceOf) -> dict[str, str]:
-        with service.database.read() as session:
+    def read(project_id: ProjectId, _caller: Reader, services: ServicesOf) -> dict[str, str]:
+        with services.database.read() as session:
             project = session.get(Project, project_id)
             if project is None:
                 raise NotFound("There is no project with this id.")
@@ -66,8 +66,8 @@ def reads_any_project(router: APIRouter) -> None:
 
 def tells_that_a_project_exists(router: APIRouter) -> None:
     @router.delete("/broken/{projectId}", responses=answers(404))
-    def remove(project_id: ProjectId, caller: Writer, service: ServiceOf) -> dict[str, str]:
-        with service.database.read() as session:
+    def remove(project_id: ProjectId, caller: Writer, services: ServicesOf) -> dict[str, str]:
+        with services.database.read() as session:
             project = session.get(Project, project_id)
             if project is None:
                 raise NotFound("There is no project with this id.")
@@ -78,15 +78,15 @@ def tells_that_a_project_exists(router: APIRouter) -> None:
 
 def lists_all_projects(router: APIRouter) -> None:
     @router.get("/broken")
-    def read(_caller: Reader, service: ServiceOf) -> list[str]:
-        with service.database.read() as session:
+    def read(_caller: Reader, services: ServicesOf) -> list[str]:
+        with services.database.read() as session:
             return list(session.scalars(select(Project.id)))
 
 
 def filters_by_any_project(router: APIRouter) -> None:
     @router.get("/broken")
-    def read(_caller: Reader, service: ServiceOf, projectId: str = "") -> int:
-        with service.database.read() as session:
+    def read(_caller: Reader, services: ServicesOf, projectId: str = "") -> int:
+        with services.database.read() as session:
             return len(session.scalars(select(Project.id).where(Project.id == projectId)).all())
 
 
@@ -96,8 +96,8 @@ class _Reference(Body):
 
 def refers_to_any_agent(router: APIRouter) -> None:
     @router.post("/broken")
-    def make(body: _Reference, _caller: Writer, service: ServiceOf) -> dict[str, str]:
-        with service.database.read() as session:
+    def make(body: _Reference, _caller: Writer, services: ServicesOf) -> dict[str, str]:
+        with services.database.read() as session:
             if session.get(Agent, body.agent_id) is None:
                 raise NotFound("There is no agent with this id.")
         return {}

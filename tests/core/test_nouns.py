@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from core.agents.repository import Agents
-from core.categories.repository import Categories
+from core.agents.repository import AgentRepository
+from core.categories.repository import CategoryRepository
 from core.credentials.repository import Credentials
 from core.datasets.repository import Datasets
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.queries import Executions
 from core.infra.encryption import Keyring
 from core.infra.secrets import service_key
-from core.jobs.repository import Jobs
-from core.projects.repository import Projects
+from core.jobs.repository import JobRepository
+from core.projects.repository import ProjectRepository
 from core.sql.catalog import Catalog
 from core.tables import Dataset, Execution, OutboxMessage, Task
 from tests.support.shop import PIPELINE, Shop
@@ -29,7 +29,7 @@ UNKNOWN = "01a1fdfc-0000-7000-8000-000000000000"
 class TestProjects:
     def test_slugs_are_unique_and_stay_under_rename(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            projects = Projects(session, shop.organization_id)
+            projects = ProjectRepository(session, shop.organization_id)
             same = projects.create({"name": "shop"})
             reserved = projects.create({"name": "Default"})
             hidden = projects.create({"name": "Information Schema"})
@@ -39,7 +39,7 @@ class TestProjects:
 
     def test_update_merges(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            projects = Projects(session, shop.organization_id)
+            projects = ProjectRepository(session, shop.organization_id)
             projects.update(shop.project_id, {"description": "Toys.", "parameters": {"A": 1}})
             project = projects.update(
                 shop.project_id, {"name": None, "description": None, "enabled": False, "id": "x", "slug": "x"}
@@ -49,11 +49,14 @@ class TestProjects:
 
     def test_a_rename_can_be_sent_back_whole(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            assert Projects(session, shop.organization_id).update(shop.project_id, {"name": "Shop"}).name == "Shop"
+            assert (
+                ProjectRepository(session, shop.organization_id).update(shop.project_id, {"name": "Shop"}).name
+                == "Shop"
+            )
 
     def test_names_are_unique_in_an_organization(self, shop: Shop, other_shop: Shop) -> None:
         with shop.database.write() as session:
-            projects = Projects(session, shop.organization_id)
+            projects = ProjectRepository(session, shop.organization_id)
             with pytest.raises(Conflict):
                 projects.create({"name": "Shop"})
             second = projects.create({"name": "Second"})
@@ -63,7 +66,7 @@ class TestProjects:
     @pytest.mark.parametrize("name", ["", "  ", "test", "id", "admin", "query", "upload", "x" * 256, "a\0b", "\ud800"])
     def test_unusable_names_are_refused(self, shop: Shop, name: str) -> None:
         with shop.database.write() as session:
-            projects = Projects(session, shop.organization_id)
+            projects = ProjectRepository(session, shop.organization_id)
             for write in (
                 lambda: projects.create({"name": name}),
                 lambda: projects.update(shop.project_id, {"name": name}),
@@ -74,67 +77,70 @@ class TestProjects:
 
     def test_a_name_is_needed(self, shop: Shop) -> None:
         with shop.database.write() as session, pytest.raises(BadInput, match="name"):
-            Projects(session, shop.organization_id).create({})
+            ProjectRepository(session, shop.organization_id).create({})
 
     @pytest.mark.parametrize("value", [{"a": "\0"}, {"\ud800": 1}, {"a": [float("inf")]}])
     def test_parameters_that_cannot_be_stored_are_refused(self, shop: Shop, value: dict[str, Any]) -> None:
         with shop.database.write() as session, pytest.raises(BadInput, match="parameters"):
-            Projects(session, shop.organization_id).update(shop.project_id, {"parameters": value})
+            ProjectRepository(session, shop.organization_id).update(shop.project_id, {"parameters": value})
 
     def test_by_name_and_pages(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            projects = Projects(session, shop.organization_id)
+            projects = ProjectRepository(session, shop.organization_id)
             ids = [shop.project_id, *(projects.create({"name": f"P{n}"}).id for n in range(4))]
-            assert projects.by_name("P2").id == ids[3]
+            assert projects.get_by_name("P2").id == ids[3]
             assert [project.id for project in projects.list()] == ids
             assert [project.id for project in projects.list(limit=2, after=ids[1])] == ids[2:4]
-            assert [record["job_ids"] for record in projects.records(limit=2)] == [[shop.job_id], []]
+            assert [list(each.job_ids) for each in projects.load_job_ids(projects.list(limit=2))] == [[shop.job_id], []]
             for name in ("unknown", "\0"):
                 with pytest.raises(NotFound, match="There is no project with this name"):
-                    projects.by_name(name)
+                    projects.get_by_name(name)
 
     def test_delete_takes_everything_with_it(self, shop: Shop, other_shop: Shop) -> None:
         shop.complete(shop.submit())
         shop.submit()
         kept = other_shop.submit()
         with shop.database.write() as session:
-            Projects(session, shop.organization_id).delete(shop.project_id)
+            ProjectRepository(session, shop.organization_id).delete(shop.project_id)
         with shop.database.read() as session:
             assert session.query(Execution).all()[0].id == kept.id
             for table in (Task, OutboxMessage):
                 assert session.query(table).count() == 1
             assert session.query(Dataset).count() == 0
-            assert Agents(session, shop.organization_id).get(shop.agent_id)
+            assert AgentRepository(session, shop.organization_id).get(shop.agent_id)
 
 
 class TestCategories:
     def test_private_ones_are_seen_by_their_creator_and_by_admins(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            admin = Categories(session, shop.organization_id)
+            admin = CategoryRepository(session, shop.organization_id)
             admin.create({"name": "Open"}, created_by_key_id="k1")
             private = admin.create({"name": "Mine", "visibility": "private"}, created_by_key_id="k1")
 
             def names(key_id: str | None) -> list[str]:
-                return [each.name for each in Categories(session, shop.organization_id, key_id).list()]
+                return [each.name for each in CategoryRepository(session, shop.organization_id, key_id).list()]
 
             assert names(None) == names("k1") == ["Open", "Mine"]
             assert names("k2") == ["Open"]
             with pytest.raises(NotFound):
-                Categories(session, shop.organization_id, "k2").get(private.id)
+                CategoryRepository(session, shop.organization_id, "k2").get(private.id)
 
     def test_a_deleted_category_keeps_its_agents(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            categories, agents = Categories(session, shop.organization_id), Agents(session, shop.organization_id)
+            categories, agents = (
+                CategoryRepository(session, shop.organization_id),
+                AgentRepository(session, shop.organization_id),
+            )
             category = categories.create({"name": "Books"})
             agents.update(shop.agent_id, {"category_id": category.id})
             assert categories.agent_ids([category])[category.id] == [shop.agent_id]
             categories.delete(category.id)
         with shop.database.read() as session:
-            assert Agents(session, shop.organization_id).get(shop.agent_id).category_id is None
+            assert AgentRepository(session, shop.organization_id).get(shop.agent_id).category_id is None
 
     def test_names_and_visibility_are_checked(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            categories = Categories(session, shop.organization_id)
+            categories = CategoryRepository(session, shop.organization_id)
             categories.create({"name": "Books"})
             with pytest.raises(Conflict):
                 categories.create({"name": "Books"})
@@ -152,7 +158,7 @@ class TestAgents:
             shop.write_pipeline(wrong)
         assert error.value.details[0].path.startswith("line 3, column ")
         with shop.database.read() as session:
-            agent = Agents(session, shop.organization_id).get(shop.agent_id)
+            agent = AgentRepository(session, shop.organization_id).get(shop.agent_id)
             assert (agent.pipeline_yaml, agent.revision) == (PIPELINE, 1)
 
     @pytest.mark.parametrize(
@@ -165,19 +171,19 @@ class TestAgents:
     )
     def test_code_with_a_pipeline_is_the_pipeline(self, shop: Shop, code: str) -> None:
         with shop.database.write() as session:
-            agent = Agents(session, shop.organization_id).create({"name": "A", "code": code})
+            agent = AgentRepository(session, shop.organization_id).create({"name": "A", "code": code})
             assert (agent.pipeline_yaml, agent.code) == (code, None)
 
     @pytest.mark.parametrize("code", ["print('pipeline')", "pipeline: list = []\nrun(pipeline)"])
     def test_other_code_is_python(self, shop: Shop, code: str) -> None:
         with shop.database.write() as session:
-            agent = Agents(session, shop.organization_id).create({"name": "A", "code": code})
+            agent = AgentRepository(session, shop.organization_id).create({"name": "A", "code": code})
             assert (agent.pipeline_yaml, agent.code) == (None, code)
 
     def test_a_record_sent_back_with_one_text_changed(self, shop: Shop) -> None:
         newer, newest = PIPELINE.replace("h1", "h2"), PIPELINE.replace("h1", "h3")
         with shop.database.write() as session:
-            agents = Agents(session, shop.organization_id)
+            agents = AgentRepository(session, shop.organization_id)
             assert agents.update(shop.agent_id, {"pipeline_yaml": newer, "code": PIPELINE}).pipeline_yaml == newer
             agent = agents.update(shop.agent_id, {"pipeline_yaml": newer, "code": newest})
             assert (agent.pipeline_yaml, agent.revision) == (newest, 3)
@@ -185,8 +191,10 @@ class TestAgents:
 
     def test_names_are_unique_in_a_category(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            agents = Agents(session, shop.organization_id)
-            first, second = (Categories(session, shop.organization_id).create({"name": n}).id for n in ("A", "B"))
+            agents = AgentRepository(session, shop.organization_id)
+            first, second = (
+                CategoryRepository(session, shop.organization_id).create({"name": n}).id for n in ("A", "B")
+            )
             agent = agents.create({"name": "X", "category_id": first})
             other = agents.create({"name": "X", "category_id": second})
             assert agents.by_name(first, "X").id == agent.id
@@ -197,24 +205,24 @@ class TestAgents:
 
     def test_the_category_must_be_the_organizations_own(self, shop: Shop, other_shop: Shop) -> None:
         with shop.database.write() as session:
-            theirs = Categories(session, other_shop.organization_id).create({"name": "A"}).id
+            theirs = CategoryRepository(session, other_shop.organization_id).create({"name": "A"}).id
             for category_id in (theirs, UNKNOWN):
                 with pytest.raises(BadInput, match="no category with this id") as error:
-                    Agents(session, shop.organization_id).create({"name": "X", "category_id": category_id})
+                    AgentRepository(session, shop.organization_id).create({"name": "X", "category_id": category_id})
                 assert error.value.details[0].path == "categoryId"
 
     def test_deleting_it_leaves_its_jobs_without_one(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            Agents(session, shop.organization_id).delete(shop.agent_id)
+            AgentRepository(session, shop.organization_id).delete(shop.agent_id)
         with shop.database.read() as session:
-            assert Jobs(session, shop.organization_id).get(shop.project_id, shop.job_id).agent_id is None
+            assert JobRepository(session, shop.organization_id).get(shop.project_id, shop.job_id).agent_id is None
 
 
 class TestJobs:
     def test_credentials_are_known_when_they_are_named(self, shop: Shop, other_shop: Shop) -> None:
         keyring = Keyring(service_key(shop.settings))
         with shop.database.write() as session:
-            jobs, credentials = Jobs(session, shop.organization_id), Credentials(session, shop.organization_id)
+            jobs, credentials = JobRepository(session, shop.organization_id), Credentials(session, shop.organization_id)
             known = credentials.create({"provider": "OPENAI"}, keyring).id
             theirs = Credentials(session, other_shop.organization_id).create({"provider": "OPENAI"}, keyring).id
             for unknown in (UNKNOWN, theirs, "x"):
@@ -233,13 +241,14 @@ class TestJobs:
 
     def test_slugs_are_unique_in_the_project(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            job = Jobs(session, shop.organization_id).create(shop.project_id, {"name": "Bóoks!"})
+            job = JobRepository(session, shop.organization_id).create(shop.project_id, {"name": "Bóoks!"})
             assert (job.slug, job.enabled) == ("books_2", True)
 
     def test_status_is_that_of_the_newest_execution(self, shop: Shop) -> None:
         def status() -> str:
-            ids = (shop.organization_id, shop.project_id, shop.job_id)
-            return Jobs.read(shop.database, [ids])[ids]["execution_status"]
+            with shop.database.read() as session:
+                jobs = JobRepository(session, shop.organization_id)
+                return jobs.record(jobs.get(shop.project_id, shop.job_id))["execution_status"]
 
         assert status() == "PENDING"
         first, second = shop.submit(), shop.submit()
@@ -252,7 +261,7 @@ class TestJobs:
     def test_its_tasks(self, shop: Shop) -> None:
         executions = [shop.submit() for _ in range(10)]  # 10 comes after 9, though its text comes before
         with shop.database.read() as session:
-            records = Jobs(session, shop.organization_id).records(shop.project_id)
+            records = JobRepository(session, shop.organization_id).records(shop.project_id)
         assert records[0]["task_ids"] == [str(each.task_id) for each in executions]
 
     def test_references_must_be_the_organizations_own(self, shop: Shop, other_shop: Shop) -> None:
@@ -265,7 +274,9 @@ class TestJobs:
             ):
                 for value in (theirs, UNKNOWN):
                     with pytest.raises(BadInput) as error:
-                        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, {field: value})
+                        JobRepository(session, shop.organization_id).update(
+                            shop.project_id, shop.job_id, {field: value}
+                        )
                     assert error.value.details[0].path == path
 
     def test_deleting_one_that_runs_frees_its_slots(self, shop: Shop) -> None:
@@ -273,7 +284,7 @@ class TestJobs:
         shop.report(shop.submit(), "RUNNING")
         shop.complete(shop.submit())
         with shop.database.write() as session:
-            Jobs(session, shop.organization_id).delete(shop.project_id, shop.job_id)
+            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id)
         assert shop.active() == 0
 
     def test_executions_newest_first_by_pages(self, shop: Shop) -> None:
@@ -288,9 +299,9 @@ class TestJobs:
 
 Read = Callable[[Session, str, Shop, str], object]
 READS: dict[str, Read] = {
-    "project": lambda session, caller, theirs, row_id: Projects(session, caller).get(row_id),
-    "job": lambda session, caller, theirs, row_id: Jobs(session, caller).get(theirs.project_id, row_id),
-    "agent": lambda session, caller, theirs, row_id: Agents(session, caller).get(row_id),
+    "project": lambda session, caller, theirs, row_id: ProjectRepository(session, caller).get(row_id),
+    "job": lambda session, caller, theirs, row_id: JobRepository(session, caller).get(theirs.project_id, row_id),
+    "agent": lambda session, caller, theirs, row_id: AgentRepository(session, caller).get(row_id),
     "dataset": lambda session, caller, theirs, row_id: Datasets(session, caller).get(row_id),
     "execution": lambda session, caller, theirs, row_id: Executions(session, caller).get(
         theirs.project_id, theirs.job_id, row_id
@@ -322,32 +333,3 @@ def test_a_table_by_a_name_that_no_text_has_is_an_unknown_one(shop: Shop, name: 
     with shop.database.read() as session:
         catalog = Catalog(session, shop.organization_id)
         assert (catalog.tables(name), catalog.named({name})) == ([], [])
-
-
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 9])
-def test_any_number_of_records_is_read_at_once_and_each_only_by_its_organization(
-    shop: Shop, other_shop: Shop, number: int
-) -> None:
-    with shop.database.write() as session:
-        projects = [Projects(session, shop.organization_id).create({"name": f"p{each}"}).id for each in range(number)]
-    own = [(shop.organization_id, each) for each in projects]
-    stolen = [(other_shop.organization_id, each) for each in projects]
-    unknown = [(shop.organization_id, UNKNOWN), (shop.organization_id, "a\0b")]
-    found = Projects.read(shop.database, [*stolen, *own, *unknown])
-    assert list(found) == own
-    assert [project["id"] for project in found.values()] == projects
-
-
-def test_a_job_is_read_in_its_project_alone(shop: Shop, other_shop: Shop) -> None:
-    own = (shop.organization_id, shop.project_id, shop.job_id)
-    elsewhere = (shop.organization_id, other_shop.project_id, shop.job_id)
-    others = (other_shop.organization_id, other_shop.project_id, shop.job_id)
-    assert list(Jobs.read(shop.database, [elsewhere, own, others])) == [own]
-
-
-def test_an_execution_is_read_in_its_job_alone(shop: Shop, other_shop: Shop) -> None:
-    execution = shop.submit().id
-    own = (shop.organization_id, shop.project_id, shop.job_id, execution)
-    elsewhere = (shop.organization_id, shop.project_id, other_shop.job_id, execution)
-    others = (other_shop.organization_id, shop.project_id, shop.job_id, execution)
-    assert list(Executions.read(shop.database, [elsewhere, own, others])) == [own]

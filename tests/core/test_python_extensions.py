@@ -10,7 +10,7 @@ import pytest
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.spec import write_spec
 from core.identity.organizations import create_organization, is_shared
-from core.python_extensions.repository import PythonExtensions, problems
+from core.python_extensions.repository import PythonExtensionRepository, problems
 from tests.support.shop import Shop
 
 CLEAN = "def clean(row, *, unit='kg') -> {'name': str}:\n    return {'name': row['name'] + unit}\n"
@@ -24,7 +24,9 @@ pipeline:
 
 def create(shop: Shop, name: str = "clean", source: str = CLEAN) -> str:
     with shop.database.write() as session:
-        return PythonExtensions(session, shop.organization_id).create(shop.agent_id, name=name, source=source).id
+        return (
+            PythonExtensionRepository(session, shop.organization_id).create(shop.agent_id, name=name, source=source).id
+        )
 
 
 def test_an_execution_keeps_the_functions_that_it_was_submitted_with(shop: Shop) -> None:
@@ -32,7 +34,9 @@ def test_an_execution_keeps_the_functions_that_it_was_submitted_with(shop: Shop)
     extension_id = create(shop)
     execution = shop.submit()
     with shop.database.write() as session:
-        PythonExtensions(session, shop.organization_id).update(extension_id, {"source": CLEAN.replace("kg", "g")})
+        PythonExtensionRepository(session, shop.organization_id).update(
+            extension_id, {"source": CLEAN.replace("kg", "g")}
+        )
     spec = json.loads(write_spec(shop.settings, execution, shared=False).read_text())
     assert (spec["rowTransforms"], spec["isolateTransforms"]) == ({"clean": CLEAN}, False)
 
@@ -56,15 +60,15 @@ def test_extensions_go_with_their_agent_and_belong_to_one_organization(shop: Sho
         other = create_organization(session, "Other").id
         assert is_shared(session)
         for call in (
-            lambda: PythonExtensions(session, other).get(extension_id),
-            lambda: PythonExtensions(session, other).of_agent(shop.agent_id),
-            lambda: PythonExtensions(session, other).create(shop.agent_id, name="x", source=CLEAN),
-            lambda: PythonExtensions(session, other).delete(extension_id),
+            lambda: PythonExtensionRepository(session, other).get(extension_id),
+            lambda: PythonExtensionRepository(session, other).of_agent(shop.agent_id),
+            lambda: PythonExtensionRepository(session, other).create(shop.agent_id, name="x", source=CLEAN),
+            lambda: PythonExtensionRepository(session, other).delete(extension_id),
         ):
             with pytest.raises(NotFound):
                 call()
-        PythonExtensions(session, shop.organization_id).delete(extension_id)
-        assert PythonExtensions(session, shop.organization_id).of_agent(shop.agent_id) == []
+        PythonExtensionRepository(session, shop.organization_id).delete(extension_id)
+        assert PythonExtensionRepository(session, shop.organization_id).of_agent(shop.agent_id) == []
 
 
 WRONG = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import BadInput
-from core.projects.repository import Projects
+from core.projects.repository import ProjectRepository
 from tests.support.shop import Shop
 
 
@@ -25,7 +25,7 @@ from tests.support.shop import Shop
 )
 def test_schedules_of_every_cron_are_stored_as_they_are(shop: Shop, schedule: str) -> None:
     with shop.database.write() as session:
-        projects = Projects(session, shop.organization_id)
+        projects = ProjectRepository(session, shop.organization_id)
         assert projects.create({"name": "timed", "cron_schedule": schedule}).cron_schedule == schedule
         assert projects.update(shop.project_id, {"cron_schedule": schedule}).cron_schedule == schedule
 
@@ -50,7 +50,7 @@ def test_schedules_of_every_cron_are_stored_as_they_are(shop: Shop, schedule: st
 )
 def test_what_no_cron_reads_is_refused(shop: Shop, schedule: str) -> None:
     with shop.database.write() as session:
-        projects = Projects(session, shop.organization_id)
+        projects = ProjectRepository(session, shop.organization_id)
         with pytest.raises(BadInput, match="cronSchedule"):
             projects.create({"name": "timed", "cron_schedule": schedule})
         with pytest.raises(BadInput, match="cronSchedule"):

@@ -11,7 +11,7 @@ from core.errors import BadInput, Conflict, NotFound
 from core.executions.states import State
 from core.infra.outbox import due
 from core.tables import Task, now
-from core.tasks.repository import TaskRecord, Tasks, stop
+from core.tasks.repository import TaskRecord, TaskRepository, stop
 from tests.support.shop import Shop
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -19,13 +19,13 @@ START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def create(shop: Shop, **values: Any) -> str:
     with shop.database.write() as session:
-        tasks = Tasks(session, shop.organization_id)
+        tasks = TaskRepository(session, shop.organization_id)
         return str(tasks.create(shop.project_id, shop.job_id, {"name": "Nightly", **values}).task.id)
 
 
 def get(shop: Shop, task_id: str) -> TaskRecord:
     with shop.database.read() as session:
-        return Tasks(session, shop.organization_id).get(shop.project_id, shop.job_id, task_id)
+        return TaskRepository(session, shop.organization_id).get(shop.project_id, shop.job_id, task_id)
 
 
 def stop_task(shop: Shop, task_id: str) -> None:
@@ -36,7 +36,7 @@ def stop_task(shop: Shop, task_id: str) -> None:
 def test_create_update_and_delete(shop: Shop) -> None:
     task_id = create(shop, description="Every night.", task_type="BROWSER")
     with shop.database.write() as session:
-        tasks = Tasks(session, shop.organization_id)
+        tasks = TaskRepository(session, shop.organization_id)
         changes = {"name": "Daily", "description": None, "id": 7, "execution_id": "x"}
         task = tasks.update(shop.project_id, shop.job_id, task_id, changes).task
         assert (str(task.id), task.name, task.description) == (task_id, "Daily", "Every night.")
@@ -56,7 +56,7 @@ def test_create_update_and_delete(shop: Shop) -> None:
 def test_pages(shop: Shop) -> None:
     ids = [int(create(shop)) for _ in range(3)]
     with shop.database.read() as session:
-        tasks = Tasks(session, shop.organization_id)
+        tasks = TaskRepository(session, shop.organization_id)
         assert [each.task.id for each in tasks.list(shop.project_id, shop.job_id)] == ids
         page = tasks.list(shop.project_id, shop.job_id, limit=1, after=ids[0])
         assert [each.task.id for each in page] == [ids[1]]
@@ -133,7 +133,7 @@ def test_deleting_a_running_task_frees_its_slot_and_keeps_the_execution(shop: Sh
     task_id = create(shop)
     execution = shop.submit(task_id=task_id)
     with shop.database.write() as session:
-        Tasks(session, shop.organization_id).delete(shop.project_id, shop.job_id, task_id)
+        TaskRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, task_id)
     stored = shop.reload(execution)
     assert (stored.state, stored.task_id) == ("CANCELLED", None)
     assert shop.active() == 0
@@ -205,7 +205,7 @@ def test_another_organizations_task_is_an_unknown_one(shop: Shop, other_shop: Sh
 
 def test_a_task_has_a_type_that_is_known_in_any_case(shop: Shop) -> None:
     with shop.database.write() as session:
-        tasks = Tasks(session, shop.organization_id)
+        tasks = TaskRepository(session, shop.organization_id)
         made = tasks.create(shop.project_id, shop.job_id, {"name": "typed", "task_type": "browser"}).task
         assert made.task_type == "BROWSER"
         for wrong in ("", "FLINK"):

@@ -14,7 +14,7 @@ from core.executions.complete import cancel
 from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
-from core.projects.repository import Projects
+from core.projects.repository import ProjectRepository
 from core.tables import Execution
 from orchestration.compute import Status, driver_name
 from orchestration.driver import DriverSession
@@ -109,7 +109,7 @@ def test_a_run_whose_execution_was_deleted_ends_its_driver(shop: Shop) -> None:
 
     def deleted_meanwhile(_spec: Message) -> list[Message]:
         with shop.database.write() as session:
-            Projects(session, shop.organization_id).delete(shop.project_id)
+            ProjectRepository(session, shop.organization_id).delete(shop.project_id)
         return []
 
     compute = PlayedCompute(deleted_meanwhile)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from core.agents.repository import Agents
+from core.agents.repository import AgentRepository
 from core.executions.complete import fail, record
 from core.executions.payload import CompletionPayload
 from core.executions.retry import retry
@@ -17,8 +17,8 @@ from core.infra.encryption import Keyring
 from core.infra.secrets import service_key
 from core.infra.settings import Settings
 from core.infra.storage import output_path
-from core.jobs.repository import Jobs
-from core.projects.repository import Projects
+from core.jobs.repository import JobRepository
+from core.projects.repository import ProjectRepository
 from core.tables import Execution, Project
 
 PIPELINE = """\
@@ -80,13 +80,13 @@ class Shop:
 
     def write_pipeline(self, text: str) -> None:
         with self.database.write() as session:
-            Agents(session, self.organization_id).update(self.agent_id, {"pipeline_yaml": text})
+            AgentRepository(session, self.organization_id).update(self.agent_id, {"pipeline_yaml": text})
 
 
 def make_shop(settings: Settings, database: Database, name: str = "acme") -> Shop:
     with database.write() as session:
         organization_id = create_organization(session, name).id
-        project = Projects(session, organization_id).create({"name": "Shop"})
-        agent = Agents(session, organization_id).create({"name": "Crawler", "pipeline_yaml": PIPELINE})
-        job = Jobs(session, organization_id).create(project.id, {"name": "Books", "agent_id": agent.id})
+        project = ProjectRepository(session, organization_id).create({"name": "Shop"})
+        agent = AgentRepository(session, organization_id).create({"name": "Crawler", "pipeline_yaml": PIPELINE})
+        job = JobRepository(session, organization_id).create(project.id, {"name": "Books", "agent_id": agent.id})
         return Shop(settings, database, organization_id, project.id, agent.id, job.id)

@@ -17,7 +17,7 @@ from core.executions.spec import driver_environment, write_spec
 from core.infra.encryption import Keyring, Place
 from core.infra.secrets import service_key
 from core.infra.settings import Settings
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 from core.tables import CloudCredential, Execution
 from driver.secrets import Secrets
 from driver.spec import read_spec
@@ -239,7 +239,7 @@ def test_a_jobs_own_choice_yields_to_that_of_the_call(shop: Shop, field: str) ->
     of_job, of_call = make(shop, api_key="job's"), make(shop, api_key="call's")
     with shop.database.write() as session:
         value = [of_job] if field.endswith("s") else of_job
-        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, {field: value})
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, {field: value})
     assert injected(shop, shop.submit()) == {"OPENAI_API_KEY": "job's"}
     assert injected(shop, shop.submit(credential_ids=[of_call])) == {"OPENAI_API_KEY": "call's"}
 

@@ -9,8 +9,8 @@ import pytest
 from core.datasets.repository import Datasets, address
 from core.errors import BadInput
 from core.infra.storage import output_key
-from core.jobs.repository import Jobs
-from core.projects.repository import Projects
+from core.jobs.repository import JobRepository
+from core.projects.repository import ProjectRepository
 from core.tables import Dataset, DatasetVersion, Execution, Job
 from tests.support.shop import PIPELINE, Shop
 
@@ -78,7 +78,7 @@ def test_overwrite_keeps_the_new_folder_only(shop: Shop) -> None:
 def test_appends_of_two_jobs_to_one_path_add_up(shop: Shop) -> None:
     shop.write_pipeline(output("append"))
     with shop.database.write() as session:
-        jobs = Jobs(session, shop.organization_id)
+        jobs = JobRepository(session, shop.organization_id)
         ids = [shop.job_id, jobs.create(shop.project_id, {"name": "Toys", "agent_id": shop.agent_id}).id]
     executions: list[Execution] = []
     for job_id in ids * 4:
@@ -146,7 +146,7 @@ def test_an_output_path_outside_of_the_storage_is_refused(shop: Shop, path: str)
 
 def test_another_organizations_project_is_outside(shop: Shop, other_shop: Shop) -> None:
     with other_shop.database.write() as session:
-        Projects(session, other_shop.organization_id).create({"name": "Secret"})
+        ProjectRepository(session, other_shop.organization_id).create({"name": "Secret"})
     shop.write_pipeline(output("overwrite", "spindle://secret/x"))
     with pytest.raises(BadInput, match="outside"):
         shop.submit()
@@ -174,7 +174,7 @@ def test_the_input_dataset_is_input_path(shop: Shop) -> None:
     shop.complete(first)
     with shop.database.write() as session:
         changes = {"input_dataset_id": shop.reload(first).dataset_id}
-        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, changes)
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, changes)
     shop.write_pipeline(LOAD % "${INPUT_PATH}")
     reader = shop.submit()
     assert reader.parameters == {"INPUT_PATH": "spindle://shop/books"}

@@ -15,8 +15,8 @@ from core.executions.complete import cancel, fail
 from core.executions.reconcile import reconcile
 from core.executions.zombies import mark_zombies
 from core.infra.outbox import due
-from core.jobs.repository import Jobs
-from core.projects.repository import Projects
+from core.jobs.repository import JobRepository
+from core.projects.repository import ProjectRepository
 from core.tables import Execution, now
 from tests.support.shop import Shop
 
@@ -82,7 +82,7 @@ def test_what_waits_can_be_cancelled(shop: Shop) -> None:
 def test_stopping_the_job_starts_nothing_of_it(shop: Shop) -> None:
     executions = full(shop) + [shop.submit(queue=True) for _ in range(3)]
     with shop.database.write() as session:
-        Jobs(session, shop.organization_id).stop(shop.project_id, shop.job_id)
+        JobRepository(session, shop.organization_id).stop(shop.project_id, shop.job_id)
     assert set(states(shop, executions)) == {"CANCELLED"}
     assert shop.active() == 0
     with shop.database.read() as session:
@@ -93,7 +93,7 @@ def test_a_project_is_deleted_with_what_waits(shop: Shop) -> None:
     full(shop)
     shop.submit(queue=True)
     with shop.database.write() as session:
-        Projects(session, shop.organization_id).delete(shop.project_id)
+        ProjectRepository(session, shop.organization_id).delete(shop.project_id)
     with shop.database.read() as session:
         assert session.query(Execution).count() == 0
 

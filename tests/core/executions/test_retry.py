@@ -14,7 +14,7 @@ from core.infra.encryption import Keyring
 from core.infra.idempotency import IdempotencyKey
 from core.infra.outbox import due
 from core.infra.secrets import service_key
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 from core.tables import Execution, now
 from tests.support.shop import PIPELINE, Shop
 
@@ -125,7 +125,7 @@ def test_a_disabled_job_and_another_organization_are_refused(shop: Shop, other_s
     with pytest.raises(NotFound):
         other_shop.retry(execution)
     with shop.database.write() as session:
-        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
     with pytest.raises(Conflict, match="disabled"):
         shop.retry(execution)
     assert shop.active() == 0

@@ -4,15 +4,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.agents.repository import Agents
+from core.agents.repository import AgentRepository
 from core.errors import BadInput, Conflict, NotFound, SpindleError, TooMany
 from core.executions.complete import cancel, fail
 from core.executions.parameters import allowed_environment
 from core.executions.states import State
 from core.infra.outbox import due
 from core.infra.settings import Settings
-from core.jobs.repository import Jobs
-from core.projects.repository import Projects
+from core.jobs.repository import JobRepository
+from core.projects.repository import ProjectRepository
 from core.tables import Execution, Job, Task, now
 from tests.support.shop import PIPELINE, Shop
 
@@ -92,8 +92,8 @@ def test_what_cannot_be_executed_is_a_conflict(
     shop: Shop, job: dict[str, object], agent: dict[str, object], sentence: str
 ) -> None:
     with shop.database.write() as session:
-        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, job)
-        Agents(session, shop.organization_id).update(shop.agent_id, agent)
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, job)
+        AgentRepository(session, shop.organization_id).update(shop.agent_id, agent)
     with pytest.raises(Conflict, match=sentence):
         shop.submit()
     assert shop.active() == 0
@@ -101,8 +101,8 @@ def test_what_cannot_be_executed_is_a_conflict(
 
 def test_a_job_without_agent_or_pipeline_is_a_conflict(shop: Shop) -> None:
     with shop.database.write() as session:
-        empty = Agents(session, shop.organization_id).create({"name": "Empty"})
-        jobs = Jobs(session, shop.organization_id)
+        empty = AgentRepository(session, shop.organization_id).create({"name": "Empty"})
+        jobs = JobRepository(session, shop.organization_id)
         bare, hollow = (
             jobs.create(shop.project_id, each) for each in ({"name": "A"}, {"name": "B", "agent_id": empty.id})
         )
@@ -116,7 +116,7 @@ def test_a_job_without_agent_or_pipeline_is_a_conflict(shop: Shop) -> None:
 
 def test_python_code_is_accepted_and_fails_with_a_sentence(shop: Shop) -> None:
     with shop.database.write() as session:
-        Agents(session, shop.organization_id).update(shop.agent_id, {"code": "print('hello')"})
+        AgentRepository(session, shop.organization_id).update(shop.agent_id, {"code": "print('hello')"})
     execution = shop.reload(shop.submit())
     assert execution.state == State.FAILED
     assert "Python" in (execution.error_message or "")
@@ -146,8 +146,8 @@ def test_parameters_come_from_the_nearest_place_that_sets_them(shop: Shop) -> No
     shop.write_pipeline(PARAMETERS)
     with shop.database.write() as session:
         everywhere = {"URL": "http://project/", "SELECTOR": "project", "COLUMN": "project"}
-        Projects(session, shop.organization_id).update(shop.project_id, {"parameters": everywhere})
-        Jobs(session, shop.organization_id).update(
+        ProjectRepository(session, shop.organization_id).update(shop.project_id, {"parameters": everywhere})
+        JobRepository(session, shop.organization_id).update(
             shop.project_id, shop.job_id, {"parameters": {"SELECTOR": "job", "COLUMN": "job"}}
         )
     execution = shop.submit(

@@ -15,7 +15,7 @@ from sqlalchemy.exc import StatementError
 from core.errors import Conflict, Unavailable
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
-from core.projects.repository import Projects
+from core.projects.repository import ProjectRepository
 from core.tables import Job, Project, now
 from tests.support.shop import Shop
 
@@ -81,12 +81,12 @@ def test_readers_do_not_wait_for_a_writer(shop: Shop) -> None:
 def test_a_connection_that_was_cut_costs_the_reader_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.infra.database.TRUSTED_SECONDS", 3600)  # too short a time for the pool to ask
     ids = (shop.organization_id, shop.project_id)
-    before = Projects.read(shop.database, [ids])
+    before = ProjectRepository.read(shop.database, [ids])
     assert before[ids]["name"] == "Shop"
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with shop.database.write() as session:
         assert session.scalar(text(f"SELECT every(pg_terminate_backend(pid, 60000)) {others}"))
-    assert Projects.read(shop.database, [ids]) == before
+    assert ProjectRepository.read(shop.database, [ids]) == before
 
 
 @pytest.mark.parametrize("kind", ["postgresql"])

@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from core.errors import Conflict, TooMany
 from core.infra.idempotency import IdempotencyKey
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 from core.tables import Execution, IdempotencyRecord, now
 from tests.support.shop import Shop
 
@@ -33,7 +33,7 @@ def test_the_same_call_gives_the_same_execution(shop: Shop) -> None:
 def test_it_is_replayed_even_when_the_job_could_not_be_executed_any_more(shop: Shop) -> None:
     first = shop.submit(idempotency_key=key(shop))
     with shop.database.write() as session:
-        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
     assert shop.submit(idempotency_key=key(shop)).id == first.id
 
 
@@ -74,7 +74,7 @@ def test_a_hundred_calls_at_once_start_one_execution(shop: Shop) -> None:
 def test_what_was_deleted_is_not_replayed(shop: Shop) -> None:
     shop.submit(idempotency_key=key(shop))
     with shop.database.write() as session:
-        jobs = Jobs(session, shop.organization_id)
+        jobs = JobRepository(session, shop.organization_id)
         jobs.delete(shop.project_id, shop.job_id)
         shop.job_id = jobs.create(shop.project_id, {"name": "Books", "agent_id": shop.agent_id}).id
     with pytest.raises(Conflict, match="deleted"):

@@ -5,7 +5,7 @@ from datetime import timedelta
 from core.executions.claim import claim
 from core.executions.complete import cancel
 from core.infra.outbox import due, launched, orphaned, postponed
-from core.projects.repository import Projects
+from core.projects.repository import ProjectRepository
 from core.tables import OutboxMessage, now
 from tests.support.shop import Shop
 
@@ -73,7 +73,7 @@ def test_noting_a_launch_whose_project_is_gone_is_no_error(shop: Shop) -> None:
     with shop.database.read() as session:
         (message,) = due(session, now())
     with shop.database.write() as session:
-        Projects(session, shop.organization_id).delete(shop.project_id)
+        ProjectRepository(session, shop.organization_id).delete(shop.project_id)
     with shop.database.write() as session:
         launched(session, message, "run")
         assert due(session, now()) == []

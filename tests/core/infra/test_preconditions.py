@@ -5,24 +5,24 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from core.agents.repository import Agents
+from core.agents.repository import AgentRepository
 from core.errors import PreconditionFailed
-from core.infra.preconditions import edition, hold_edition
-from core.jobs.repository import Jobs
-from core.projects.repository import Projects
+from core.infra.preconditions import compute_etag
+from core.jobs.repository import JobRepository
+from core.projects.repository import ProjectRepository
 from core.tables import Agent, Job, Project
 from tests.support.shop import PIPELINE, Shop
 
 
 def test_of_twenty_edits_of_what_all_have_seen_one_is_made(shop: Shop) -> None:
     with shop.database.read() as session:
-        seen = edition(session.get_one(Project, shop.project_id))
+        seen = compute_etag(session.get_one(Project, shop.project_id))
 
     def edit(number: int) -> bool:
         try:
             with shop.database.write() as session:
-                projects = Projects(session, shop.organization_id)
-                hold_edition(session, shop.organization_id, projects.get(shop.project_id), [seen])
+                projects = ProjectRepository(session, shop.organization_id)
+                projects.lock(projects.get(shop.project_id), [seen])
                 projects.update(shop.project_id, {"description": str(number)})
         except PreconditionFailed:
             return False
@@ -40,8 +40,8 @@ def test_edits_of_different_fields_at_once_lose_nothing(shop: Shop) -> None:
 
     def edit(change: dict[str, Any]) -> None:
         with shop.database.write() as session:
-            jobs = Jobs(session, shop.organization_id)
-            hold_edition(session, shop.organization_id, jobs.get(shop.project_id, shop.job_id), [], shop.project_id)
+            jobs = JobRepository(session, shop.organization_id)
+            jobs.lock(jobs.get(shop.project_id, shop.job_id), [])
             jobs.update(shop.project_id, shop.job_id, change)
 
     with ThreadPoolExecutor(12) as pool:
@@ -54,8 +54,8 @@ def test_edits_of_different_fields_at_once_lose_nothing(shop: Shop) -> None:
 def test_every_new_text_of_an_agent_is_a_revision_of_its_own(shop: Shop) -> None:
     def write(number: int) -> None:
         with shop.database.write() as session:
-            agents = Agents(session, shop.organization_id)
-            hold_edition(session, shop.organization_id, agents.get(shop.agent_id), ["*"])
+            agents = AgentRepository(session, shop.organization_id)
+            agents.lock(agents.get(shop.agent_id), ["*"])
             agents.update(shop.agent_id, {"pipeline_yaml": PIPELINE.replace("h1", f"h1.x{number}")})
 
     with ThreadPoolExecutor(10) as pool:
@@ -64,34 +64,24 @@ def test_every_new_text_of_an_agent_is_a_revision_of_its_own(shop: Shop) -> None
         assert session.get_one(Agent, shop.agent_id).revision == 11
 
 
-def test_a_record_has_the_edition_of_its_row(shop: Shop) -> None:
-    shop.submit()
-    named = (shop.organization_id, shop.project_id)
-    project = Projects.read(shop.database, [named])[named]
-    job = Jobs.read(shop.database, [(*named, shop.job_id)])[*named, shop.job_id]
-    with shop.database.read() as session:
-        assert edition(project) == edition(session.get_one(Project, shop.project_id))
-        assert edition(job) == edition(session.get_one(Job, shop.job_id))
-
-
 def test_executing_is_no_edit_and_goes_on_beside_edits(shop: Shop) -> None:
-    def edition_now() -> str:
+    def read_etag() -> str:
         with shop.database.read() as session:
-            return edition(session.get_one(Job, shop.job_id))
+            return compute_etag(session.get_one(Job, shop.job_id))
 
     def edit(number: int) -> None:
         with shop.database.write() as session:
-            jobs = Jobs(session, shop.organization_id)
-            hold_edition(session, shop.organization_id, jobs.get(shop.project_id, shop.job_id), [], shop.project_id)
+            jobs = JobRepository(session, shop.organization_id)
+            jobs.lock(jobs.get(shop.project_id, shop.job_id), [])
             jobs.update(shop.project_id, shop.job_id, {"description": str(number)})
 
-    before = edition_now()
+    before = read_etag()
     execution = shop.submit()
     shop.report(execution, "FAILED")
-    assert edition_now() == before
+    assert read_etag() == before
     with ThreadPoolExecutor(8) as pool:
         edits = [pool.submit(edit, number) for number in range(20)]
         ends = [pool.submit(lambda: shop.complete(shop.submit(queue=True))) for _ in range(10)]
         for each in (*edits, *ends):
             each.result()
-    assert edition_now() != before
+    assert read_etag() != before

@@ -19,16 +19,16 @@ from core.infra.database import Database, database_url, make_engine
 from core.infra.encryption import Keyring
 from core.infra.secrets import service_key
 from core.infra.settings import Settings
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 from core.metrics.bills import bill_of
 from core.metrics.costs import costs
 from core.metrics.periods import Period
 from core.metrics.prices import FREE, Rates
 from core.metrics.totals import Overview, cost, overview
 from core.metrics.usage import LARGEST, Usage
-from core.projects.repository import Projects
+from core.projects.repository import ProjectRepository
 from core.tables import Execution, ExecutionBill
-from core.tasks.repository import Tasks
+from core.tasks.repository import TaskRepository
 from tests.support.shop import Shop, make_shop
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -136,7 +136,7 @@ def test_the_same_numbers_everywhere(shop: Shop) -> None:
     execution = finished(shop)
     with shop.database.read() as session:
         stored = session.get_one(Execution, execution.id)
-        tasks = Tasks(session, shop.organization_id)
+        tasks = TaskRepository(session, shop.organization_id)
         task = tasks.get(shop.project_id, shop.job_id, str(stored.task_id)).metrics()
         used = Usage.of(stored)
     assert (task["durationSeconds"], task["recordsProcessed"], task["executorCount"]) == (
@@ -176,9 +176,9 @@ def test_groups_by_job_and_by_pipeline(shop: Shop) -> None:
 def test_what_was_deleted_stays_in_the_totals(shop: Shop) -> None:
     finished(shop)
     with shop.database.write() as session:
-        Jobs(session, shop.organization_id).delete(shop.project_id, shop.job_id)
+        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id)
     with shop.database.write() as session:
-        Projects(session, shop.organization_id).delete(shop.project_id)
+        ProjectRepository(session, shop.organization_id).delete(shop.project_id)
     found = totals(shop)
     assert [(group.id, group.name) for group in found.groups] == [(shop.project_id, None)]
     assert cost(found.summary) == 280_000

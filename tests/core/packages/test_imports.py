@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 from sqlalchemy import event, select
 
-from core.agents.repository import Agents
-from core.categories.repository import Categories
+from core.agents.repository import AgentRepository
+from core.categories.repository import CategoryRepository
 from core.credentials.repository import Credentials
 from core.errors import BadInput
 from core.infra.encryption import Keyring
 from core.infra.secrets import service_key
 from core.infra.storage import package_path
-from core.jobs.repository import Jobs
+from core.jobs.repository import JobRepository
 from core.packages import archive
 from core.packages.archive import write
 from core.packages.collecting import collect
 from core.packages.contents import AgentPart, CategoryPart, Contents, JobPart, ProjectPart
 from core.packages.importing import apply
 from core.packages.store import Packages, incoming, linked, receive
-from core.projects.repository import Projects
-from core.python_extensions.repository import PythonExtensions
+from core.projects.repository import ProjectRepository
+from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, Category, Job, Package, Project, now
 from pipelines import check_yaml
 from tests.support.shop import PIPELINE, Shop
@@ -60,12 +60,15 @@ def imported(shop: Shop, package: bytes) -> Any:
 def furnish(shop: Shop) -> None:
     """Everything that a package can hold, with names that repeat and what must stay behind."""
     with shop.database.write() as session:
-        categories, agents = Categories(session, shop.organization_id), Agents(session, shop.organization_id)
+        categories, agents = (
+            CategoryRepository(session, shop.organization_id),
+            AgentRepository(session, shop.organization_id),
+        )
         tools = categories.create({"name": "Tools", "icon": "wrench", "visibility": "PRIVATE", "description": "\u00e9"})
         for text in (PIPELINE, PIPELINE.replace("h1", "h2"), "print('python')"):
             agents.create({"name": "Twin", "code": text})
         filed = agents.create({"name": "Filed", "category_id": tools.id, "pipeline_yaml": PIPELINE, "enabled": False})
-        extensions = PythonExtensions(session, shop.organization_id)
+        extensions = PythonExtensionRepository(session, shop.organization_id)
         for name in ("tidy", "Clean_Up"):
             extensions.create(filed.id, name=name, source=f"def {name}(row):\n    return row\n")
         twins = [agent for agent in agents.list() if agent.name == "Twin"]
@@ -73,8 +76,10 @@ def furnish(shop: Shop) -> None:
         secret = Credentials(session, shop.organization_id).create(
             {"provider": "OPENAI", "name": "models", "api_key": CANARY}, keyring
         )
-        project = Projects(session, shop.organization_id).create({"name": "Big", "parameters": {"A": [1, None, "x"]}})
-        jobs = Jobs(session, shop.organization_id)
+        project = ProjectRepository(session, shop.organization_id).create(
+            {"name": "Big", "parameters": {"A": [1, None, "x"]}}
+        )
+        jobs = JobRepository(session, shop.organization_id)
         for agent in (*twins, filed):
             jobs.create(project.id, {"name": "Same", "agent_id": agent.id, "scheduled_time": now()})
         jobs.create(project.id, {"name": "Keyed", "cloud_credential_ids": [secret.id], "description": "d"})
@@ -102,9 +107,11 @@ def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None
 def test_an_import_sets_what_differs_also_to_nothing(shop: Shop) -> None:
     package = exported(shop)
     with shop.database.write() as session:
-        Projects(session, shop.organization_id).update(shop.project_id, {"description": "changed"})
-        Agents(session, shop.organization_id).update(shop.agent_id, {"pipeline_yaml": PIPELINE.replace("h1", "h3")})
-        Jobs(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
+        ProjectRepository(session, shop.organization_id).update(shop.project_id, {"description": "changed"})
+        AgentRepository(session, shop.organization_id).update(
+            shop.agent_id, {"pipeline_yaml": PIPELINE.replace("h1", "h3")}
+        )
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
     report = imported(shop, package)
     assert {(each.kind, each.name) for each in report.changed} == {
         ("project", "Shop"),
@@ -122,7 +129,9 @@ def test_what_has_no_counterpart_is_told(shop: Shop, other_shop: Shop) -> None:
     shop.complete(dataset)
     with shop.database.write() as session:
         output = session.get_one(Job, shop.job_id).output_dataset_id
-        Jobs(session, shop.organization_id).create(shop.project_id, {"name": "Next", "input_dataset_id": output})
+        JobRepository(session, shop.organization_id).create(
+            shop.project_id, {"name": "Next", "input_dataset_id": output}
+        )
     report = imported(other_shop, exported(shop))
     assert report.warnings == [
         "job 'Big/Keyed': there is no OPENAI credential 'models' here.",
@@ -292,6 +301,11 @@ def test_a_package_that_other_tools_have_packed_again_is_read(shop: Shop) -> Non
 def test_every_field_that_a_client_may_write_is_held() -> None:
     named = {"agent_id": "agent", "input_dataset_id": "input_dataset", "category_id": "category"}
     named |= dict.fromkeys(("cloud_credential_id", "cloud_credential_ids"), "cloud_credentials")
-    nouns = {Projects: ProjectPart, Jobs: JobPart, Agents: AgentPart, Categories: CategoryPart}
+    nouns = {
+        ProjectRepository: ProjectPart,
+        JobRepository: JobPart,
+        AgentRepository: AgentPart,
+        CategoryRepository: CategoryPart,
+    }
     for noun, part in nouns.items():
         assert {named.get(field, field) for field in noun.fields} <= part.model_fields.keys()
