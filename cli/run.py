@@ -22,13 +22,12 @@ from cli.terminal import shown
 from driver.failures import sentence
 from driver.progress import Progress as RunProgress
 from pipelines import Pipeline, PipelineError, Plan, RunError
-from pipelines.coordination.coordinator import Coordinator
 from pipelines.errors import first_line
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.page_cache.retention import tidy
 from pipelines.spark.context import RunContext, cache_options, fetch_options
-from pipelines.spark.engine import Engine, check_failures
-from pipelines.spark.output import first_rows, records
+from pipelines.spark.output import records
+from pipelines.spark.run import Run
 from pipelines.spark.session import session
 from pipelines.stages import echo
 
@@ -112,18 +111,13 @@ def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     echoed = logging.getLogger(echo.__name__)
     echoed.addHandler(_Echo())
     echoed.setLevel(logging.INFO)
-    progress = RunProgress(plan, coordinator := Coordinator(context.fetch))
-    with coordinator, _shown(progress):
-        engine = Engine(spark, plan, context, coordinator.endpoint)
-        progress.counting(engine.counts)
-        rows = engine.rows().persist()
-        count = rows.count()
-        check_failures(plan, coordinator)
-        engine.saves.commit()
+    with Run(plan, context) as run, _shown(RunProgress(plan, run)):
+        rows = run.collect_ordered(spark)
+    count = rows.count()
     if output is None:
-        _print(records(engine.output(first_rows(rows, _SHOWN_ROWS)), cut=_CUT), engine.output(rows).columns, count)
+        _print(records(rows.limit(_SHOWN_ROWS), cut=_CUT), rows.columns, count)
     else:
-        _write(engine.output(rows.orderBy("_ordinal")), output)
+        _write(rows, output)
         _console.print(f"{count:,} rows in {output}", markup=False)
     spark.stop()
 

@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from pyspark import SparkContext
-from pyspark.sql import DataFrame
 
 from driver import logs
 from driver.failures import sentence
@@ -23,16 +22,14 @@ from driver.report import Report
 from driver.secrets import Secrets
 from driver.spec import ExecutionSpec, Pages, read_spec
 from driver.webhook import WebhookFailed
-from pipelines.coordination.coordinator import Coordinator
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.page_cache.retention import tidy
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.registry import plugins
 from pipelines.spark.context import Files, RunContext, cache_options, fetch_options
-from pipelines.spark.engine import Engine, check_failures
-from pipelines.spark.output import Written, first_rows, records, write
-from pipelines.spark.preview import CUT
+from pipelines.spark.output import Written
+from pipelines.spark.run import Run, RunResult
 from pipelines.spark.saves import Saved
 from pipelines.spark.session import session
 from pipelines.transforms.sandbox import Limits
@@ -94,31 +91,16 @@ def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter
         _log.warning(warning)
     plan = pipeline.plan(spec.parameters, transforms)  # the one that is shown
     running = pipeline.plan(secrets.revealed(spec.parameters), transforms)
-    context = _context(spec, running, secrets)
-    with Coordinator(context.fetch, shown_rows=spec.preview_rows) as coordinator:
-        meter.count(coordinator)
-        progress = Progress(plan, coordinator, secrets.hidden)
+    with Run(running, _context(spec, running, secrets), spec.preview_rows) as run:
+        meter.count(run)
+        progress = Progress(plan, run, secrets.hidden)
         report.planned(plan, progress)
         spark = session(spec.spark.master, spec.job_name, spec.spark.conf, running.loads)
         meter.watch(spark.sparkContext)
         report.started(plan, spark.sparkContext.uiWebUrl)
-        engine = Engine(spark, running, context, coordinator.endpoint)
-        progress.counting(engine.counts)
-        rows = engine.rows()
-        if engine.made_by is None:
-            rows.persist()  # for the preview, which asks again
-        progress.writing()
-        written = write(engine.output(rows), spec.output.path)
-        check_failures(running, coordinator)
-        progress.wrote(written.rows, written.columns, _preview(engine, rows, coordinator, spec.preview_rows))
-        return _completed(spec, plan, written, engine.saves.commit(), coordinator)
-
-
-def _preview(engine: Engine, rows: DataFrame, coordinator: Coordinator, count: int) -> list[dict[str, Any]]:
-    """The first rows of the output in document order."""
-    if engine.made_by is None:
-        return records(engine.output(first_rows(rows, count)), CUT)
-    return engine.preview(coordinator.first_rows(engine.made_by))
+        result = run.write(spark, spec.output.path)
+        progress.set_result(result)
+        return _completed(spec, plan, result, run)
 
 
 def _context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
@@ -139,10 +121,8 @@ def _cache(pages: Pages | None, secrets: Secrets) -> CacheOptions:
     return CacheOptions(pages.folder, None, pages.lifetime_seconds, pages.trusted_since, secrets.values)
 
 
-def _completed(
-    spec: ExecutionSpec, plan: Plan, written: Written, saves: Sequence[Saved], coordinator: Coordinator
-) -> dict[str, Any]:
-    counts = coordinator.counts().values()
+def _completed(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) -> dict[str, Any]:
+    written, counts = result.output, run.counts().values()
     return {
         "outputDatasetPath": spec.output.path,
         "outputDatasetFormat": plan.output.format,
@@ -155,7 +135,7 @@ def _completed(
         "additionalMetrics": {
             "mode": plan.output.mode,
             "outputName": plan.output.path,
-            "saves": [_saved(each) for each in saves],
+            "saves": [_saved(each) for each in result.saved],
         },
     }
 

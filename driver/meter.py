@@ -13,7 +13,7 @@ from pyspark import SparkContext
 
 from driver.processes import Sample, sample
 from driver.spark_status import SparkStatus, Totals
-from pipelines.coordination.coordinator import Coordinator
+from pipelines.spark.run import Run
 
 _PROCESSES_EVERY_SECONDS = 1.0
 _SPARK_EVERY_SAMPLES = 5
@@ -30,7 +30,7 @@ class Meter:
         self._sampled_at = time.monotonic()
         self._status: SparkStatus | None = None
         self._totals: Totals | None = None
-        self._coordinator: Coordinator | None = None
+        self._run_counted: Run | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="meter", daemon=True)
 
@@ -43,9 +43,9 @@ class Meter:
     ) -> None:
         self._ended.set()
 
-    def count(self, coordinator: Coordinator) -> None:
+    def count(self, run: Run) -> None:
         """From now on what the engine counts is told too."""
-        self._coordinator = coordinator
+        self._run_counted = run
 
     def watch(self, context: SparkContext) -> None:
         """From now on what Spark counts is told too."""
@@ -70,8 +70,8 @@ class Meter:
             metrics["bytesWritten"] = self._totals.bytes_written
             metrics["executorSeconds"] = round(self._totals.executor_seconds, 3)
             fields["executorCount"] = self._totals.executors
-        if self._coordinator is not None:
-            _add_counts(fields, metrics, self._coordinator)
+        if self._run_counted is not None:
+            _add_counts(fields, metrics, self._run_counted)
         return fields
 
     def _add_processes(self, fields: dict[str, Any], metrics: dict[str, Any]) -> None:
@@ -118,8 +118,8 @@ class Meter:
             self._status = None  # the JVM is gone, and the last numbers are those of the run
 
 
-def _add_counts(fields: dict[str, Any], metrics: dict[str, Any], coordinator: Coordinator) -> None:
-    counts = list(coordinator.counts().values())
+def _add_counts(fields: dict[str, Any], metrics: dict[str, Any], run: Run) -> None:
+    counts = list(run.counts().values())
     if not counts:
         return
     metrics["pages"] = sum(each.pages for each in counts)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from pipelines.coordination.coordinator import Coordinator, Counts
+from pipelines.coordination.coordinator import Counts
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.planning.plan import Plan, Step
 from pipelines.registry.stage import LinkStage
+from pipelines.spark.run import Run, RunResult
 
 _OF_PAGES = ("_requestedUrl", "_status", "_error")
 
@@ -17,40 +17,27 @@ _OF_PAGES = ("_requestedUrl", "_status", "_error")
 class Progress:
     """Read by several threads; the run's end and its preview are set by one. `hidden` hides secrets in previews."""
 
-    def __init__(
-        self, plan: Plan, coordinator: Coordinator, hidden: Callable[[Any], Any] = lambda shown: shown
-    ) -> None:
+    def __init__(self, plan: Plan, run: Run, hidden: Callable[[Any], Any] = lambda shown: shown) -> None:
         self._plan = plan
-        self._coordinator = coordinator
+        self._run = run
         self._hidden = hidden
         self._passes = {step.key: number for number, steps in enumerate(plan.passes()) for step in steps}
-        self._writing_since = time.monotonic()
         self._end: str | None = None
-        self._seconds = 0.0
         self._output = Counts()
         self._preview: list[dict[str, Any]] = []
-        self._counts: Callable[[], Mapping[str, int]] = dict
         self._columns = {step.key: _shown(step).types for step in plan.steps}
 
-    def writing(self) -> None:
-        """The output begins: what no earlier step has done is done with it."""
-        self._writing_since = time.monotonic()
-
-    def counting(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Where the rows of the steps are counted that Spark itself runs."""
-        self._counts = counts
-
-    def wrote(self, rows: int, columns: tuple[tuple[str, str], ...], preview: list[dict[str, Any]]) -> None:
-        self._output = Counts(rows=rows, seconds=time.monotonic() - self._writing_since)
-        self._preview = preview
-        self._columns[self._plan.steps[-1].key] = columns
+    def set_result(self, result: RunResult) -> None:
+        self._output = Counts(rows=result.output.rows, seconds=result.seconds)
+        self._preview = result.preview
+        self._columns[self._plan.steps[-1].key] = result.output.columns
 
     def finish(self, state: str) -> None:
         self._end = state
 
     def stages(self) -> list[dict[str, Any]]:
         """Each step with its state and counts; columns and preview where it is done."""
-        counts = {key: Counts(rows=rows) for key, rows in self._counts().items()} | self._coordinator.counts()
+        counts = self._run.counts()
         last = self._plan.steps[-1].key
         if self._output.rows or self._end == "COMPLETED":
             counts[last] = self._output
@@ -85,7 +72,7 @@ class Progress:
     def _first_rows(self, key: str) -> list[dict[str, Any]]:
         """The step's columns of its first rows, where workers made them."""
         names = [name for name, _ in self._columns[key]]
-        return [{name: row.get(name) for name in names} for row in self._coordinator.first_rows(key)] if names else []
+        return [{name: row.get(name) for name in names} for row in self._run.first_rows(key)] if names else []
 
     def _state(self, number: int, reached: int) -> str:
         if self._end == "COMPLETED" or number < reached:

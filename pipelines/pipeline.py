@@ -104,12 +104,14 @@ class Pipeline:
         """
         # Spark is loaded by those who run, not by those who check
         from pipelines.spark.context import RunContext, cache_options, fetch_options
-        from pipelines.spark.engine import run
+        from pipelines.spark.run import Run
 
         plan = self.plan(parameters, Transforms(transforms or {}))
         context = context or RunContext()
         fetch = fetch_options(plan.options, context.fetch.allow_networks, context.fetch)
-        return run(plan, spark, replace(context, fetch=fetch, cache=cache_options(plan.options, context.cache)))
+        context = replace(context, fetch=fetch, cache=cache_options(plan.options, context.cache))
+        with Run(plan, context) as run:
+            return run.collect(spark)
 
 
 def _resolved(model: PipelineModel, transforms: Transforms) -> tuple[PipelineModel, list[Problem]]:

@@ -21,11 +21,10 @@ from pyspark.sql import SparkSession
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
 from bench.crawlers.pipeline import pipeline
 from pipelines import Pipeline
-from pipelines.coordination.coordinator import Coordinator
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.planning.plan import Plan
 from pipelines.spark.context import RunContext, fetch_options
-from pipelines.spark.engine import Engine, check_failures
+from pipelines.spark.run import Run
 from pipelines.spark.session import session
 
 PASSES = 8  # Java compiles for the first ones; the best of the others counts
@@ -60,14 +59,14 @@ def crawled(crawl: Crawl, site: str, cores: int = 2, cache: str = "off") -> Gene
 
 def one_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
     options = fetch_options(plan.options, ("127.0.0.1/32",))
-    with Coordinator(options, shown_rows=SHOWN_ROWS) as coordinator, tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         kept = {"off": None, "written": f"{folder}/pages", "read": pages}[cache]
-        endpoint = coordinator.endpoint if kept else replace(coordinator.endpoint, pages=None)
-        began = time.perf_counter()
-        engine = Engine(spark, plan, RunContext(fetch=options, cache=CacheOptions(shared=kept)), endpoint)
-        engine.output(engine.rows()).write.parquet(f"{folder}/rows")
-        check_failures(plan, coordinator)
-        seconds = time.perf_counter() - began
+        with Run(plan, RunContext(fetch=options, cache=CacheOptions(shared=kept)), SHOWN_ROWS) as run:
+            if not kept:
+                run.endpoint = replace(run.endpoint, pages=None)
+            began = time.perf_counter()
+            run.write(spark, f"{folder}/rows")
+            seconds = time.perf_counter() - began
         depths = depths_of(f"{folder}/rows")
     return {"rows": sum(rows for _, rows, _ in depths), "seconds": seconds, "depths": depths}
 

@@ -17,7 +17,7 @@ from pipelines import Pipeline
 from pipelines.fetch import FetchOptions
 from pipelines.planning.plan import Plan
 from pipelines.spark.context import RunContext
-from pipelines.spark.engine import run
+from pipelines.spark.run import Run
 from pipelines.spark.session import session
 
 WORKERS = 2
@@ -43,7 +43,8 @@ def main() -> None:
 
 def one_pass(spark: SparkSession, plan: Plan) -> dict[str, float]:
     began = time.perf_counter()
-    rows = run(plan, spark, RunContext(fetch=FetchOptions(allow_networks=("127.0.0.1/32",))))
+    with Run(plan, RunContext(fetch=FetchOptions(allow_networks=("127.0.0.1/32",)))) as run:
+        rows = run.collect(spark)
     made = rows.where("made IS NOT NULL").count()
     return {"rows": made, "seconds": time.perf_counter() - began}
 

@@ -79,8 +79,7 @@ def _signed_jars() -> list[Path]:
 def _work() -> None:
     """A session of its own, to the end of its JVM."""
     from pipelines import Pipeline
-    from pipelines.spark.engine import run
-    from pipelines.spark.output import records, write
+    from pipelines.spark.run import Run
     from pipelines.spark.session import session
 
     spark = session()
@@ -88,8 +87,8 @@ def _work() -> None:
         table = Path(folder) / "table.csv"
         table.write_text("name,price\na,1\n")
         for number, text in enumerate((_CRAWL, _TABLE)):
-            rows = run(Pipeline.from_yaml(text).plan({"FILE": str(table)}), spark)
-            records(rows.limit(write(rows, f"{folder}/{number}").rows))
+            with Run(Pipeline.from_yaml(text).plan({"FILE": str(table)})) as run:
+                run.write(spark, f"{folder}/{number}")
     gateway: Any = spark.sparkContext._gateway  # pyright: ignore[reportPrivateUsage]
     spark.stop()
     gateway.shutdown()

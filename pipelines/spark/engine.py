@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from pipelines.browser.actions import Browsing
 from pipelines.browser.needs import missing_browser
 from pipelines.coordination.channel import Endpoint
-from pipelines.coordination.coordinator import Coordinator
 from pipelines.errors import RunError, first_line
 from pipelines.fetch import canonical_url
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
@@ -32,33 +31,6 @@ from pipelines.spark.open import close
 from pipelines.spark.saves import Saves
 from pipelines.spark.schema import LINK, columns_of, explore_schema, links_schema, pass_schema, rows_schema
 from pipelines.spark.worker import Exploration, Pass
-
-
-def run(plan: Plan, spark: SparkSession, context: RunContext | None = None) -> DataFrame:
-    """Runs a plan to its end and returns the output rows, held by Spark; raises RunError."""
-    context = context or RunContext()
-    with Coordinator(context.fetch) as coordinator:
-        engine = Engine(spark, plan, context, coordinator.endpoint)
-        made = engine.rows()
-        rows = engine.output(made) if made.is_cached else engine.output(made).persist()
-        rows.count()
-        check_failures(plan, coordinator)
-        engine.saves.commit()
-    return rows
-
-
-def check_failures(plan: Plan, coordinator: Coordinator) -> None:
-    """Raises RunError when more of the distinct URLs failed than the pipeline allows."""
-    fetches = coordinator.fetches()
-    if fetches.forbidden and not fetches.urls and plan.options.max_failure_ratio < 1:
-        raise RunError(
-            f"robots.txt forbids all {fetches.forbidden} addresses that were to be fetched; "
-            "where the site's owner has agreed to it, 'spindle: {robots: ignore}' fetches them all the same"
-        )
-    if fetches.failed > plan.options.max_failure_ratio * fetches.urls:
-        examples = "; ".join(f"{url}: {reason}" for url, reason in fetches.examples)
-        allowed = f"spindle.maxFailureRatio allows {plan.options.max_failure_ratio:g}"
-        raise RunError(f"{fetches.failed} of {fetches.urls} addresses could not be fetched, {allowed}: {examples}")
 
 
 @dataclass

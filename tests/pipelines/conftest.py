@@ -7,10 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines import Pipeline, Transforms
-from pipelines.coordination.coordinator import Coordinator
 from pipelines.spark.context import RunContext, cache_options, fetch_options
-from pipelines.spark.engine import Engine, check_failures
 from pipelines.spark.output import records
+from pipelines.spark.run import Run as EngineRun
 from tests.support.pipeline_site import Site, serving
 from tests.support.pipelines import Rows, Run
 
@@ -30,14 +29,10 @@ def run(spark: SparkSession) -> Run:
     ) -> Rows:
         plan = Pipeline.from_yaml(text).plan(parameters, Transforms(transforms or {}))
         fetch = fetch_options(plan.options, ("127.0.0.0/8",))
-        with Coordinator(fetch) as coordinator:
-            context = context or RunContext()
-            context = replace(context, fetch=fetch, cache=cache_options(plan.options, context.cache))
-            engine = Engine(spark, plan, context, coordinator.endpoint)
-            rows = engine.rows().persist()
-            found = records(engine.output(rows.orderBy("_ordinal")))
-            check_failures(plan, coordinator)
-            engine.saves.commit()
+        context = context or RunContext()
+        context = replace(context, fetch=fetch, cache=cache_options(plan.options, context.cache))
+        with EngineRun(plan, context) as run:
+            found = records(run.collect_ordered(spark))
         spark.catalog.clearCache()
         return found
 

@@ -14,42 +14,35 @@ from pyspark.sql import SparkSession
 
 from driver.progress import Progress
 from pipelines import Pipeline
-from pipelines.coordination.coordinator import Coordinator
 from pipelines.spark.context import RunContext, fetch_options
 from pipelines.spark.engine import Engine
-from pipelines.spark.output import first_rows, records, write
 from pipelines.spark.preview import CUT, as_json
+from pipelines.spark.run import Run, RunResult
 from tests.support.pipeline_site import Site
 
-Record = dict[str, Any]
 LINKS = "".join(f"<a href=/{number}>to {number}</a>" for number in range(30))
 PAGES = {f"/{number}": f"<h1 class=big>Page {number}</h1><p>a<p>b" for number in range(30)}
 EXTRACT = "{stage: extract, args: [{selector: h1, as: title}, {selector: h1, method: attrs, as: all}]}"
 
 
 @contextmanager
-def written(
+def write(
     spark: SparkSession, text: str, folder: Path, shown: int = 4, limit: int | None = None
-) -> Generator[tuple[Engine, Coordinator, Progress]]:
-    """A run that has written its output, each page fetched where it is asked for: the run keeps none."""
+) -> Generator[tuple[RunResult, Progress]]:
+    """Write the output of a run that caches no pages, so that a second request for a page would be seen."""
     plan = Pipeline.from_yaml(text).plan()
     context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)), limit=limit)
-    with Coordinator(context.fetch, shown_rows=shown) as coordinator:
-        endpoint = replace(coordinator.endpoint, pages="")
-        engine = Engine(spark, plan, context, endpoint)
-        progress = Progress(plan, coordinator, _hidden)
-        write(engine.output(engine.rows()), str(folder / "rows"))
+    with Run(plan, context, shown) as run:
+        run.endpoint = replace(run.endpoint, pages="")
+        progress = Progress(plan, run, _hidden)
+        result = run.write(spark, str(folder / "rows"))
+        progress.set_result(result)
         progress.finish("COMPLETED")
-        yield engine, coordinator, progress
+        yield result, progress
 
 
 def _hidden(value: Any) -> Any:
     return json.loads(json.dumps(value).replace("Page 2", "********"))
-
-
-def preview(engine: Engine, coordinator: Coordinator) -> list[Record]:
-    assert engine.made_by is not None
-    return engine.preview(coordinator.first_rows(engine.made_by))
 
 
 def test_the_first_rows_in_document_order_are_shown_and_nothing_is_fetched_twice(
@@ -64,13 +57,10 @@ pipeline:
   - {{stage: flatSelect, args: [p, {{selector: $title, as: again}}]}}
 spindle: {{keepColumns: [_url, _status, _linkText]}}
 """
-    with written(spark, text, tmp_path) as (engine, coordinator, progress):
-        shown = preview(engine, coordinator)
+    with write(spark, text, tmp_path) as (result, progress):
         stages = {stage["key"]: stage["preview"] for stage in progress.stages()}
         assert set(site.requests.values()) == {1}
-        asked_again = records(engine.output(first_rows(engine.rows(), 4)), CUT)
-    assert shown == asked_again
-    assert [(row["again"], row["_url"], row["_status"], row["_linkText"]) for row in shown] == [
+    assert [(row["again"], row["_url"], row["_status"], row["_linkText"]) for row in result.preview] == [
         ("Page 0", f"{base}/0", 200, "to 0"),
         ("Page 0", f"{base}/0", 200, "to 0"),
         ("Page 1", f"{base}/1", 200, "to 1"),
@@ -88,8 +78,8 @@ def test_rows_of_an_explore_are_shown_from_all_its_levels(spark: SparkSession, s
         {"/": "<h1>0</h1><a href=/1>", **{f"/{n}": f"<h1>{n}</h1><a href=/{n + 1}>" for n in range(1, 6)}}
     )
     stages = "[{stage: explore, args: [a, 5]}, {stage: extract, args: [{selector: h1, as: n}]}]"
-    with written(spark, f"fetch: {{url: '{base}/'}}\npipeline: {stages}", tmp_path) as (engine, coordinator, _):
-        assert [row["n"] for row in preview(engine, coordinator)] == ["0", "1", "2", "3"]
+    with write(spark, f"fetch: {{url: '{base}/'}}\npipeline: {stages}", tmp_path) as (result, _):
+        assert [row["n"] for row in result.preview] == ["0", "1", "2", "3"]
         assert set(site.requests.values()) == {1}
 
 
@@ -99,16 +89,16 @@ def test_no_more_is_shown_than_the_limit_lets_be(
 ) -> None:
     base = site.serve({"/": LINKS, **PAGES})
     text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}, {EXTRACT}]"
-    with written(spark, text, tmp_path, limit=limit) as (engine, coordinator, _):
-        assert [row["title"] for row in preview(engine, coordinator)] == [f"Page {number}" for number in range(shown)]
+    with write(spark, text, tmp_path, limit=limit) as (result, _):
+        assert [row["title"] for row in result.preview] == [f"Page {number}" for number in range(shown)]
         assert set(site.requests.values()) == {1}
 
 
 def test_values_are_cut(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     base = site.serve({"/": f"<h1>{'x' * 300}</h1>"})
     text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: extract, args: [{{selector: h1, as: title}}]}}]"
-    with written(spark, text, tmp_path) as (engine, coordinator, _):
-        assert preview(engine, coordinator) == [{"title": "x" * (CUT - 1) + "…"}]
+    with write(spark, text, tmp_path) as (result, _):
+        assert result.preview == [{"title": "x" * (CUT - 1) + "…"}]
 
 
 def test_maps_are_cut_as_lists_are() -> None:
@@ -158,5 +148,5 @@ def test_rows_that_spark_makes_are_not_told_by_workers(spark: SparkSession, tmp_
 def test_a_step_that_nobody_wants_to_see_keeps_nothing(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     base = site.serve({"/": LINKS, **PAGES})
     text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}, {EXTRACT}]"
-    with written(spark, text, tmp_path, shown=0) as (engine, coordinator, _):
-        assert preview(engine, coordinator) == []
+    with write(spark, text, tmp_path, shown=0) as (result, _):
+        assert result.preview == []

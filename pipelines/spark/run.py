@@ -1,0 +1,117 @@
+"""One run of a plan on Spark: its coordination server, its engine, its counts and its result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.coordination.coordinator import Coordinator, Counts
+from pipelines.errors import RunError
+from pipelines.planning.plan import Plan
+from pipelines.spark.context import RunContext
+from pipelines.spark.engine import Engine
+from pipelines.spark.output import Written, first_rows, records, write
+from pipelines.spark.preview import CUT
+from pipelines.spark.saves import Saved
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The files that a run wrote: its output and what its stages saved; `preview` has the output's first rows."""
+
+    output: Written
+    saved: tuple[Saved, ...]
+    preview: list[dict[str, Any]]
+    seconds: float
+
+
+class Run:
+    """Runs a plan once, by one of `write`, `collect` and `collect_ordered`, all of which raise RunError.
+
+    To be used as a context manager. `counts` and `first_rows` may be called from other threads meanwhile.
+    """
+
+    def __init__(self, plan: Plan, context: RunContext | None = None, preview_rows: int = 0) -> None:
+        self._plan = plan
+        self._context = context or RunContext()
+        self._preview_rows = preview_rows
+        self._coordinator = Coordinator(self._context.fetch, shown_rows=preview_rows)
+        self._engine: Engine | None = None
+        self.endpoint = self._coordinator.endpoint
+
+    def __enter__(self) -> Self:
+        self._coordinator.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._coordinator.__exit__(kind, error, trace)
+
+    def write(self, spark: SparkSession, path: str) -> RunResult:
+        """Write the output rows to a new folder, without holding them in memory where they come from workers."""
+        engine = self._start(spark)
+        rows = engine.rows()
+        if engine.made_by is None:
+            rows.persist()  # the preview reads them a second time
+        started = time.monotonic()
+        written = write(engine.output(rows), path)
+        self._check_failures()
+        if engine.made_by is None:
+            preview = records(engine.output(first_rows(rows, self._preview_rows)), CUT)
+        else:
+            preview = engine.preview(self._coordinator.first_rows(engine.made_by))
+        return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)
+
+    def collect(self, spark: SparkSession) -> DataFrame:
+        """Return the output rows, cached by Spark, in no order."""
+        engine = self._start(spark)
+        rows = engine.rows()
+        output = engine.output(rows) if rows.is_cached else engine.output(rows).persist()
+        self._finish(engine, output)
+        return output
+
+    def collect_ordered(self, spark: SparkSession) -> DataFrame:
+        """Return the output rows, cached by Spark, in document order."""
+        engine = self._start(spark)
+        rows = engine.rows().persist()
+        self._finish(engine, rows)
+        return engine.output(rows.orderBy("_ordinal"))
+
+    def counts(self) -> dict[str, Counts]:
+        """Return what was counted so far, by step key."""
+        by_spark = self._engine.counts() if self._engine else {}
+        return {key: Counts(rows=rows) for key, rows in by_spark.items()} | self._coordinator.counts()
+
+    def first_rows(self, step: str) -> Iterable[Mapping[str, Any]]:
+        """Return the first rows of a step that Python workers run, at most `preview_rows`."""
+        return self._coordinator.first_rows(step)
+
+    def _start(self, spark: SparkSession) -> Engine:
+        self._engine = Engine(spark, self._plan, self._context, self.endpoint)
+        return self._engine
+
+    def _finish(self, engine: Engine, rows: DataFrame) -> None:
+        rows.count()
+        self._check_failures()
+        engine.saves.commit()
+
+    def _check_failures(self) -> None:
+        """Raise RunError when more of the distinct URLs failed than the pipeline allows."""
+        fetches, allowed = self._coordinator.fetches(), self._plan.options.max_failure_ratio
+        if fetches.forbidden and not fetches.urls and allowed < 1:
+            raise RunError(
+                f"robots.txt forbids all {fetches.forbidden} addresses that were to be fetched; "
+                "where the site's owner has agreed to it, 'spindle: {robots: ignore}' fetches them all the same"
+            )
+        if fetches.failed > allowed * fetches.urls:
+            examples = "; ".join(f"{url}: {reason}" for url, reason in fetches.examples)
+            raise RunError(
+                f"{fetches.failed} of {fetches.urls} addresses could not be fetched, "
+                f"spindle.maxFailureRatio allows {allowed:g}: {examples}"
+            )
