@@ -32,9 +32,10 @@ from core.executions.queries import Executions
 from core.executions.spec import driver_environment, write_spec
 from core.executions.states import State
 from core.identity.organizations import is_shared
-from core.infra import storage
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
+from core.infra.storage.local import LocalStorage
+from core.infra.storage.protocol import log_key
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.tables import Execution
@@ -104,7 +105,8 @@ class DriverSession:
         reader = PipesFileMessageReader(str(spec_path.with_name("messages.jsonl")))
         self._pipes = self._stack.enter_context(open_pipes_session(context, PipesEnvContextInjector(), reader))
         environment = {**driver_environment(self._settings, execution), **self._pipes.get_bootstrap_env_vars()}
-        log_path = storage.log_path(self._settings, execution.organization_id, execution.id, execution.attempt)
+        key = log_key(execution.organization_id, execution.id, execution.attempt)
+        log_path = LocalStorage(self._settings.data / "storage").path(key)
         context.log.info(f"Execution {execution.id}, attempt {execution.attempt}. The driver's log: {log_path}")
         self._compute.launch(self._name, spec_path, environment, log_path)
 

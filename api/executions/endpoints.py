@@ -113,7 +113,7 @@ def read_execution_logs(
 ) -> Logs:
     with services.database.read() as session:
         execution = Executions(session, caller.organization_id).get(project_id, job_id, execution_id)
-    return Logs(logs=execution_logs(services.settings, execution, tail=tail, level=level, pod_type=pod_type))
+    return Logs(logs=execution_logs(services.storage, execution, tail=tail, level=level, pod_type=pod_type))
 
 
 @router.delete("/executions/{executionId}", summary="Cancel an execution", responses=answers(404))

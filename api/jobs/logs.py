@@ -47,4 +47,4 @@ def read_job_logs(
             execution = tasks.get(project_id, job_id, task_id).execution
     if execution is None:
         return Logs(logs=[])
-    return Logs(logs=execution_logs(services.settings, execution, tail=tail, level=level, pod_type=pod_type))
+    return Logs(logs=execution_logs(services.storage, execution, tail=tail, level=level, pod_type=pod_type))

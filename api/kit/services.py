@@ -17,6 +17,9 @@ from core.identity.api_keys import KnownKeys
 from core.infra.database import Database, open_database
 from core.infra.rate_limits import IDLE_SECONDS, RateLimiter
 from core.infra.settings import Settings
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import Storage
+from core.packages.service import PackageService
 from core.projects.service import ProjectService
 from core.sql.pool import Pool
 from core.sql.queries import Queries
@@ -30,10 +33,12 @@ class Services:
 
     settings: Settings
     database: Database
+    storage: Storage
     keys: KnownKeys
     limiter: RateLimiter
     pool: Pool
     queries: Queries
+    packages: PackageService
     projects: ProjectService
 
     def close(self) -> None:
@@ -44,14 +49,17 @@ class Services:
 
 
 def open_services(settings: Settings) -> Services:
-    database, pool = open_database(settings), Pool(settings.data.resolve() / "sql")
+    database, storage = open_database(settings), open_storage(settings)
+    pool = Pool(settings.data.resolve() / "sql")
     return Services(
         settings=settings,
         database=database,
+        storage=storage,
         keys=KnownKeys(database),
         limiter=RateLimiter(database, settings.requests_per_minute),
         pool=pool,
-        queries=Queries(settings, database, pool),
+        queries=Queries(settings, database, storage, pool),
+        packages=PackageService(settings, database, storage),
         projects=ProjectService(database),
     )
 

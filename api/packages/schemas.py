@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.kit.schemas import Record
-from core.packages.importing import Report
+from core.packages.import_ import ImportReport
 
 
 class ExportLink(Record):
@@ -22,24 +22,24 @@ class Uploaded(Record):
     size_bytes: int
 
 
-class TouchedRecord(Record):
+class ImportedRecord(Record):
     kind: str
     name: str
 
 
 class Import(Record):
-    """What the import made and changed, how much was as in the package already, and what it could not connect."""
+    """Rows that the import created and changed, the number of unchanged ones, and unresolved references as warnings."""
 
     import_id: str
-    created: list[TouchedRecord]
-    changed: list[TouchedRecord]
+    created: list[ImportedRecord]
+    changed: list[ImportedRecord]
     unchanged: int
     warnings: list[str]
 
 
-def import_record(import_id: str, report: Report) -> Import:
+def import_record(import_id: str, report: ImportReport) -> Import:
     touched = {
-        "created": [TouchedRecord.model_validate(each) for each in report.created],
-        "changed": [TouchedRecord.model_validate(each) for each in report.changed],
+        "created": [ImportedRecord.model_validate(each) for each in report.created],
+        "changed": [ImportedRecord.model_validate(each) for each in report.changed],
     }
     return Import(import_id=import_id, unchanged=report.unchanged, warnings=report.warnings, **touched)

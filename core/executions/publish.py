@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from core.datasets.repository import Datasets
 from core.executions.payload import CompletionPayload
-from core.infra.storage import output_key
+from core.infra.storage.protocol import output_key
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from core.datasets.repository import Datasets
 from core.executions.payload import CompletionPayload, SavedRows
 from core.executions.places import output_name
-from core.infra.storage import saves_key
+from core.infra.storage.protocol import saves_key
 from core.tables import Dataset, DatasetVersion, Execution, Project
 
 

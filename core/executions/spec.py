@@ -14,7 +14,9 @@ from core.executions.tokens import execution_token
 from core.infra.encryption import Keyring
 from core.infra.secrets import service_key, write_private
 from core.infra.settings import Settings
-from core.infra.storage import output_path, pages_path, physical, saves_key, spec_path
+from core.infra.storage import open_storage
+from core.infra.storage.local import LocalStorage
+from core.infra.storage.protocol import Storage, output_key, pages_key, saves_key, spec_key
 from core.tables import Execution
 
 
@@ -86,7 +88,8 @@ class ExecutionSpec(Part):
 
 
 def execution_spec(settings: Settings, execution: Execution, shared: bool) -> ExecutionSpec:
-    place = (execution.organization_id, execution.id, execution.attempt)
+    storage = open_storage(settings)
+    attempt = (execution.organization_id, execution.id, execution.attempt)
     return ExecutionSpec(
         execution_id=execution.id,
         job_id=execution.job_id,
@@ -100,14 +103,16 @@ def execution_spec(settings: Settings, execution: Execution, shared: bool) -> Ex
         isolate_transforms=shared,
         credentials=execution.credentials,
         limit=execution.row_limit,
-        output=Output(path=output_path(settings, *place), saves=physical(settings, saves_key(*place))),
-        inputs={path: _input(settings, found) for path, found in execution.inputs.items()},
+        output=Output(
+            path=storage.url_for(output_key(*attempt), "spark"), saves=storage.url_for(saves_key(*attempt), "spark")
+        ),
+        inputs={path: _input(storage, found) for path, found in execution.inputs.items()},
         local_folders=list(settings.local_folders),
         webhook=Webhook(url=completion_url(settings, execution)),
         heartbeat_seconds=settings.heartbeat_seconds,
         fetch=Fetch(allow_networks=list(settings.fetch_allow_networks)),
         pages=Pages(
-            folder=pages_path(settings, execution.organization_id),
+            folder=storage.url_for(pages_key(execution.organization_id), "spark"),
             lifetime_seconds=settings.page_trusted_seconds,
             keep_seconds=settings.page_kept_days * 86400,
             max_bytes=int(settings.page_gigabytes * 1e9),
@@ -122,7 +127,8 @@ def write_spec(settings: Settings, execution: Execution, shared: bool = True) ->
 
     `shared` by several organizations: users' Python then runs isolated or not at all.
     """
-    path = spec_path(settings, execution.organization_id, execution.id, execution.attempt)
+    key = spec_key(execution.organization_id, execution.id, execution.attempt)
+    path = LocalStorage(settings.data / "storage").path(key)
     write_private(path, execution_spec(settings, execution, shared).model_dump_json(by_alias=True, indent=2))
     return path
 
@@ -140,5 +146,5 @@ def completion_url(settings: Settings, execution: Execution) -> str:
     return f"{settings.service_url}/projects/id/{execution.project_id}/jobs/{execution.job_id}/completion"
 
 
-def _input(settings: Settings, found: dict[str, Any]) -> Input:
-    return Input(paths=[physical(settings, key) for key in found["paths"]], format=found["format"])
+def _input(storage: Storage, found: dict[str, Any]) -> Input:
+    return Input(paths=[storage.url_for(key, "spark") for key in found["paths"]], format=found["format"])

@@ -7,13 +7,11 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 import structlog
 
-from core.infra.settings import Settings
-from core.infra.storage import log_path
+from core.infra.storage.protocol import NotStored, Storage, log_key
 from core.tables import Execution
 
 LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
@@ -41,7 +39,7 @@ def configure(service: str) -> None:
 
 
 def execution_logs(
-    settings: Settings,
+    storage: Storage,
     execution: Execution,
     *,
     tail: int = 100,
@@ -51,19 +49,19 @@ def execution_logs(
     """The last lines of at least this level, as text. On local compute the executors live in the driver."""
     if pod_type != "driver" or tail <= 0:
         return []
-    path = log_path(settings, execution.organization_id, execution.id, execution.attempt)
+    key = log_key(execution.organization_id, execution.id, execution.attempt)
     least = LEVELS.index(level) if level else 0
-    return [text for at, text in _leveled(_last_lines(path)) if LEVELS.index(at) >= least][-tail:]
+    return [text for at, text in _leveled(_last_lines(storage, key)) if LEVELS.index(at) >= least][-tail:]
 
 
-def _last_lines(path: Path) -> Iterable[str]:
-    """Lines from the last megabytes of the file; none when the driver has not written any."""
+def _last_lines(storage: Storage, key: str) -> Iterable[str]:
+    """Return the lines in the last megabytes of the file; none when the driver has not written any."""
     try:
-        with path.open("rb") as file:
+        with storage.open(key) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - LONGEST_READ))
             lines = file.read(LONGEST_READ).decode("utf-8", "replace").splitlines()
-    except FileNotFoundError:
+    except NotStored:
         return []
     return lines[1:] if size > LONGEST_READ else lines
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from core.infra.files import sync
 from core.infra.settings import Settings
-from core.infra.storage import sync
 
 
 def service_key(settings: Settings) -> bytes:

@@ -1,1 +1,1 @@
-"""Packages: projects with what they need, as one zip that another instance takes in."""
+"""Packages: projects with their agents and categories, as a zip file that another instance imports."""

@@ -1,7 +1,7 @@
-"""A package as bytes: a zip with a manifest that names the format and the SHA-256 of every other file.
+"""Packages as zip files with a manifest of the format version and the SHA-256 of every other file.
 
-The same contents give the same bytes. A reader trusts nothing: the names that a package may have are a closed list,
-sizes are bounded while they are read, and what the zip says of itself is held against what is there.
+Equal contents give equal bytes. `unpack` trusts nothing: file names are a closed list, sizes are limited while they are
+read, and every claim of the zip file is compared with its content.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ MAX_DEPTH = 128
 EPOCH = (1980, 1, 1, 0, 0, 0)
 UNIX = 3
 ENCRYPTED = 0x1
-END = struct.Struct("<4s4H2LH")
-ENTRY_SIGNATURE, END_SIGNATURE, ZIP64_LOCATOR = b"PK\1\2", b"PK\5\6", b"PK\6\7"
+END_RECORD = struct.Struct("<4s4H2LH")
+FILE_SIGNATURE, ENTRY_SIGNATURE, END_SIGNATURE, ZIP64_LOCATOR = b"PK\3\4", b"PK\1\2", b"PK\5\6", b"PK\6\7"
 ZIP64_LOCATOR_BYTES = 20
 MAX_DIRECTORY = 64 * 2**10
-# a string, in a group, or a mark; an unfinished string too, so that it takes linear time
+NOT_A_ZIP = "It is not a zip file, or a damaged one."
+# a string, in a group, or a bracket or comma; also an unfinished string, so that matching takes linear time
 _TOKEN = re.compile(rb'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))|\[|\{|,', re.DOTALL)
 
 
-def write(contents: Contents) -> bytes:
-    """The package; raises TooLarge when it would not be taken in again."""
+def pack(contents: Contents) -> bytes:
+    """Return the package's bytes. Raises TooLarge when `unpack` would not accept them."""
     plain = contents.model_dump(mode="json", by_alias=True)
-    files = {name: _text(plain[part]) for name, part in FILES.items()}
+    files = {name: _to_json(plain[part]) for name, part in FILES.items()}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    files = {MANIFEST: _text({"format": FORMAT, "formatVersion": VERSION, "sha256": digests}), **files}
-    if sum(map(len, files.values())) > MAX_CONTENT or _values(files) > MAX_VALUES:
+    files = {MANIFEST: _to_json({"format": FORMAT, "formatVersion": VERSION, "sha256": digests}), **files}
+    if sum(map(len, files.values())) > MAX_CONTENT or _count_values(files) > MAX_VALUES:
         raise TooLarge("The projects are too large for one package. Export them one by one.")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -64,111 +65,118 @@ def write(contents: Contents) -> bytes:
     return buffer.getvalue()
 
 
-def read(package: BinaryIO) -> Contents:
-    """The contents; raises BadInput with the reason for whatever is not a whole and honest package."""
+def unpack(package: BinaryIO) -> Contents:
+    """Return the package's contents. Raises BadInput with the reason for an incomplete or inconsistent package."""
     size = package.seek(0, os.SEEK_END)
     if size > MAX_PACKAGE:
         raise TooLarge(f"A package has at most {MAX_PACKAGE} bytes.")
-    _check_end(package, size)
+    _check_directory(package, size)
     try:
         with zipfile.ZipFile(package) as archive:
-            entries = _entries(archive, size)
-            files = {name: _content(archive, entries, name) for name in (MANIFEST, *FILES)}
+            entries = _list_entries(archive, size)
+            files = {name: _read_entry(archive, entries[name]) for name in (MANIFEST, *FILES)}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, ValueError, OSError) as error:
-        raise bad("It is not a zip file, or a damaged one.") from error
-    if _values(files) > MAX_VALUES:
+        raise reject(NOT_A_ZIP) from error
+    if _count_values(files) > MAX_VALUES:
         raise TooLarge(f"A package has at most {MAX_VALUES} values.")
-    manifest = _json(MANIFEST, files.pop(MANIFEST))
+    manifest = _parse_json(MANIFEST, files.pop(MANIFEST))
     _check_format(manifest)
     _check_digests(manifest, files)
-    contents = _contents({part: _json(name, files[name]) for name, part in FILES.items()})
+    try:
+        parts = {part: _parse_json(name, files[name]) for name, part in FILES.items()}
+        contents = TypeAdapter(Contents).validate_python(parts)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(map(str, first["loc"]))
+        raise reject(f"{path}: {first['msg']}.", path) from error
     _check_names(contents)
     return contents
 
 
-def bad(reason: str, path: str = "package") -> BadInput:
+def reject(reason: str, path: str = "package") -> BadInput:
+    """Return the error for a package that cannot be imported."""
     return BadInput(f"The package cannot be imported. {reason}", [Detail(path, reason)])
 
 
-def _text(value: Any) -> bytes:
+def _to_json(value: Any) -> bytes:
     return (json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
 
 
-def _check_end(package: BinaryIO, size: int) -> None:
-    """The central directory must fill the room before the end record, be small, and do without ZIP64."""
-    if size < END.size or _part(package, 0, 4) != b"PK\3\4":
-        raise bad("It is not a zip file, or a damaged one.")
-    directory_end = size - END.size
-    end = END.unpack(_part(package, directory_end, END.size))
-    signature, *disks, count, directory_bytes, directory_at, comment_bytes = end
+def _check_directory(package: BinaryIO, size: int) -> None:
+    """Check that the list of files is small, ends where the end record begins, and is not in ZIP64 format."""
+
+    def read_at(offset: int, length: int) -> bytes:
+        package.seek(offset)
+        return package.read(length)
+
+    if size < END_RECORD.size or read_at(0, 4) != FILE_SIGNATURE:
+        raise reject(NOT_A_ZIP)
+    directory_end = size - END_RECORD.size
+    end_record = END_RECORD.unpack(read_at(directory_end, END_RECORD.size))
+    signature, *disks, count, directory_bytes, directory_start, comment_bytes = end_record
     if signature != END_SIGNATURE or comment_bytes:
-        raise bad("It is not a zip file, or something follows its end.")
-    locator_at = max(0, directory_end - ZIP64_LOCATOR_BYTES)
-    if _part(package, locator_at, directory_end - locator_at).startswith(ZIP64_LOCATOR):
-        raise bad("It is a ZIP64 file, which packages are not.")
-    if directory_bytes > MAX_DIRECTORY or directory_at + directory_bytes != directory_end:
-        raise bad("Its list of files is too long, or not where the zip file says.")
-    if disks != [0, 0, count] or count != _part(package, directory_at, directory_bytes).count(ENTRY_SIGNATURE):
-        raise bad("It has not as many files as the zip file says.")
+        raise reject("It is not a zip file, or something follows its end.")
+    locator_start = max(0, directory_end - ZIP64_LOCATOR_BYTES)
+    if read_at(locator_start, directory_end - locator_start).startswith(ZIP64_LOCATOR):
+        raise reject("It is a ZIP64 file, a format that packages do not use.")
+    if directory_bytes > MAX_DIRECTORY or directory_start + directory_bytes != directory_end:
+        raise reject("Its list of files is too long, or not at the place that the zip file states.")
+    if disks != [0, 0, count] or count != read_at(directory_start, directory_bytes).count(ENTRY_SIGNATURE):
+        raise reject("Its number of files differs from the number that the zip file states.")
 
 
-def _part(package: BinaryIO, at: int, size: int) -> bytes:
-    package.seek(at)
-    return package.read(size)
-
-
-def _entries(archive: zipfile.ZipFile, package_bytes: int) -> Mapping[str, zipfile.ZipInfo]:
+def _list_entries(archive: zipfile.ZipFile, package_bytes: int) -> Mapping[str, zipfile.ZipInfo]:
+    """Return the files by name, after checks of everything that the zip file states about them."""
     expected = {MANIFEST, *FILES}
     found = archive.infolist()
     for entry in found:
         if entry.orig_filename not in expected:
-            raise bad(f"It holds a file that does not belong there: {entry.orig_filename[:100]!r}.")
+            raise reject(f"It contains an unknown file: {entry.orig_filename[:100]!r}.")
         if entry.flag_bits & ENCRYPTED:
-            raise bad(f"'{entry.filename}' is encrypted.")
+            raise reject(f"'{entry.filename}' is encrypted.")
         if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-            raise bad(f"'{entry.filename}' is not a regular file.")
+            raise reject(f"'{entry.filename}' is not a regular file.")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise bad(f"'{entry.filename}' is compressed in a way that packages are not.")
+            raise reject(f"'{entry.filename}' is compressed by a method that packages do not use.")
     by_name = {entry.filename: entry for entry in found}
     if len(by_name) != len(found):
-        raise bad("It holds a file twice.")
+        raise reject("It contains a file twice.")
     if missing := sorted(expected - by_name.keys()):
-        raise bad(f"It lacks {', '.join(missing)}.")
+        raise reject(f"It lacks {', '.join(missing)}.")
     if sum(entry.compress_size for entry in found) > package_bytes:
-        raise bad("Its files are larger than the package.")
+        raise reject("Its files are larger than the package.")
     if sum(entry.file_size for entry in found) > MAX_CONTENT:
         raise TooLarge(f"The package unpacks to more than {MAX_CONTENT} bytes.")
     return by_name
 
 
-def _content(archive: zipfile.ZipFile, entries: Mapping[str, zipfile.ZipInfo], name: str) -> bytes:
-    """Never more than the entry says, whose sum is bounded."""
-    entry = entries[name]
+def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """Return the content, whose size must be the stated one: the sum of those is limited."""
     with archive.open(entry) as file:
         content = file.read(entry.file_size + 1)
     if len(content) != entry.file_size:
-        raise bad(f"'{name}' has not the size that the zip file says.")
+        raise reject(f"The size of '{entry.filename}' differs from the size that the zip file states.")
     return content
 
 
-def _values(files: Mapping[str, bytes]) -> int:
-    """At least as many as parsing would make: a few bytes of a zip unpack to millions, each much larger in memory.
+def _count_values(files: Mapping[str, bytes]) -> int:
+    """Return an upper limit of the JSON values, without parsing: a small zip may unpack to millions of them.
 
-    It is told by the marks in front of them; a mark has two strings at most, a key and its value. Nothing is gathered,
-    and nobody counts on when there are too many.
+    Each value but the first follows a bracket or a comma, and takes at most two strings (key and value) itself.
+    Counting stops when there are too many.
     """
     tokens = (token.lastindex for content in files.values() for token in _TOKEN.finditer(content))
     counts = Counter(islice(tokens, 3 * MAX_VALUES + 1))
     return max(counts[None], (counts[1] + 1) // 2)
 
 
-def _json(name: str, content: bytes) -> Any:
+def _parse_json(name: str, content: bytes) -> Any:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise bad(f"'{name}' is not JSON.", name) from error
+        raise reject(f"'{name}' is not JSON.", name) from error
     if deeper_than(MAX_DEPTH, value):
-        raise bad(f"'{name}' is nested deeper than {MAX_DEPTH} levels.", name)
+        raise reject(f"'{name}' is nested deeper than {MAX_DEPTH} levels.", name)
     return value
 
 
@@ -176,40 +184,31 @@ def _check_format(manifest: Any) -> None:
     fields = cast(dict[str, Any], manifest) if isinstance(manifest, dict) else {}
     version = fields.get("formatVersion")
     if fields.get("format") != FORMAT or not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise bad(f"Its manifest is not that of a {FORMAT}.", MANIFEST)
+        raise reject(f"Its manifest does not describe a {FORMAT}.", MANIFEST)
     if version > VERSION:
         sentence = f"Its format version is {version}, and this Spindle reads up to {VERSION}: update it first."
-        raise bad(sentence, MANIFEST)
+        raise reject(sentence, MANIFEST)
 
 
 def _check_digests(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     if manifest.get("sha256") != digests:
-        told = manifest.get("sha256")
-        differing = [name for name in digests if not isinstance(told, dict) or told.get(name) != digests[name]]
-        raise bad(f"The checksums of its manifest do not fit: {', '.join(differing) or MANIFEST}.", MANIFEST)
+        stated = manifest.get("sha256")
+        wrong = [name for name in digests if not isinstance(stated, dict) or stated.get(name) != digests[name]]
+        raise reject(f"The checksums of its manifest are wrong for {', '.join(wrong) or MANIFEST}.", MANIFEST)
 
 
 def _check_names(contents: Contents) -> None:
-    """What is found by its name is there once; jobs, and agents without a category, are told apart by their order."""
-    _check_once("categories", (category.name for category in contents.categories))
-    _check_once("projects", (project.name for project in contents.projects))
-    _check_once("agents", ((agent.category, agent.name) for agent in contents.agents if agent.category))
+    """Check that names are unique where an import matches by name alone."""
+    _check_unique("categories", (category.name for category in contents.categories))
+    _check_unique("projects", (project.name for project in contents.projects))
+    _check_unique("agents", ((agent.category, agent.name) for agent in contents.agents if agent.category))
     for agent in contents.agents:
-        _check_once("agents", ((agent.name, fold(extension.name)) for extension in agent.extensions))
+        _check_unique("agents", ((agent.name, fold(extension.name)) for extension in agent.extensions))
 
 
-def _check_once(part: str, names: Iterable[str | tuple[str | None, str]]) -> None:
+def _check_unique(part: str, names: Iterable[str | tuple[str | None, str]]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
             shown = name if isinstance(name, str) else "/".join(filter(None, name))
-            raise bad(f"Its {part} hold '{shown[:NAME_LENGTH]}' {count} times.", part)
-
-
-def _contents(parts: Mapping[str, Any]) -> Contents:
-    try:
-        return TypeAdapter(Contents).validate_python(parts)
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(map(str, first["loc"]))
-        raise bad(f"{path}: {first['msg']}.", path) from error
+            raise reject(f"Its {part} contain '{shown[:NAME_LENGTH]}' {count} times.", part)

@@ -1,4 +1,4 @@
-"""What a package holds: configuration alone, by name. No ids, no data, and nothing secret."""
+"""The contents of a package: configuration that refers by name, without ids, data and secrets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CategoryPart(Part):
 
 
 class ExtensionPart(Part):
-    """Python that the agent's pipeline calls by this name."""
+    """A Python function that the agent's pipeline calls by this name."""
 
     name: str
     type: str
@@ -31,7 +31,7 @@ class ExtensionPart(Part):
 
 
 class AgentPart(Part):
-    """`category` is a category's name. Agents of one category and name are told apart by their order."""
+    """`category` is a category's name. Agents of one category and name are numbered by their order."""
 
     category: str | None = None
     name: str
@@ -42,9 +42,14 @@ class AgentPart(Part):
     enabled: bool
     extensions: tuple[ExtensionPart, ...] = Field(default=(), strict=False)
 
+    @property
+    def label(self) -> str:
+        """The agent's name in reports: `Category/Name`."""
+        return f"{self.category}/{self.name}" if self.category else self.name
+
 
 class AgentName(Part):
-    """Which agent a job has: the `number`th of this category and name."""
+    """A reference from a job to an agent: the `number`th of this category and name."""
 
     category: str | None = None
     name: str
@@ -57,7 +62,7 @@ class CredentialName(Part):
 
 
 class JobPart(Part):
-    """`input_dataset` is a table as SQL names it; credentials are named and never held."""
+    """`input_dataset` is `schema.table`; credentials appear by name only."""
 
     name: str
     description: str | None = None
@@ -79,7 +84,7 @@ class ProjectPart(Part):
 
 
 class Contents(Part):
-    """`plugins` are the distributions whose stages the agents use."""
+    """Everything in one package. `plugins` are the distributions whose stages the agents use."""
 
     categories: tuple[CategoryPart, ...] = Field(strict=False)
     agents: tuple[AgentPart, ...] = Field(strict=False)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 from core.errors import BadInput, NotFound, TooLarge, Unavailable
-from core.infra import storage
 from core.infra.database import Database
 from core.infra.settings import Settings
+from core.infra.storage.protocol import InvalidKey, Storage
 from core.sql import statement
 from core.sql.catalog import Catalog, Column, Table
 from core.sql.gate import Rewritten, rewrite, table_names
@@ -56,9 +55,10 @@ class Result:
 class Queries:
     """SQL over the datasets of any organization, always of the one that is named."""
 
-    def __init__(self, settings: Settings, database: Database, pool: Pool) -> None:
+    def __init__(self, settings: Settings, database: Database, storage: Storage, pool: Pool) -> None:
         self._settings = settings
         self._database = database
+        self._storage = storage
         self._pool = pool
 
     def run(self, organization_id: str, query: Query) -> Result:
@@ -110,7 +110,7 @@ class Queries:
                 raise TypeError("a query is run, not answered from names")
 
     def _execute(self, organization_id: str, rewritten: Rewritten, explain: bool, big_numbers: bool) -> Result:
-        views = [_view(self._settings, organization_id, table) for table in rewritten.tables]
+        views = [_view(self._storage, organization_id, table) for table in rewritten.tables]
         request = {"sql": rewritten.sql, "views": views, "explain": explain, "bigNumbers": big_numbers}
         seconds = self._settings.sql_timeout_seconds
         try:
@@ -170,21 +170,23 @@ def _resolve(name: TableName, scope: NameScope, catalog: Catalog) -> Table:
     return found
 
 
-def _view(settings: Settings, organization_id: str, table: Table) -> dict[str, Any]:
-    root, own = storage.root(settings), storage.root(settings) / organization_id
-    files = [file for key in table.folders for file in _files(root / key, own)]
+def _view(storage: Storage, organization_id: str, table: Table) -> dict[str, Any]:
+    files = [file for key in table.folders for file in _data_files(storage, organization_id, key)]
     if table.row_count and not files:
         raise Unavailable(f"The files of the table {table.view} are not there.")
     columns = [(column.name, _type(column.type, "spark", "duckdb")) for column in table.columns]
     return {"name": table.view, "files": files, "columns": columns}
 
 
-def _files(folder: Path, own: Path) -> list[str]:
-    """The data files of one published folder, which lies in the organization's own storage or is not read at all."""
-    resolved = folder.resolve()
-    if not resolved.is_relative_to(own):
-        raise Unavailable("The files of this table are outside the organization's storage.")
-    return sorted(str(file) for file in resolved.glob("*.parquet"))
+def _data_files(storage: Storage, organization_id: str, folder: str) -> list[str]:
+    """Return the Parquet files of one published folder, which must be in the organization's own storage."""
+    try:
+        if not folder.startswith(f"{organization_id}/"):
+            raise InvalidKey(folder)
+        keys = [file.key for file in storage.list(folder) if file.key.endswith(".parquet")]
+        return [storage.url_for(key, "sql") for key in keys if key.rpartition("/")[0] == folder]
+    except InvalidKey:
+        raise Unavailable("The files of this table are outside the organization's storage.") from None
 
 
 def _error(header: dict[str, Any]) -> BadInput | TooLarge:

@@ -12,10 +12,11 @@ import pytest
 
 from api.app import create_app
 from core.executions.queries import Executions
-from core.infra import storage
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import log_key
 from tests.support.api import Api, Job, Server, running
 
 START, END = "2026-03-10T12:00:00Z", "2026-03-10T13:00:00Z"
@@ -236,7 +237,8 @@ def write_log(job: Job, execution: str, text: str) -> None:
     database = open_database(api.settings)
     with database.read() as session:
         stored = Executions(session, api.organization_id).get(job.project_id, job.id, execution)
-        path = Path(storage.log_path(api.settings, api.organization_id, execution, stored.attempt))
+        key = log_key(api.organization_id, execution, stored.attempt)
+    path = Path(open_storage(api.settings).url_for(key, "spark"))
     database.close()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

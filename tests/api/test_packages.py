@@ -6,13 +6,16 @@ import io
 import time
 import zipfile
 from collections.abc import Iterator
+from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
 
-from core.packages.links import LIFETIME, signed_query
-from core.tables import now
+from core.infra.database import open_database
+from core.infra.storage import open_storage
+from core.packages import service
+from core.packages.service import PackageService
 from tests.support.api import PIPELINE, Api, Server
 
 
@@ -139,7 +142,9 @@ def test_an_upload_ends_at_the_cap(source: Api):
     assert httpx.put(url, content=bytes(64 * 2**20 + 1)).status_code == 413
 
 
-def test_a_link_opens_one_package_to_one_method_until_it_expires(server: Server, source: Api):
+def test_a_link_opens_one_package_to_one_method_until_it_expires(
+    server: Server, source: Api, monkeypatch: pytest.MonkeyPatch
+):
     url = source.get("/package/download")["url"]
     upload = source.get("/package/upload")["url"]
     query = parse_qs(urlsplit(url).query)
@@ -148,7 +153,12 @@ def test_a_link_opens_one_package_to_one_method_until_it_expires(server: Server,
     base = url.partition("?")[0]
     other = server.caller("other exporter", "admin")
     theirs = other.get("/package/download")["exportId"]
-    expired = signed_query(server.settings, "GET", package, now() - LIFETIME - LIFETIME)
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "LINK_LIFETIME", timedelta(hours=-1))
+        database = open_database(server.settings)
+        packages = PackageService(server.settings, database, open_storage(server.settings))
+        expired = packages.sign_link("GET", package)
+        database.close()
     refused = [
         httpx.get(base),
         httpx.get(url.replace("signature=", "signature=0")),

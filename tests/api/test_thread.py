@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
 
 from core.executions.tokens import execution_token
-from core.infra import storage
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import log_key
 from tests.support.api import PIPELINE, ROWS, Api, Job, Server
 
 
@@ -230,7 +232,7 @@ def test_logs_are_lines_of_the_driver_by_level_and_count(acme: Api, job: Job):
     execution = job.execute()
     path = f"{job.path}/executions/{execution}/logs"
     assert acme.get(path) == {"logs": []}
-    log = storage.log_path(acme.settings, acme.organization_id, execution, 1)
+    log = Path(open_storage(acme.settings).url_for(log_key(acme.organization_id, execution, 1), "spark"))
     log.parent.mkdir(parents=True, exist_ok=True)
     events = [
         {"timestamp": f"t{n}", "level": level, "event": f"event {n}"} for n, level in enumerate(["info", "error"])

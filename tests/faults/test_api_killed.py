@@ -25,10 +25,10 @@ from sqlalchemy import func, select
 
 from api.__main__ import main
 from cli.prepare import prepare
-from core.infra import storage
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
-from core.packages.store import content_of
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import output_key, package_key
 from core.tables import DatasetVersion, Execution, OutboxMessage, Package, Project
 from tests.support.api import PIPELINE, ROWS, SCHEMA
 from tests.support.postgres import new_database
@@ -147,7 +147,7 @@ class Caller:
         with database.read() as session:
             organization = session.get_one(Project, project).organization_id
         database.close()
-        output = Path(storage.output_path(self.settings, organization, execution, 1))
+        output = Path(open_storage(self.settings).url_for(output_key(organization, execution, 1), "spark"))
         output.mkdir(parents=True, exist_ok=True)
         pq.write_table(ROWS, output / "part-00000.parquet")
         where = {"outputDatasetPath": str(output), "outputDatasetFormat": "parquet", "outputDatasetSchema": SCHEMA}
@@ -236,4 +236,5 @@ def assert_uploaded(settings: Settings, database: Database, told: Acknowledged) 
     """The package is known and lies whole in storage."""
     with database.read() as session:
         package = session.get_one(Package, told.upload)
-    assert package.digest == hashlib.sha256(content_of(settings, package).read_bytes()).hexdigest() == told.sha256
+    with open_storage(settings).open(package_key(package.organization_id, told.sha256)) as content:
+        assert package.digest == hashlib.sha256(content.read()).hexdigest() == told.sha256

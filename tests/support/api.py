@@ -19,9 +19,10 @@ from fastapi import FastAPI
 
 from core.identity.api_keys import create_key
 from core.identity.organizations import create_organization
-from core.infra import storage
 from core.infra.database import open_database
 from core.infra.settings import Settings
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import output_key
 
 T = TypeVar("T")
 BASE = "/api/svc/api"
@@ -90,7 +91,8 @@ class Job:
 
     def complete(self, execution: str, rows: pa.Table) -> str:
         """Writes the rows where the driver would and reports COMPLETED; the dataset's id."""
-        output = Path(storage.output_path(self.api.settings, self.api.organization_id, execution, 1))
+        key = output_key(self.api.organization_id, execution, 1)
+        output = Path(open_storage(self.api.settings).url_for(key, "spark"))
         output.mkdir(parents=True)
         pq.write_table(rows, output / "part-00000.parquet")
         done = {"outputDatasetPath": str(output), "outputDatasetFormat": "parquet", "outputDatasetSchema": SCHEMA}

@@ -16,7 +16,8 @@ from core.infra.database import Database
 from core.infra.encryption import Keyring
 from core.infra.secrets import service_key
 from core.infra.settings import Settings
-from core.infra.storage import output_path
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import Storage, output_key
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.tables import Execution, Project
@@ -40,6 +41,10 @@ class Shop:
     agent_id: str
     job_id: str
 
+    @property
+    def storage(self) -> Storage:
+        return open_storage(self.settings)
+
     def submit(self, **request: Any) -> Execution:
         request = {"keyring": Keyring(service_key(self.settings)), **request}
         return submit(self.database, self.organization_id, self.project_id, self.job_id, **request)
@@ -49,8 +54,12 @@ class Shop:
         return record(self.database, self.organization_id, execution.project_id, execution.job_id, payload)
 
     def complete(self, execution: Execution, rows: int = 3, **fields: Any) -> State:
-        place = output_path(self.settings, self.organization_id, execution.id, execution.attempt)
-        written = {"output_dataset_path": place, "output_dataset_schema": SCHEMA, "records_output": rows}
+        key = output_key(self.organization_id, execution.id, execution.attempt)
+        written = {
+            "output_dataset_path": self.storage.url_for(key, "spark"),
+            "output_dataset_schema": SCHEMA,
+            "records_output": rows,
+        }
         return self.report(execution, "COMPLETED", **(written | fields))
 
     def retry(self, execution: Execution, **request: Any) -> Execution:

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.infra import storage
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import output_key
 from core.sql.pool import Pool
 from core.sql.queries import Queries, Query
 from core.tables import Base, Dataset, DatasetVersion, Organization, new_id
@@ -35,8 +36,8 @@ class Warehouse:
     def publish(self, organization: str, schema: str, name: str, rows: pa.Table, columns: list[dict[str, str]]) -> str:
         """Writes `rows` as a dataset's next version, as an execution does, and switches the pointer to it."""
         owner, execution = self.ids[organization], new_id()
-        key = storage.output_key(owner, execution, 1)
-        folder = Path(storage.physical(self.settings, key))
+        key = output_key(owner, execution, 1)
+        folder = Path(open_storage(self.settings).url_for(key, "spark"))
         folder.mkdir(parents=True)
         if rows.num_rows:
             pq.write_table(rows, folder / "part-00000.snappy.parquet")
@@ -72,7 +73,7 @@ def make_warehouse(data: Path, pool: Pool) -> Generator[Warehouse]:
     settings = Settings(data=data, sql_timeout_seconds=120)
     database = open_database(settings)
     Base.metadata.create_all(database.engine)
-    warehouse = Warehouse(settings, database, Queries(settings, database, pool))
+    warehouse = Warehouse(settings, database, Queries(settings, database, open_storage(settings), pool))
     warehouse.organization("acme")
     warehouse.organization("rival")
     warehouse.publish("acme", "shop", "products", PRODUCTS, PRODUCT_COLUMNS)

@@ -8,7 +8,7 @@ import pytest
 
 from core.datasets.repository import Datasets, address
 from core.errors import BadInput
-from core.infra.storage import output_key
+from core.infra.storage.protocol import output_key
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.tables import Dataset, DatasetVersion, Execution, Job

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.errors import BadInput
-from core.infra.storage import saves_key
+from core.infra.storage.protocol import saves_key
 from core.sql.catalog import Catalog
 from core.tables import Execution
 from tests.support.shop import PIPELINE, Shop

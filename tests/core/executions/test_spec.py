@@ -4,7 +4,7 @@ import json
 
 from core.executions.spec import driver_environment, write_spec
 from core.infra.settings import Settings
-from core.infra.storage import output_path, pages_path, physical, saves_key
+from core.infra.storage.protocol import output_key, pages_key, saves_key
 from tests.support.shop import Shop
 
 
@@ -23,6 +23,10 @@ def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
         spark_master="local[2]",
     )
     path = write_spec(settings, execution)
+
+    def url(key: str) -> str:
+        return shop.storage.url_for(key, "spark")
+
     place = (shop.organization_id, execution.id, 1)
     completion = f"projects/id/{shop.project_id}/jobs/{shop.job_id}/completion"
     assert json.loads(path.read_text()) == {
@@ -38,10 +42,10 @@ def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
         "isolateTransforms": True,
         "credentials": {},
         "limit": 5,
-        "output": {"path": output_path(settings, *place), "saves": physical(settings, saves_key(*place))},
+        "output": {"path": url(output_key(*place)), "saves": url(saves_key(*place))},
         "inputs": {
             "spindle://shop/books": {
-                "paths": [output_path(settings, shop.organization_id, first.id, 1)],
+                "paths": [url(output_key(shop.organization_id, first.id, 1))],
                 "format": "parquet",
             }
         },
@@ -52,7 +56,7 @@ def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
         "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}},
         "previewRows": 20,
         "pages": {
-            "folder": pages_path(settings, shop.organization_id),
+            "folder": url(pages_key(shop.organization_id)),
             "lifetimeSeconds": 1800.0,
             "trustedSince": execution.created_at.isoformat().replace("+00:00", "Z"),
             "keepSeconds": 30 * 86400.0,
@@ -65,6 +69,5 @@ def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
     assert token not in path.read_text()
 
 
-def test_attempts_write_to_folders_of_their_own(shop: Shop) -> None:
-    paths = {output_path(shop.settings, shop.organization_id, "e", attempt) for attempt in (1, 2)}
-    assert len(paths) == 2
+def test_attempts_write_to_folders_of_their_own() -> None:
+    assert output_key("o", "e", 1) != output_key("o", "e", 2)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -9,8 +10,8 @@ import pytest
 
 from core.infra import logs
 from core.infra.logs import execution_logs
-from core.infra.settings import Settings
-from core.infra.storage import log_path
+from core.infra.storage.local import LocalStorage
+from core.infra.storage.protocol import Storage, log_key
 from core.tables import Execution
 
 LINES = [
@@ -34,8 +35,8 @@ SHOWN = [
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(data=tmp_path)
+def storage(tmp_path: Path) -> Storage:
+    return LocalStorage(tmp_path)
 
 
 @pytest.fixture
@@ -43,58 +44,54 @@ def execution() -> Execution:
     return Execution(id="e1", organization_id="o1", attempt=1)
 
 
-def write(settings: Settings, content: bytes) -> None:
-    path = log_path(settings, "o1", "e1", 1)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
+def write(storage: Storage, content: bytes) -> None:
+    storage.put(log_key("o1", "e1", 1), io.BytesIO(content))
 
 
-def test_lines_are_text_with_their_level(settings: Settings, execution: Execution) -> None:
-    write(settings, "\n".join(LINES).encode())
-    assert execution_logs(settings, execution) == SHOWN
+def test_lines_are_text_with_their_level(storage: Storage, execution: Execution) -> None:
+    write(storage, "\n".join(LINES).encode())
+    assert execution_logs(storage, execution) == SHOWN
 
 
 @pytest.mark.parametrize(
     ("level", "lines"),
     [("DEBUG", range(8)), ("INFO", (0, 1, 3, 4, 5, 6, 7)), ("WARN", (1, 3, 4, 5, 6, 7)), ("ERROR", (3, 4, 5))],
 )
-def test_level_is_the_least_that_is_shown(
-    settings: Settings, execution: Execution, level: str, lines: list[int]
-) -> None:
-    write(settings, "\n".join(LINES).encode())
-    assert execution_logs(settings, execution, level=level) == [SHOWN[line] for line in lines]
+def test_level_is_the_least_that_is_shown(storage: Storage, execution: Execution, level: str, lines: list[int]) -> None:
+    write(storage, "\n".join(LINES).encode())
+    assert execution_logs(storage, execution, level=level) == [SHOWN[line] for line in lines]
 
 
-def test_tail_counts_what_is_shown(settings: Settings, execution: Execution) -> None:
-    write(settings, "\n".join(LINES).encode())
-    assert execution_logs(settings, execution, tail=2) == SHOWN[-2:]
-    assert execution_logs(settings, execution, tail=1, level="ERROR") == [LINES[5]]
-    assert execution_logs(settings, execution, tail=0) == []
+def test_tail_counts_what_is_shown(storage: Storage, execution: Execution) -> None:
+    write(storage, "\n".join(LINES).encode())
+    assert execution_logs(storage, execution, tail=2) == SHOWN[-2:]
+    assert execution_logs(storage, execution, tail=1, level="ERROR") == [LINES[5]]
+    assert execution_logs(storage, execution, tail=0) == []
 
 
-def test_executors_live_in_the_driver(settings: Settings, execution: Execution) -> None:
-    write(settings, b"x")
-    assert execution_logs(settings, execution, pod_type="executor") == []
+def test_executors_live_in_the_driver(storage: Storage, execution: Execution) -> None:
+    write(storage, b"x")
+    assert execution_logs(storage, execution, pod_type="executor") == []
 
 
-def test_before_the_driver_wrote_anything(settings: Settings, execution: Execution) -> None:
-    assert execution_logs(settings, execution) == []
+def test_before_the_driver_wrote_anything(storage: Storage, execution: Execution) -> None:
+    assert execution_logs(storage, execution) == []
 
 
-def test_a_huge_log_with_bytes_that_are_no_text(settings: Settings, execution: Execution) -> None:
-    write(settings, b"\xff" * 10_000_000 + b"\nlast\n")
-    assert execution_logs(settings, execution, tail=1) == ["last"]
+def test_a_huge_log_with_bytes_that_are_no_text(storage: Storage, execution: Execution) -> None:
+    write(storage, b"\xff" * 10_000_000 + b"\nlast\n")
+    assert execution_logs(storage, execution, tail=1) == ["last"]
 
 
-def test_a_line_that_is_nested_too_deep_is_a_line(settings: Settings, execution: Execution) -> None:
+def test_a_line_that_is_nested_too_deep_is_a_line(storage: Storage, execution: Execution) -> None:
     line = '{"event": ' * 100_000
-    write(settings, line.encode())
-    assert execution_logs(settings, execution) == [line]
+    write(storage, line.encode())
+    assert execution_logs(storage, execution) == [line]
 
 
 def test_a_process_logs_one_json_object_a_line() -> None:
     script = (
-        "import structlog; from core import logs; logs.configure('launcher');"
+        "import structlog; from core.infra import logs; logs.configure('launcher');"
         "structlog.get_logger().info('launched', run_id='r1')\n"
         "try: 1/0\nexcept ZeroDivisionError: structlog.get_logger().exception('broke')"
     )

@@ -16,12 +16,12 @@ import pytest
 
 from core.errors import BadInput, SpindleError, TooLarge
 from core.packages import archive
-from core.packages.archive import EPOCH, FILES, MANIFEST, write
+from core.packages.archive import EPOCH, FILES, MANIFEST, pack, unpack
 from core.packages.contents import Contents
 
 
 def read(package: bytes) -> Contents:
-    return archive.read(io.BytesIO(package))
+    return unpack(io.BytesIO(package))
 
 
 def zipped(files: Mapping[str, bytes], change: Callable[[zipfile.ZipInfo], None] = lambda _: None) -> bytes:
@@ -189,7 +189,7 @@ def test_ten_thousand_agents_with_long_pipelines_go_through_a_package() -> None:
     text = "pipeline:\n" + "  - {stage: extract, args: [{selector: h1, method: text, as: title}]}\n" * 100
     agents = [{"name": f"agent {n}", "pipeline_yaml": text, "enabled": True} for n in range(10_000)]
     contents = Contents.model_validate({"categories": [], "agents": agents, "projects": [], "plugins": []})
-    assert read(write(contents)) == contents
+    assert read(pack(contents)) == contents
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -208,7 +208,7 @@ def test_a_bomb_is_refused_before_it_unpacks(told: bool) -> None:
 def test_a_few_bytes_that_stand_for_millions_of_values_are_refused_unparsed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(archive, "_json")
+    monkeypatch.delattr(archive, "_parse_json")
     with pytest.raises(TooLarge, match="values"):
         read(zipped({**files(), name: b"[" + b"[]," * 5_000_000 + b"[]]"}, deflated))
 

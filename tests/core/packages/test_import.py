@@ -1,13 +1,9 @@
-"""Packages: what they hold, that equal configurations are equal bytes, and what an import does."""
+"""Export and import of package contents."""
 
 from __future__ import annotations
 
 import io
-import os
-import sqlite3
 import zipfile
-from contextlib import closing
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,45 +15,34 @@ from core.credentials.repository import Credentials
 from core.errors import BadInput
 from core.infra.encryption import Keyring
 from core.infra.secrets import service_key
-from core.infra.storage import package_path
 from core.jobs.repository import JobRepository
-from core.packages import archive
-from core.packages.archive import write
-from core.packages.collecting import collect
+from core.packages.archive import pack, unpack
 from core.packages.contents import AgentPart, CategoryPart, Contents, JobPart, ProjectPart
-from core.packages.importing import apply
-from core.packages.store import Packages, incoming, linked, receive
+from core.packages.export import export_contents
+from core.packages.import_ import ImportReport, import_contents
 from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
-from core.tables import Agent, Category, Job, Package, Project, now
-from pipelines import check_yaml
+from core.tables import Agent, Category, Job, Project, now
 from tests.support.shop import PIPELINE, Shop
 
 CANARY = "canary-4711"
 
 
 def read(package: bytes) -> Contents:
-    return archive.read(io.BytesIO(package))
-
-
-def bring(shop: Shop, package_id: str, content: bytes) -> None:
-    package = linked(shop.database, package_id)
-    with incoming(shop.settings, package) as file:
-        file.write_bytes(content)
-        receive(shop.settings, shop.database, package, file)
+    return unpack(io.BytesIO(package))
 
 
 def exported(shop: Shop) -> bytes:
     with shop.database.read() as session:
-        return write(collect(session, shop.organization_id))
+        return pack(export_contents(session, shop.organization_id))
 
 
-def imported(shop: Shop, package: bytes) -> Any:
+def imported(shop: Shop, package: bytes) -> ImportReport:
     with shop.database.write() as session:
-        return apply(session, shop.organization_id, read(package))
+        return import_contents(session, shop.organization_id, read(package))
 
 
-def furnish(shop: Shop) -> None:
+def fill(shop: Shop) -> None:
     """Everything that a package can hold, with names that repeat and what must stay behind."""
     with shop.database.write() as session:
         categories, agents = (
@@ -87,7 +72,7 @@ def furnish(shop: Shop) -> None:
 
 def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None:
     """Also where the credential is another of the same name: it is named, never held."""
-    furnish(shop)
+    fill(shop)
     package = exported(shop)
     assert exported(shop) == package
     with other_shop.database.write() as session:
@@ -104,7 +89,7 @@ def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None
         assert secret.encode() not in b"".join(unpacked.read(name) for name in unpacked.namelist())
 
 
-def test_an_import_sets_what_differs_also_to_nothing(shop: Shop) -> None:
+def test_an_import_updates_fields_that_differ_also_to_null(shop: Shop) -> None:
     package = exported(shop)
     with shop.database.write() as session:
         ProjectRepository(session, shop.organization_id).update(shop.project_id, {"description": "changed"})
@@ -123,8 +108,8 @@ def test_an_import_sets_what_differs_also_to_nothing(shop: Shop) -> None:
         assert session.get_one(Agent, shop.agent_id).revision == 3
 
 
-def test_what_has_no_counterpart_is_told(shop: Shop, other_shop: Shop) -> None:
-    furnish(shop)
+def test_unresolved_references_are_warnings(shop: Shop, other_shop: Shop) -> None:
+    fill(shop)
     dataset = shop.submit()
     shop.complete(dataset)
     with shop.database.write() as session:
@@ -144,20 +129,20 @@ def counts(shop: Shop) -> list[int]:
         return [session.query(table).count() for table in (Category, Agent, Project, Job)]
 
 
-def test_an_import_that_fails_leaves_nothing(shop: Shop, other_shop: Shop) -> None:
+def test_a_failed_import_changes_nothing(shop: Shop, other_shop: Shop) -> None:
     """The last of the package's jobs is the one that cannot be."""
-    furnish(shop)
+    fill(shop)
     with shop.database.read() as session:
-        contents = collect(session, shop.organization_id)
+        contents = export_contents(session, shop.organization_id)
     broken = contents.model_dump(mode="json")
     broken["projects"][-1]["jobs"][-1]["name"] = "x" * 300
     before = counts(other_shop)
     with pytest.raises(BadInput, match=r"job 'Shop/x+': 'name' is longer"):
-        imported(other_shop, write(Contents.model_validate(broken)))
+        imported(other_shop, pack(Contents.model_validate(broken)))
     broken["projects"][-1]["jobs"] = []
     broken["agents"][0]["pipeline_yaml"] = "pipeline: [{stage: nothing}]"
     with pytest.raises(BadInput, match="unknown stage 'nothing'"):
-        imported(other_shop, write(Contents.model_validate(broken)))
+        imported(other_shop, pack(Contents.model_validate(broken)))
     assert counts(other_shop) == before
 
 
@@ -180,7 +165,7 @@ def test_thousands_of_projects_take_no_more_statements_than_a_few(shop: Shop, ot
 
         event.listen(owner.database.engine, "before_cursor_execute", note)
         with owner.database.write() as session:
-            report = apply(session, owner.organization_id, package(count))
+            report = import_contents(session, owner.organization_id, package(count))
         event.remove(owner.database.engine, "before_cursor_execute", note)
         assert (len(report.created), len(report.warnings)) == (3 * count, count)
         return len(made)
@@ -189,7 +174,7 @@ def test_thousands_of_projects_take_no_more_statements_than_a_few(shop: Shop, ot
     with shop.database.read() as session:
         slugs = set(session.scalars(select(Project.slug)))
     assert {"unnamed", "unnamed_2", "unnamed_200"} <= slugs
-    again = imported(shop, write(package(200)))
+    again = imported(shop, pack(package(200)))
     assert (again.created, again.changed, again.unchanged) == ([], [], 600)
 
 
@@ -200,97 +185,13 @@ def test_a_package_without_projects_reads_no_jobs(shop: Shop) -> None:
         made.append(statement)
 
     event.listen(shop.database.engine, "before_cursor_execute", note)
-    imported(shop, write(Contents(categories=(), agents=(), projects=(), plugins=())))
+    imported(shop, pack(Contents(categories=(), agents=(), projects=(), plugins=())))
     event.remove(shop.database.engine, "before_cursor_execute", note)
     assert made
     assert not [statement for statement in made if "FROM jobs" in statement]
 
 
-def test_others_write_while_an_import_checks_its_pipelines(
-    shop: Shop, other_shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shop.settings.database_url is not None:
-        pytest.skip("PostgreSQL has room for several writers")
-    furnish(shop)
-    packages = Packages(shop.settings, shop.database, other_shop.organization_id)
-    upload = packages.expect_upload()
-    bring(shop, upload, exported(shop))
-    checked: list[str] = []
-
-    def check(text: str) -> Any:
-        with closing(sqlite3.connect(shop.settings.data / "spindle.db", timeout=0)) as other:
-            other.execute("BEGIN IMMEDIATE")
-        checked.append(text)
-        return check_yaml(text)
-
-    monkeypatch.setattr("core.agents.repository.check_yaml", check)
-    packages.import_upload(upload)
-    assert PIPELINE in checked
-    assert len(checked) == len(set(checked))
-
-
-def test_others_write_while_an_export_goes_to_disk(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    if shop.settings.database_url is not None:
-        pytest.skip("PostgreSQL has room for several writers")
-    written: list[int] = []
-
-    def fsync(descriptor: int) -> None:
-        if not written:
-            with closing(sqlite3.connect(shop.settings.data / "spindle.db", timeout=0)) as other:
-                other.execute("BEGIN IMMEDIATE")
-        written.append(os.fstat(descriptor).st_size)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    package = Packages(shop.settings, shop.database, shop.organization_id).export()
-    assert written[0] == package_path(shop.settings, shop.organization_id, package).stat().st_size
-
-
-def test_packages_older_than_a_week_are_forgotten(shop: Shop) -> None:
-    packages = Packages(shop.settings, shop.database, shop.organization_id)
-    first = packages.export()
-    with shop.database.write() as session:
-        session.get_one(Package, first).updated_at = now() - timedelta(days=8)
-    os.utime(package_path(shop.settings, shop.organization_id, first), (0, 0))
-    assert packages.export() != first
-    folder = shop.settings.data / "storage" / shop.organization_id / "packages"
-    assert len(list(folder.iterdir())) == 1
-
-
-def test_a_file_that_vanishes_while_old_ones_are_looked_for_stops_no_export(shop: Shop) -> None:
-    packages = Packages(shop.settings, shop.database, shop.organization_id)
-    first = packages.export()
-    folder = shop.settings.data / "storage" / shop.organization_id / "packages"
-    (folder / "another.incoming").symlink_to(folder / "taken away")
-    assert packages.export() == first
-    assert packages.expect_upload()
-
-
-def test_a_bad_upload_is_not_kept(shop: Shop) -> None:
-    packages, package = Packages(shop.settings, shop.database, shop.organization_id), bytearray(exported(shop))
-    package[100] ^= 1
-    with pytest.raises(BadInput, match="damaged"):
-        bring(shop, packages.expect_upload(), bytes(package))
-    assert not list((shop.settings.data / "storage" / shop.organization_id / "packages").iterdir())
-
-
-def test_an_upload_is_on_disk_before_it_is_acknowledged(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its bytes, and its name in every folder down to it."""
-    synced: list[int] = []
-
-    def fsync(descriptor: int) -> None:
-        synced.append(os.fstat(descriptor).st_ino)
-
-    package = exported(shop)
-    monkeypatch.setattr(os, "fsync", fsync)
-    upload = Packages(shop.settings, shop.database, shop.organization_id).expect_upload()
-    bring(shop, upload, package)
-    file = package_path(shop.settings, shop.organization_id, upload)
-    assert file.read_bytes() == package
-    for path in (file, *file.parents[:3]):
-        assert path.stat().st_ino in synced
-
-
-def test_a_package_that_other_tools_have_packed_again_is_read(shop: Shop) -> None:
+def test_a_package_repacked_by_another_tool_is_accepted(shop: Shop) -> None:
     package, again = exported(shop), io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(package)) as unpacked, zipfile.ZipFile(again, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in reversed(unpacked.namelist()):
@@ -298,7 +199,7 @@ def test_a_package_that_other_tools_have_packed_again_is_read(shop: Shop) -> Non
     assert read(again.getvalue()) == read(package)
 
 
-def test_every_field_that_a_client_may_write_is_held() -> None:
+def test_every_writable_field_is_exported() -> None:
     named = {"agent_id": "agent", "input_dataset_id": "input_dataset", "category_id": "category"}
     named |= dict.fromkeys(("cloud_credential_id", "cloud_credential_ids"), "cloud_credentials")
     nouns = {

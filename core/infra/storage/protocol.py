@@ -1,0 +1,103 @@
+"""The storage protocol and the layout of its keys.
+
+<organization>/executions/<execution>/<attempt>/spec.json
+<organization>/executions/<execution>/<attempt>/output/...
+<organization>/executions/<execution>/<attempt>/saves/<number>/...
+<organization>/executions/<execution>/<attempt>/driver.log
+<organization>/packages/<sha-256>.zip
+<organization>/pages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import BinaryIO, Literal, Protocol
+
+Reader = Literal["spark", "sql"]
+
+
+class NotStored(Exception):
+    """There is no file under this key."""
+
+
+class InvalidKey(Exception):
+    """The key is not relative, is not normalized, or leads out of the storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One file: its key, its size and the time of its last write."""
+
+    key: str
+    size_bytes: int
+    modified_at: datetime
+
+
+class Storage(Protocol):
+    """Files under keys such as `a/b/c.parquet`.
+
+    A folder is the common prefix of the keys below it and exists only through them. Every method raises InvalidKey for
+    a key that is absolute, has empty, `.` or `..` segments, or leads out of the storage through a link.
+    """
+
+    def open(self, key: str) -> BinaryIO:
+        """Open a file for reading as a seekable stream, which the caller closes. Raises NotStored."""
+        ...
+
+    def put(self, key: str, content: BinaryIO) -> StoredFile:
+        """Store the rest of the stream under the key, in place of an earlier file.
+
+        Readers see the earlier file or the whole new one. On return the file survives a power failure.
+        """
+        ...
+
+    def list(self, folder: str) -> Iterator[StoredFile]:
+        """Yield the files below a folder at any depth, ordered by key."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Delete one file. Does nothing when it does not exist."""
+        ...
+
+    def url_for(self, key: str, reader: Reader) -> str:
+        """Return the address of a file or folder for Spark or for the SQL engine. The key need not exist."""
+        ...
+
+
+def execution_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    return f"{organization_id}/executions/{execution_id}/{attempt}"
+
+
+def spec_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    return f"{execution_key(organization_id, execution_id, attempt)}/spec.json"
+
+
+def output_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    """Return the key of the output folder of one attempt, which nothing else writes to."""
+    return f"{execution_key(organization_id, execution_id, attempt)}/output"
+
+
+def saves_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    """Return the key of the folder below which each save stage of one attempt writes a folder of its own."""
+    return f"{execution_key(organization_id, execution_id, attempt)}/saves"
+
+
+def log_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    return f"{execution_key(organization_id, execution_id, attempt)}/driver.log"
+
+
+def packages_key(organization_id: str) -> str:
+    """Return the key of the folder that holds an organization's packages."""
+    return f"{organization_id}/packages"
+
+
+def package_key(organization_id: str, digest: str) -> str:
+    """Return the key of a package by its content, so that equal packages are one file."""
+    return f"{packages_key(organization_id)}/{digest}.zip"
+
+
+def pages_key(organization_id: str) -> str:
+    """Return the key of the page cache that an organization's executions share."""
+    return f"{organization_id}/pages"

@@ -1,0 +1,300 @@
+"""Import of a package's contents into an organization: rows are matched by name, then changed or created."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.agents.repository import AgentRepository, check_pipeline
+from core.categories.repository import CategoryRepository
+from core.credentials.repository import named
+from core.errors import BadInput
+from core.infra.repository import lock_organization, validate_fields
+from core.infra.slugs import Slugs
+from core.infra.validation import storable
+from core.jobs.repository import JobRepository
+from core.packages.archive import reject
+from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, CredentialName, ProjectPart
+from core.projects.repository import ProjectRepository
+from core.python_extensions.repository import PythonExtensionRepository
+from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project
+from pipelines.language.names import fold
+
+CREDENTIALS = "cloud_credential_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedItem:
+    """One row that an import created or changed, such as the job `Shop/Books`."""
+
+    kind: str
+    name: str
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What an import created and changed, and which references of the package it could not resolve."""
+
+    created: list[ImportedItem] = field(default_factory=list[ImportedItem])
+    changed: list[ImportedItem] = field(default_factory=list[ImportedItem])
+    unchanged: int = 0
+    warnings: list[str] = field(default_factory=list[str])
+
+
+def import_contents(
+    session: Session,
+    organization_id: str,
+    contents: Contents,
+    *,
+    key_id: str | None = None,
+    valid_pipelines: Collection[str] = (),
+) -> ImportReport:
+    """Import everything or raise BadInput, in the caller's transaction. Nothing is deleted.
+
+    Args:
+        key_id: The owner of private categories that are created.
+        valid_pipelines: Pipelines that `find_valid_pipelines` returned; they are not checked again.
+    """
+    lock_organization(session, organization_id)
+    return _Importer(session, organization_id, key_id, valid_pipelines).run(contents)
+
+
+def find_valid_pipelines(contents: Contents) -> Collection[str]:
+    """Return the pipelines that pass their check.
+
+    Checks take long, so they run before the transaction, in which other writers would wait. A pipeline that fails is
+    checked again when its agent is written, and the error then names the agent.
+    """
+    pipelines = {agent.pipeline_yaml for agent in contents.agents if agent.pipeline_yaml is not None}
+    return {text for text in pipelines if storable(text) and _is_valid(text)}
+
+
+def select_project(contents: Contents, name: str) -> Contents:
+    """Return one project with the agents and categories that it uses. Raises BadInput when there is none."""
+    projects = tuple(project for project in contents.projects if project.name == name)
+    if not projects:
+        raise reject(f"It has no project '{name}'.", "projects")
+    used = {(job.agent.category, job.agent.name) for job in projects[0].jobs if job.agent}
+    agents = tuple(agent for agent in contents.agents if (agent.category, agent.name) in used)
+    category_names = {agent.category for agent in agents}
+    categories = tuple(category for category in contents.categories if category.name in category_names)
+    return contents.model_copy(update={"projects": projects, "agents": agents, "categories": categories})
+
+
+class _Importer:
+    """One import. New rows are inserted one kind at a time: inserting thousands row by row took most of a minute."""
+
+    def __init__(
+        self, session: Session, organization_id: str, key_id: str | None, valid_pipelines: Collection[str]
+    ) -> None:
+        self._session = session
+        self._organization_id = organization_id
+        self._key_id = key_id
+        self._report = ImportReport()
+        self._agents = AgentRepository(session, organization_id, valid_pipelines)
+
+    def run(self, contents: Contents) -> ImportReport:
+        categories = self._import_categories(contents.categories)
+        agents = self._import_agents(contents.agents, categories)
+        self._import_extensions(contents.agents, agents)
+        projects = self._import_projects(contents.projects)
+        self._import_jobs(contents.projects, projects, agents)
+        return self._report
+
+    def _import_categories(self, parts: Sequence[CategoryPart]) -> Mapping[str, Category]:
+        repository = CategoryRepository(self._session, self._organization_id)
+        categories = {row.name: row for row in repository.list()}
+        create = partial(repository.new, created_by_key_id=self._key_id)
+        for part in parts:
+            row = categories.get(part.name)
+            categories[part.name] = self._write(
+                "category", part.name, row, part.model_dump(), create, repository.update
+            )
+        self._session.flush()
+        return categories
+
+    def _import_agents(
+        self, parts: Sequence[AgentPart], categories: Mapping[str, Category]
+    ) -> Mapping[AgentName, Agent]:
+        """Return the agents by the names that jobs use: the nth of a name matches the nth existing one."""
+        category_names = {row.id: row.name for row in categories.values()}
+        existing: defaultdict[tuple[str | None, str], list[Agent]] = defaultdict(list)
+        for row in self._agents.list():
+            existing[category_names.get(row.category_id or ""), row.name].append(row)
+        agents: dict[AgentName, Agent] = {}
+        counts: Counter[tuple[str | None, str]] = Counter()
+        for part in parts:
+            if part.category is not None and part.category not in categories:
+                raise reject(f"The category of agent '{part.label}' is not in it.", "agents")
+            key = (part.category, part.name)
+            counts[key] += 1
+            row = existing[key].pop(0) if existing[key] else None
+            values = part.model_dump(exclude={"category", "extensions"})
+            values["category_id"] = categories[part.category].id if part.category else None
+            name = AgentName(category=part.category, name=part.name, number=counts[key])
+            agents[name] = self._write("agent", part.label, row, values, self._agents.new, self._agents.update)
+        self._session.flush()
+        return agents
+
+    def _import_extensions(self, parts: Sequence[AgentPart], agents: Mapping[AgentName, Agent]) -> None:
+        repository = PythonExtensionRepository(self._session, self._organization_id)
+        existing = {(row.agent_id, row.folded_name): row for row in repository.list()}
+        for part, agent in zip(parts, agents.values(), strict=True):
+            for extension in part.extensions:
+                row = existing.get((agent.id, fold(extension.name)))
+                values = extension.model_dump() if row is None else {"source": extension.source}
+
+                def create(values: Mapping[str, Any], agent_id: str = agent.id) -> Any:
+                    return repository.create(agent_id, **values)
+
+                label = f"{part.label}/{extension.name}"
+                self._write("python extension", label, row, values, create, repository.update)
+
+    def _import_projects(self, parts: Sequence[ProjectPart]) -> Sequence[Project]:
+        repository = ProjectRepository(self._session, self._organization_id)
+        existing = {row.name: row for row in repository.list()}
+        slugs = Slugs(repository.load_slugs())
+
+        def create(values: Mapping[str, Any]) -> Project:
+            project = repository.build(values)
+            project.slug = slugs.give(project.name)
+            return project
+
+        projects: list[Project] = []
+        for part in parts:
+            values = part.model_dump(exclude={"jobs"})
+            row = existing.get(part.name)
+            projects.append(self._write("project", part.name, row, values, create, repository.update))
+        self._session.flush()
+        return projects
+
+    def _import_jobs(
+        self, parts: Sequence[ProjectPart], projects: Sequence[Project], agents: Mapping[AgentName, Agent]
+    ) -> None:
+        repository = JobRepository(self._session, self._organization_id)
+        jobs_by_project = self._load_jobs(projects)
+        datasets = self._load_dataset_ids() if any(job.input_dataset for part in parts for job in part.jobs) else {}
+        credentials = self._load_credential_ids() if any(job.cloud_credentials for p in parts for job in p.jobs) else {}
+        for part, project in zip(parts, projects, strict=True):
+            jobs = jobs_by_project.get(project.id, [])
+            slugs = Slugs(job.slug for job in jobs)
+            existing: defaultdict[str, list[Job]] = defaultdict(list)
+            for job in jobs:
+                existing[job.name].append(job)
+
+            def create(values: Mapping[str, Any], project_id: str = project.id, slugs: Slugs = slugs) -> Job:
+                job = repository.new(project_id, validate_fields(values, JobRepository.fields))
+                job.slug = slugs.give(job.name)
+                return job
+
+            update = partial(repository.update, project.id)
+            for job in part.jobs:
+                label = f"{project.name}/{job.name}"
+                if job.agent is not None and job.agent not in agents:
+                    raise reject(f"The agent of job '{label}' is not in it.", "projects")
+                values = job.model_dump(exclude={"agent", "input_dataset", "cloud_credentials"})
+                values["agent_id"] = agents[job.agent].id if job.agent else None
+                values |= self._resolve_dataset(job.input_dataset, label, datasets)
+                values |= self._resolve_credentials(job.cloud_credentials, label, credentials)
+                row = existing[job.name].pop(0) if existing[job.name] else None
+                self._write("job", label, row, values, create, update)
+        self._session.flush()
+
+    def _load_jobs(self, projects: Sequence[Project]) -> Mapping[str, Sequence[Job]]:
+        """Return the jobs by project, oldest first.
+
+        Several projects load the jobs of all: a list of thousands of ids exceeds the databases' limits.
+        """
+        jobs: defaultdict[str, list[Job]] = defaultdict(list)
+        if not projects:
+            return jobs
+        query = select(Job).where(Job.organization_id == self._organization_id).order_by(Job.id)
+        if len(projects) == 1:
+            query = query.where(Job.project_id == projects[0].id)
+        for job in self._session.scalars(query):
+            jobs[job.project_id].append(job)
+        return jobs
+
+    def _load_dataset_ids(self) -> Mapping[str, str]:
+        query = select(Dataset.schema_slug, Dataset.slug, Dataset.id)
+        rows = self._session.execute(query.where(Dataset.organization_id == self._organization_id))
+        return {f"{schema}.{table}": dataset_id for schema, table, dataset_id in rows}
+
+    def _load_credential_ids(self) -> Mapping[tuple[str, str | None], Sequence[str]]:
+        query = select(CloudCredential).where(CloudCredential.organization_id == self._organization_id)
+        ids: defaultdict[tuple[str, str | None], list[str]] = defaultdict(list)
+        for credential in self._session.scalars(query):
+            ids[credential.provider, credential.name].append(credential.id)
+        return ids
+
+    def _resolve_dataset(self, table: str | None, job: str, dataset_ids: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return the value of the job's input field; nothing, and a warning, when the table does not exist here."""
+        if not table:
+            return {"input_dataset_id": None}
+        if table not in dataset_ids:
+            self._report.warnings.append(f"job '{job}': its input, the table {table}, is not here.")
+            return {}
+        return {"input_dataset_id": dataset_ids[table]}
+
+    def _resolve_credentials(
+        self, names: Sequence[CredentialName], job: str, ids: Mapping[tuple[str, str | None], Sequence[str]]
+    ) -> Mapping[str, Any]:
+        """Return the value of the job's credentials field; nothing, and a warning, when a name is not unique here."""
+        found: list[str] = []
+        for name in names:
+            matches = ids.get((name.provider, name.name), ())
+            if len(matches) != 1:
+                how_many = "no" if not matches else "more than one"
+                credential = f"{name.provider} credential '{name.name}'"
+                self._report.warnings.append(f"job '{job}': there is {how_many} {credential} here.")
+                return {}
+            found.append(matches[0])
+        return {CREDENTIALS: found}
+
+    def _write(
+        self,
+        kind: str,
+        label: str,
+        row: Any,
+        values: Mapping[str, Any],
+        create: Callable[[Mapping[str, Any]], Any],
+        update: Callable[[str, Mapping[str, Any]], Any],
+    ) -> Any:
+        """Create the row, which the next flush inserts, or update the values that differ. Raises BadInput."""
+        try:
+            if row is None:
+                self._report.created.append(ImportedItem(kind, label))
+                created = create(values)
+                self._session.add(created)
+                return created
+            different = {name: value for name, value in values.items() if value != _current_value(row, name)}
+            if not different:
+                self._report.unchanged += 1
+                return row
+            self._report.changed.append(ImportedItem(kind, label))
+            updated = update(row.id, different)
+        except BadInput as error:
+            raise reject(f"{kind} '{label}': {error.sentence}", kind) from error
+        for name, value in different.items():
+            if value is None:  # which an update ignores
+                setattr(updated, name, None)
+        self._session.flush()
+        return updated
+
+
+def _is_valid(pipeline: str) -> bool:
+    try:
+        check_pipeline(pipeline)
+    except BadInput:
+        return False
+    return True
+
+
+def _current_value(row: Any, name: str) -> Any:
+    return list(named(row)) if name == CREDENTIALS else getattr(row, name)
