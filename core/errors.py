@@ -8,11 +8,13 @@ from typing import ClassVar
 
 CODES = {  # with their meanings; the OpenAPI description lists them
     "conflict": "The request does not fit the current state of the record.",
+    "duplicate-name": "A package contains two things of one name.",
     "forbidden": "The key may not use this resource.",
     "internal-error": "A fault of the service. It has been logged.",
     "invalid-content-type": "The body's content type is not one that the operation reads.",
     "invalid-json": "The body is not valid JSON.",
     "invalid-key": "The API key is missing, unknown, expired or revoked.",
+    "invalid-package": "The package is damaged, incomplete or inconsistent, or names something that cannot be stored.",
     "invalid-value": "A field or parameter has a value that is not allowed.",
     "method-not-allowed": "The path does not support this method.",
     "missing-field": "A required field or parameter is missing.",
@@ -26,6 +28,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "unavailable": "A part that the service depends on does not answer. A retry may help.",
     "unknown-field": "The request has a field that the operation does not know.",
     "unknown-path": "No operation has this path.",
+    "unsupported-version": "The package was written by a newer version of Spindle.",
     "unreadable-request": "The request is not valid HTTP, or its body cannot be decoded.",
 }
 

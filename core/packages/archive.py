@@ -93,9 +93,9 @@ def unpack(package: BinaryIO) -> Contents:
     return contents
 
 
-def reject(reason: str, path: str = "package") -> BadInput:
+def reject(reason: str, path: str = "package", code: str = "invalid-package") -> BadInput:
     """Return the error for a package that cannot be imported."""
-    return BadInput(f"The package cannot be imported. {reason}", [Detail(path, reason)])
+    return BadInput(f"The package cannot be imported. {reason}", [Detail(path, reason, code)])
 
 
 def _to_json(value: Any) -> bytes:
@@ -187,7 +187,7 @@ def _check_format(manifest: Any) -> None:
         raise reject(f"Its manifest does not describe a {FORMAT}.", MANIFEST)
     if version > VERSION:
         sentence = f"Its format version is {version}, and this Spindle reads up to {VERSION}: update it first."
-        raise reject(sentence, MANIFEST)
+        raise reject(sentence, MANIFEST, "unsupported-version")
 
 
 def _check_digests(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
@@ -211,4 +211,4 @@ def _check_unique(part: str, names: Iterable[str | tuple[str | None, str]]) -> N
     for name, count in Counter(names).items():
         if count > 1:
             shown = name if isinstance(name, str) else "/".join(filter(None, name))
-            raise reject(f"Its {part} contain '{shown[:NAME_LENGTH]}' {count} times.", part)
+            raise reject(f"Its {part} contain '{shown[:NAME_LENGTH]}' {count} times.", part, "duplicate-name")

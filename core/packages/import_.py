@@ -79,7 +79,7 @@ def select_project(contents: Contents, name: str) -> Contents:
     """Return one project with the agents and categories that it uses. Raises BadInput when there is none."""
     projects = tuple(project for project in contents.projects if project.name == name)
     if not projects:
-        raise reject(f"It has no project '{name}'.", "projects")
+        raise reject(f"It has no project '{name}'.", "projects", "not-found")
     used = {(job.agent.category, job.agent.name) for job in projects[0].jobs if job.agent}
     agents = tuple(agent for agent in contents.agents if (agent.category, agent.name) in used)
     category_names = {agent.category for agent in agents}

@@ -5,6 +5,7 @@ import pytest
 
 from core.errors import BadInput, NotFound, TooLarge
 from core.infra.settings import Settings
+from core.infra.storage import open_storage
 from core.sql.pool import Pool
 from core.sql.queries import Queries, Query
 from tests.support.warehouse import PRODUCT_COLUMNS, PRODUCTS, Warehouse
@@ -123,7 +124,10 @@ def test_a_replaced_table_is_seen_by_the_next_query(fresh_warehouse: Warehouse):
 
 def test_a_query_past_its_time_is_stopped_and_the_next_one_runs(fresh_warehouse: Warehouse, pool: Pool):
     hasty = Queries(
-        Settings(data=fresh_warehouse.settings.data, sql_timeout_seconds=0.5), fresh_warehouse.database, pool
+        Settings(data=fresh_warehouse.settings.data, sql_timeout_seconds=0.5),
+        fresh_warehouse.database,
+        open_storage(fresh_warehouse.settings),
+        pool,
     )
     numbers = "UNNEST(sequence(1, 1000000))"
     endless = f"SELECT count(*) FROM {numbers} AS a(x), {numbers} AS b(y) WHERE x = y + 1e9"
