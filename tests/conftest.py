@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import postgres as postgresql
 from tests.support.service import Service
-from tests.support.site import GatedSite, gated_site
+from tests.support.site import GatedSite, serve_gated_site
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,5 +52,5 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture
 def site() -> Iterator[GatedSite]:
-    with gated_site() as site:
+    with serve_gated_site() as site:
         yield site

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.api import Api, Server
-from tests.support.providers import GOOD, Providers, providers
+from tests.support.providers import GOOD, Providers, serve_providers
 
 AWS = {"accessKeyId": "AKIAEXAMPLE", "region": "eu-central-1"}
 # provider, where it is, what its credential has beside the key, which field the key is, the answer to a bad key
@@ -26,7 +26,7 @@ PROVIDERS: list[tuple[str, str, dict[str, str], str, int, str]] = [
 
 @pytest.fixture(scope="module")
 def found() -> Iterator[Providers]:
-    with providers() as found:
+    with serve_providers() as found:
         yield found
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.api import Api, Server
-from tests.support.site import gated_site
+from tests.support.site import serve_gated_site
 
 # what a valid request and one that is not may be answered with; whether `If-Match` holds is seen before a body is
 ANSWERS = {
@@ -76,7 +76,7 @@ def caller(server: Server) -> Api:
 @pytest.fixture(scope="module")
 def page() -> Iterator[str]:
     """Where a page is, without its protocol: what is fetched is ours."""
-    with gated_site() as site:
+    with serve_gated_site() as site:
         site.open()
         yield site.url.removeprefix("http://")
 

@@ -8,12 +8,12 @@ import pytest
 
 from core.executions.tokens import find_signer
 from tests.support.api import Api, Job
-from tests.support.receiver import Receiver, receiver
+from tests.support.webhook_receiver import Receiver, receive_webhooks
 
 
 @pytest.fixture
 def told() -> Iterator[Receiver]:
-    with receiver() as told:
+    with receive_webhooks() as told:
         yield told
 
 
@@ -50,7 +50,7 @@ def test_a_test_event_tells_what_came_of_it(acme: Api, job: Job, told: Receiver)
         "webhook.test",
         200,
     )
-    find_signer([good["secret"]], told.received[0].headers, told.received[0].body)
+    find_signer([good["secret"]], told.messages[0].headers, told.messages[0].body)
     failed = acme.post(f"{path}/{bad['id']}/test")
     assert (failed["state"], failed["tries"][0]["error"], failed["nextTryAt"]) == (
         "FAILED",

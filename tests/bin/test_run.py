@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.bin.test_scripts import run
-from tests.support.pipeline_site import serving
+from tests.support.site import serve_site
 
 PAGES = {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>"}
 SHOUT = "def shout(row) -> {'name': str, 'loud': str}:\n    return {**row, 'loud': row['name'].upper()}\n"
@@ -31,7 +31,7 @@ pipeline:
 
 def test_rows_are_written_to_a_file_and_steps_are_shown(pipeline: Path, tmp_path: Path) -> None:
     functions, rows = str(tmp_path / "functions.py"), tmp_path / "rows.json"
-    with serving() as site:
+    with serve_site() as site:
         address = f"SITE={site.serve(PAGES)}"
         done = run("bin/spindle", "run", str(pipeline), "-p", address, "--transforms", functions, "-o", str(rows))
     assert done.returncode == 0, done.stderr
@@ -42,7 +42,7 @@ def test_rows_are_written_to_a_file_and_steps_are_shown(pipeline: Path, tmp_path
 
 def test_a_second_run_takes_the_pages_of_the_first_from_its_folder(pipeline: Path, tmp_path: Path) -> None:
     given = ("--transforms", str(tmp_path / "functions.py"), "--cache", str(tmp_path / "pages"))
-    with serving() as site:
+    with serve_site() as site:
         address = f"SITE={site.serve(PAGES)}"
         for rows in (tmp_path / "first.json", tmp_path / "second.json"):
             done = run("bin/spindle", "run", str(pipeline), "-p", address, *given, "-o", str(rows))

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.support.service import Service
-from tests.support.site import gated_site
+from tests.support.site import serve_gated_site
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -29,7 +29,7 @@ pipeline:
 @pytest.fixture(scope="module")
 def run(service: Service) -> str:
     """The Dagster run of a completed execution."""
-    with gated_site() as site:
+    with serve_gated_site() as site:
         site.open()
         job = service.make_job(PIPELINE.format(url=site.url))
         execution = service.execute(job)

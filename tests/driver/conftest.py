@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.pipeline_site import Site, serving
-from tests.support.webhook_receiver import Receiver, receiving
+from tests.support.site import Site, serve_site
+from tests.support.webhook_receiver import Receiver, receive_webhooks
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with serving() as site:
+    with serve_site() as site:
         yield site
 
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
+    with receive_webhooks() as receiver:
         yield receiver

@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.driver import KEY, await_end, driver, finish, spec
-from tests.support.pipeline_site import Site
 from tests.support.processes import descendants
 from tests.support.service import PATIENCE_SECONDS, wait_until
-from tests.support.site import gated_site
+from tests.support.site import Site, serve_gated_site
 from tests.support.webhook_receiver import Receiver
 
 
@@ -31,7 +30,7 @@ def test_an_execution_from_spec_to_parquet(tmp_path: Path, site: Site, receiver:
 
     first, *_, last = receiver.take()
     for message in (first, last):
-        signed = f"{message.headers['webhook-id']}.{message.headers['webhook-timestamp']}.{message.body}"
+        signed = f"{message.headers['webhook-id']}.{message.headers['webhook-timestamp']}.{message.body.decode()}"
         signature = base64.b64encode(hmac.new(KEY, signed.encode(), hashlib.sha256).digest()).decode()
         assert message.headers["webhook-signature"] == f"v1,{signature}"
     assert (first.payload["status"], first.payload["executionId"], first.payload["jobId"]) == ("RUNNING", "e1", "j1")
@@ -58,7 +57,7 @@ def test_an_execution_from_spec_to_parquet(tmp_path: Path, site: Site, receiver:
     assert [line["event"] for line in log] == ["planned", "started", "completed"]
     check_measured(done, read=0, written=sum(file.stat().st_size for file in files))
     assert done["metrics"]["pages"] == 4
-    assert done["metrics"]["networkBytes"] == site.sent
+    assert done["metrics"]["networkBytes"] == site.bytes_sent
 
 
 def check_measured(report: dict[str, Any], read: int, written: int) -> None:
@@ -106,7 +105,7 @@ def test_a_run_without_service_or_dagster_needs_neither(tmp_path: Path) -> None:
 
 
 def test_a_terminated_driver_reports_and_leaves_no_process(tmp_path: Path, receiver: Receiver) -> None:
-    with gated_site() as site:
+    with serve_gated_site() as site:
         content = spec(tmp_path, receiver.url, parameters={"BASE": site.url.rstrip("/")})
         with driver(tmp_path, content) as process:
             site.wait_for_visitor()
@@ -123,7 +122,7 @@ def test_a_terminated_driver_reports_and_leaves_no_process(tmp_path: Path, recei
 
 
 def test_a_killed_driver_leaves_no_process(tmp_path: Path, receiver: Receiver) -> None:
-    with gated_site() as site:
+    with serve_gated_site() as site:
         content = spec(tmp_path, receiver.url, parameters={"BASE": site.url.rstrip("/")})
         with driver(tmp_path, content) as process:
             site.wait_for_visitor()

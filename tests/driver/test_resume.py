@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.driver import await_end, driver, spec
-from tests.support.pipeline_site import Site, serving
 from tests.support.processes import descendants
+from tests.support.site import Site, serve_site
 
 LINKS = "".join(f"<a href=/{each}>{each}</a>" for each in range(12))
 PAGES = {"/": LINKS} | {f"/{each}": f"<h1>{each}</h1><a href=/x{each}>x</a>" for each in range(12)}
@@ -28,7 +28,7 @@ spindle: {concurrency: 4}
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    with serving() as site:
+    with serve_site() as site:
         yield site
 
 
@@ -36,8 +36,8 @@ def site() -> Iterator[Site]:
 @pytest.mark.timeout(600)
 def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) -> None:
     base = site.serve(PAGES)
-    site.seconds = 0.1
-    site.held = {"/x3", "/x6", "/x9"}  # fewer than are asked for at a time: the level does not end before the kill
+    site.delay = 0.1
+    site.hold({"/x3", "/x6", "/x9"})  # fewer than are asked for at a time: the level does not end before the kill
 
     def execution(attempt: int) -> dict[str, Any]:
         pages = {"folder": str(tmp_path / "pages"), "lifetimeSeconds": 1800, "keepSeconds": 86400, "maxBytes": 10**9}
@@ -62,7 +62,7 @@ def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) ->
         process.kill()
         process.wait()
         await_end(workers)
-    site.held = set()
+    site.hold(())
     with driver(tmp_path, execution(2)) as process:
         _, log = process.communicate(timeout=300)
         assert process.returncode == 0, log

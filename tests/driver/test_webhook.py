@@ -6,14 +6,14 @@ import pytest
 from standardwebhooks import Webhook
 
 from driver.webhook import WebhookClient, WebhookFailed
-from tests.support.webhook_receiver import Receiver, receiving
+from tests.support.webhook_receiver import Receiver, receive_webhooks
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
+    with receive_webhooks() as receiver:
         yield receiver
 
 

@@ -10,13 +10,13 @@ from pipelines import Pipeline, Transforms
 from pipelines.spark.context import RunContext, cache_options, fetch_options
 from pipelines.spark.output import records
 from pipelines.spark.run import Run as EngineRun
-from tests.support.pipeline_site import Site, serving
 from tests.support.pipelines import Rows, Run
+from tests.support.site import Site, serve_site
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with serving() as site:
+    with serve_site() as site:
         yield site
 
 

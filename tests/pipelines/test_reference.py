@@ -11,8 +11,8 @@ import pytest
 from pipelines.reference import reference
 from pipelines.registry.catalog import Named
 from pipelines.registry.stage import STAGES, Stage
-from tests.support.pipeline_site import Site
 from tests.support.pipelines import Run
+from tests.support.site import Site
 
 SHOP = {
     "/": "<h1>S</h1><p class=price>£2</p><li class=product><a href=/lamp>Lamp</a></li><a class=next href=/2>next</a>",

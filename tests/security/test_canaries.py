@@ -17,7 +17,7 @@ import pytest
 from core.tables import Execution
 from tests.support.processes import command_line, descendants
 from tests.support.service import Json, Service, wait_until
-from tests.support.site import gated_site
+from tests.support.site import serve_gated_site
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -72,7 +72,7 @@ def spindle(tmp_path: Path) -> Iterator[Service]:
 def test_no_secret_is_found_after_a_real_execution(spindle: Service) -> None:
     canaries: dict[str, str] = {}
     answers: list[str] = []
-    with spindle.client() as client, gated_site() as site, Watch(spindle) as watch:
+    with spindle.client() as client, serve_gated_site() as site, Watch(spindle) as watch:
 
         def call(method: str, path: str, body: Any = None, **headers: str) -> Any:
             answer = client.request(method, path, json=body, headers=headers)

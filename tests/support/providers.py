@@ -1,19 +1,19 @@
-"""Providers of credentials as they speak: one server that knows one good key of each."""
+"""The APIs of credential providers: one server that accepts one key for each of them."""
 
 from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+
+from tests.support.servers import Handler, serve
 
 GOOD = "good-key-0123456789"
 IDENTITY = """<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
@@ -24,24 +24,21 @@ DENIED = """<ErrorResponse><Error><Type>Sender</Type><Code>SignatureDoesNotMatch
 
 @dataclass
 class Providers:
+    """The server's URL and the paths of the requests so far."""
+
     url: str
     asked: list[str] = field(default_factory=list)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    told: Providers
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+class ProviderHandler(Handler):
+    providers: Providers
 
     def do_GET(self) -> None:
-        self.server.told.asked.append(self.path)
+        self.providers.asked.append(self.path)
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         key = self.headers.get
         if path in ("/openai/v1/models", "/together/v1/models"):
-            self._judge(key("Authorization") == f"Bearer {GOOD}", self._openai(key("Authorization") or ""))
+            self._judge(key("Authorization") == f"Bearer {GOOD}", self._refuse_openai_key(key("Authorization") or ""))
         elif path == "/huggingface/api/whoami-v2":
             self._judge(key("Authorization") == f"Bearer {GOOD}", {"error": "Invalid credentials in header"})
         elif path == "/anthropic/v1/models" and key("anthropic-version"):
@@ -56,56 +53,42 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/steel/v1/sessions":
             self._judge(key("Steel-Api-Key") == GOOD, {"message": "Unauthorized"})
         elif path == "/deep/models":
-            self._send(401, b"[" * 100_000, "application/json")
+            self.respond(401, b"[" * 100_000, "application/json")
         else:
-            self._say(404, {"error": "no such path"})
+            self._respond_json(404, {"error": "no such path"})
 
     def do_POST(self) -> None:
-        """STS: the signature is made again from the request as it arrived, and compared."""
-        self.server.told.asked.append(self.path)
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        """STS: compare the signature with one computed from the received request."""
+        self.providers.asked.append(self.path)
+        body = self.read_body()
         claimed = re.search(
             r"Credential=([^/]+)/\d+/([^/]+)/sts/.*SignedHeaders=([^,]+)", self.headers["Authorization"]
         )
         assert claimed
         signed = {name: self.headers[name] for name in claimed.group(3).split(";")}
-        request = AWSRequest("POST", f"{self.server.told.url}{self.path}", data=body, headers=signed)
+        request = AWSRequest("POST", f"{self.providers.url}{self.path}", data=body, headers=signed)
         request.context["timestamp"] = self.headers["X-Amz-Date"]
         auth = SigV4Auth(Credentials(claimed.group(1), GOOD), "sts", claimed.group(2))
         text = auth.string_to_sign(request, auth.canonical_request(request))
         right = str(auth.signature(text, request)) in self.headers["Authorization"]
         good = right and b"Action=GetCallerIdentity" in body
-        self._send(200 if good else 403, (IDENTITY if good else DENIED).encode(), "text/xml")
+        self.respond(200 if good else 403, IDENTITY if good else DENIED, "text/xml")
 
-    def _openai(self, authorization: str) -> object:
+    def _refuse_openai_key(self, authorization: str) -> object:
         key = authorization.removeprefix("Bearer ")
         shown = f"{key[:8]}***{key[-4:]}"
         return {"error": {"message": f"Incorrect API key provided: {shown}.", "type": "invalid_request_error"}}
 
     def _judge(self, good: bool, error: object, status: int = 401) -> None:
-        self._say(200, {"data": []}) if good else self._say(status, error)
+        self._respond_json(200, {"data": []}) if good else self._respond_json(status, error)
 
-    def _say(self, status: int, body: object) -> None:
-        self._send(status, json.dumps(body).encode(), "application/json")
-
-    def _send(self, status: int, body: bytes, content_type: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+    def _respond_json(self, status: int, body: object) -> None:
+        self.respond(status, json.dumps(body), "application/json")
 
 
 @contextmanager
-def providers() -> Generator[Providers]:
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.told = Providers(f"http://127.0.0.1:{server.server_address[1]}")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server.told
-    finally:
-        server.shutdown()
-        server.server_close()
+def serve_providers() -> Generator[Providers]:
+    handler = type("Handler", (ProviderHandler,), {})
+    with serve(handler) as url:
+        handler.providers = Providers(url)
+        yield handler.providers

@@ -1,20 +1,24 @@
-"""A stand-in for the service's side of the webhook: takes reports, in order, and answers what a test says."""
+"""A server that receives webhooks and completion reports."""
 
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.servers import Handler, serve
 
 
 @dataclass(frozen=True)
 class Message:
+    path: str
     headers: dict[str, str]
-    body: str
+    body: bytes
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -23,39 +27,59 @@ class Message:
 
 @dataclass
 class Receiver:
-    """`answers` are the statuses of the next requests; after them all are taken with 200."""
+    """The messages so far, and the answers to the next ones.
+
+    The path selects the answer: `/<status>/x` is answered with this status, `/hang/x` never, `/reset/x` with a TCP
+    reset, `/flood/x` with an endless body. Every other path is answered with the next of `answers`, then with 200.
+    """
 
     url: str
     answers: list[int] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
 
     def take(self) -> list[Message]:
-        """The messages so far, which are forgotten."""
+        """Return the messages so far and remove them."""
         taken, self.messages = self.messages, []
         return taken
 
+    def of(self, path: str) -> list[Message]:
+        return [message for message in self.messages if message.path == path]
+
 
 @contextmanager
-def receiving() -> Generator[Receiver]:
-    class Handler(BaseHTTPRequestHandler):
+def receive_webhooks() -> Generator[Receiver]:
+    stopped = threading.Event()
+
+    class ReceiverHandler(Handler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"])).decode()
             headers = {name.lower(): value for name, value in self.headers.items()}
-            receiver.messages.append(Message(headers, body))
-            self.send_response(receiver.answers.pop(0) if receiver.answers else 200)
-            self.send_header("Content-Length", "2")
+            receiver.messages.append(Message(self.path, headers, self.read_body()))
+            match self.path.split("/")[1]:
+                case "hang":
+                    stopped.wait(600)
+                case "reset":
+                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self.connection.close()
+                case "flood":
+                    self._flood()
+                case status if status.isdigit():
+                    self._answer(int(status))
+                case _:
+                    self._answer(receiver.answers.pop(0) if receiver.answers else 200)
+
+        def _answer(self, status: int) -> None:
+            redirect = {"Location": f"{receiver.url}/200/redirected"} if 300 <= status < 400 else {}
+            self.respond(status, "{}", "application/json", **redirect)
+
+        def _flood(self) -> None:
+            self.send_response(200)
             self.end_headers()
-            self.wfile.write(b"{}")
+            while not stopped.is_set():
+                self.wfile.write(b"x" * 65536)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    receiver = Receiver(f"http://127.0.0.1:{server.server_address[1]}/completion")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield receiver
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serve(ReceiverHandler) as url:
+        receiver = Receiver(url)
+        try:
+            yield receiver
+        finally:
+            stopped.set()

@@ -27,9 +27,9 @@ from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
 from core.webhooks import deliver
 from core.webhooks.deliver import Deliverer, pause, tidy, try_out
 from core.webhooks.repository import Webhooks, place
-from tests.support.receiver import Receiver, receiver
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.shop import Shop, make_shop
+from tests.support.webhook_receiver import Receiver, receive_webhooks
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def told() -> Iterator[Receiver]:
-    with receiver() as told:
+    with receive_webhooks() as told:
         yield told
 
 
@@ -94,7 +94,7 @@ def test_everything_that_happens_is_told_signed_and_in_order(shop: Shop, told: R
     data = bodies["execution.completed"]["data"]
     assert (data["executionId"], data["status"], data["attempt"]) == (execution.id, "COMPLETED", 1)
     wait_until(lambda: all(one.state == "DELIVERED" for one in deliveries(shop, webhook_id)), PATIENCE_SECONDS)
-    assert {message.headers["webhook-id"] for message in told.received} == {d.id for d in deliveries(shop, webhook_id)}
+    assert {message.headers["webhook-id"] for message in told.messages} == {d.id for d in deliveries(shop, webhook_id)}
     assert [len(delivery.tries) for delivery in deliveries(shop, webhook_id)] == [1, 1, 1]
 
 
@@ -166,14 +166,14 @@ def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disab
     once(shop)
     once(shop)
     (delivery,) = deliveries(shop, webhook_id)
-    assert (delivery.state, len(delivery.tries), len(told.received)) == ("PENDING", 1, 1)
+    assert (delivery.state, len(delivery.tries), len(told.messages)) == ("PENDING", 1, 1)
     for _ in range(20):
         later(shop, timedelta(hours=2, minutes=30))
         once(shop)
     (delivery,) = deliveries(shop, webhook_id)
     assert delivery.state == "FAILED"
     assert 9 <= len(delivery.tries) <= 12
-    assert {message.headers["webhook-id"] for message in told.received} == {delivery.id}
+    assert {message.headers["webhook-id"] for message in told.messages} == {delivery.id}
     assert all(one["status"] == 500 for one in delivery.tries)
     shop.submit()
     later(shop, timedelta(hours=20))
@@ -225,7 +225,7 @@ def test_what_was_taken_by_one_that_died_is_sent_again(shop: Shop, told: Receive
     shop.submit()
     assert len(Deliverer(shop.settings, shop.database)._take(now())) == 1  # and dies
     once(shop)
-    assert told.received == []
+    assert told.messages == []
     later(shop, deliver.TAKEN)
     once(shop)
     assert deliveries(shop, webhook_id)[0].state == "DELIVERED"
@@ -257,14 +257,14 @@ def test_during_a_rotation_both_secrets_sign(shop: Shop, told: Receiver) -> None
         rotated = Webhooks(session, shop.organization_id).rotate(keyring(shop), shop.project_id, webhook_id)
         new = rotated[1]
     try_out(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
-    (message,) = told.received
+    (message,) = told.messages
     for secret in (old, new):
         find_signer([secret], message.headers, message.body)
     with shop.database.write() as session:
         session.execute(update(Webhook).values(previous_until=now() - timedelta(seconds=1)))
     try_out(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
     with pytest.raises(Unauthorized):
-        find_signer([old], told.received[1].headers, told.received[1].body)
+        find_signer([old], told.messages[1].headers, told.messages[1].body)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_called(
     shop_, id_ = strict.organization_id, strict.project_id
     try_out(strict.settings, database, shop_, id_, webhook_id)
     refused = deliveries(strict, webhook_id)[0].tries[0]["error"]
-    assert told.received == []
+    assert told.messages == []
     unknown_id, _ = hook(strict, "http://nowhere.invalid/")
     try_out(strict.settings, database, shop_, id_, unknown_id)
     unknown = deliveries(strict, unknown_id)[0].tries[0]["error"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.browser.chromium import shut_down
-from tests.support.strange import Strange, strange
+from tests.support.browser_site import BrowserSite, serve_browser_site
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,6 +15,6 @@ def _no_browser_stays() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def strange_site() -> Iterator[Strange]:
-    with strange() as site:
+def browser_site() -> Iterator[BrowserSite]:
+    with serve_browser_site() as site:
         yield site

@@ -16,8 +16,8 @@ import pytest
 from pipelines.browser.actions import Action, Browsing, Visit
 from pipelines.browser.fetcher import BrowserFetcher
 from tests.support.browser import OPTIONS, visited
+from tests.support.browser_site import BrowserSite, serve_browser_site
 from tests.support.service import wait_until
-from tests.support.strange import Strange, strange
 
 GUARDED = replace(OPTIONS, allow_networks=("127.0.0.1/32",))
 WAIT = {"action": "wait", "params": {"seconds": 1}}
@@ -112,7 +112,7 @@ OTHER_WAYS = {
 }
 
 
-def attacking(site: Strange, script: str, place: str) -> str:
+def attacking(site: BrowserSite, script: str, place: str) -> str:
     """The address of a page that runs the script."""
     site.pages["/attack"] = f"<body><h1>Attack</h1><script>{script.replace('PLACE', place)}</script>"
     return f"{site.url}/attack"
@@ -126,13 +126,13 @@ STAYING = together(way for name, way in WAYS.items() if name not in NAVIGATING)
 
 
 @pytest.mark.parametrize("script", [STAYING, together(OTHER_WAYS.values()), *(WAYS[name] for name in NAVIGATING)])
-def test_a_page_reaches_nothing_that_is_refused(strange_site: Strange, victim: Victim, script: str) -> None:
-    [page] = visited(attacking(strange_site, script, victim.place), WAIT, options=GUARDED)
+def test_a_page_reaches_nothing_that_is_refused(browser_site: BrowserSite, victim: Victim, script: str) -> None:
+    [page] = visited(attacking(browser_site, script, victim.place), WAIT, options=GUARDED)
     assert victim.heard == []
     assert b"secret" not in page.body
 
 
-def test_the_same_ways_lead_to_what_is_allowed(strange_site: Strange, victim: Victim) -> None:
+def test_the_same_ways_lead_to_what_is_allowed(browser_site: BrowserSite, victim: Victim) -> None:
     least = len(WAYS) - len(NAVIGATING) - 1  # of those for one address, one may stand for two
 
     class Heard(Action):
@@ -143,7 +143,7 @@ def test_the_same_ways_lead_to_what_is_allowed(strange_site: Strange, victim: Vi
             while len(victim.heard) < least:
                 await visit.page.wait_for_timeout(100)
 
-    [page] = visited(attacking(strange_site, STAYING, victim.place), Heard())
+    [page] = visited(attacking(browser_site, STAYING, victim.place), Heard())
     assert page.error is None, victim.heard
 
 
@@ -158,14 +158,14 @@ def test_a_refused_address_is_a_sentence(address: str) -> None:
     assert page.error.endswith("which pages are not fetched from")
 
 
-def test_a_redirect_to_a_refused_address_is_refused(strange_site: Strange, victim: Victim) -> None:
-    [page] = visited(f"{strange_site.url}/elsewhere?http://{victim.place}/", options=GUARDED)
+def test_a_redirect_to_a_refused_address_is_refused(browser_site: BrowserSite, victim: Victim) -> None:
+    [page] = visited(f"{browser_site.url}/elsewhere?http://{victim.place}/", options=GUARDED)
     assert page.error == "refused: 127.0.0.2 is a loopback address, which pages are not fetched from"
     assert victim.heard == []
 
 
 def test_a_name_that_changes_its_address_leads_nowhere_else(
-    strange_site: Strange, victim: Victim, monkeypatch: pytest.MonkeyPatch
+    browser_site: BrowserSite, victim: Victim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = chain(["127.0.0.1"], repeat(victim.address))
     real, looked_up = socket.getaddrinfo, []
@@ -186,23 +186,23 @@ def test_a_name_that_changes_its_address_leads_nowhere_else(
 
     monkeypatch.setattr(socket, "getaddrinfo", rebinding)
     again = f"setInterval(() => fetch('http://rebinding.test:{victim.port}/', {{mode: 'no-cors'}}), 100)"
-    strange_site.pages["/attack"] = f"<body><script>{again}</script>"
-    port = strange_site.url.rpartition(":")[2]
+    browser_site.pages["/attack"] = f"<body><script>{again}</script>"
+    port = browser_site.url.rpartition(":")[2]
     [page] = visited(f"http://rebinding.test:{port}/attack", LookedUpAgain(), WAIT, options=GUARDED)
     assert (page.status, page.error) == (200, None)
     assert victim.heard == []
 
 
 @pytest.mark.parametrize("path", ["/file", "/data"])
-def test_a_page_leads_to_no_file(strange_site: Strange, path: str) -> None:
+def test_a_page_leads_to_no_file(browser_site: BrowserSite, path: str) -> None:
     traces = [WAIT, {"action": "click", "params": {"selector": "a", "optional": True, "timeout": 0.5}}, WAIT]
-    [page] = visited(strange_site.url + path, *traces)
+    [page] = visited(browser_site.url + path, *traces)
     assert b"root:" not in page.body
-    assert (page.error, page.url) == (None, strange_site.url + path)
+    assert (page.error, page.url) == (None, browser_site.url + path)
 
 
-def test_a_redirect_to_a_file_is_refused(strange_site: Strange) -> None:
-    [page] = visited(f"{strange_site.url}/elsewhere?file:///etc/passwd")
+def test_a_redirect_to_a_file_is_refused(browser_site: BrowserSite) -> None:
+    [page] = visited(f"{browser_site.url}/elsewhere?file:///etc/passwd")
     assert page.error == "redirects to what is neither http nor https"
 
 
@@ -216,30 +216,30 @@ SCROLL = {"action": "scroll_to_bottom", "params": {"seconds": 1, "pauseMs": 10}}
 
 
 @pytest.mark.parametrize("value", ["new Date(8.64e15)", "10n ** 5000n", "{valueOf: () => 5, more: new Date(8.64e15)}"])
-def test_what_a_page_says_of_its_height_is_not_believed(strange_site: Strange, value: str) -> None:
+def test_what_a_page_says_of_its_height_is_not_believed(browser_site: BrowserSite, value: str) -> None:
     height = f"Object.defineProperty(document, 'scrollingElement', {{value: {{scrollTop: 0, scrollHeight: {value}}}}})"
-    [page] = visited(attacking(strange_site, height, ""), SCROLL)
+    [page] = visited(attacking(browser_site, height, ""), SCROLL)
     assert (page.status, page.error) == (200, None)
 
 
-def test_a_form_in_place_of_the_page_is_read(strange_site: Strange) -> None:
+def test_a_form_in_place_of_the_page_is_read(browser_site: BrowserSite) -> None:
     names = "".join(f"<input name={name}>" for name in ("scrollTop", "scrollHeight", "outerHTML", "innerHTML"))
-    strange_site.pages["/form"] = f"<form>{names}</form><script>document.documentElement.replaceWith(document.forms[0])"
-    [page] = visited(f"{strange_site.url}/form", SCROLL)
+    browser_site.pages["/form"] = f"<form>{names}</form><script>document.documentElement.replaceWith(document.forms[0])"
+    [page] = visited(f"{browser_site.url}/form", SCROLL)
     assert (page.status, page.error) == (200, None)
 
 
-def test_a_form_in_place_of_what_is_viewed_is_read(strange_site: Strange) -> None:
+def test_a_form_in_place_of_what_is_viewed_is_read(browser_site: BrowserSite) -> None:
     form = (
         "<form xmlns='http://www.w3.org/1999/xhtml' id='webkit-xml-viewer-source-xml'><input name='innerHTML'/></form>"
     )
-    strange_site.pages["/viewed"] = f"<a>{form}</a>"
-    [page] = visited(f"{strange_site.url}/viewed")
+    browser_site.pages["/viewed"] = f"<a>{form}</a>"
+    [page] = visited(f"{browser_site.url}/viewed")
     assert (page.status, page.error) == (200, None)
 
 
-def test_an_address_that_a_page_makes_up_has_a_greatest_length(strange_site: Strange) -> None:
-    [page] = visited(attacking(strange_site, "history.pushState(null, '', '/' + 'x'.repeat(3_000_000))", ""))
+def test_an_address_that_a_page_makes_up_has_a_greatest_length(browser_site: BrowserSite) -> None:
+    [page] = visited(attacking(browser_site, "history.pushState(null, '', '/' + 'x'.repeat(3_000_000))", ""))
     assert page.error is not None
     assert page.error.startswith("the page has given itself an address of 3,000,0")
     assert len(page.url) < 100
@@ -252,8 +252,8 @@ class Falls(Action):
         raise ValueError("not a \ud800 date\nat all")
 
 
-def test_an_action_that_falls_over_a_page_is_an_error_of_the_page(strange_site: Strange) -> None:
-    [page] = visited(f"{strange_site.url}/two", Falls())
+def test_an_action_that_falls_over_a_page_is_an_error_of_the_page(browser_site: BrowserSite) -> None:
+    [page] = visited(f"{browser_site.url}/two", Falls())
     assert (page.status, page.error) == (200, "action 1, Falls: ValueError: not a \ufffd date")
 
 
@@ -263,24 +263,24 @@ NEVER = "() => { while (true); }"
 @pytest.mark.parametrize(
     "script", [f"onbeforeunload = onpagehide = onunload = {NEVER}", f"setTimeout({NEVER}, 150)"], ids=["stays", "hangs"]
 )
-def test_a_page_that_does_not_go_spoils_no_visit_of_another_site(strange_site: Strange, script: str) -> None:
-    url = attacking(strange_site, script, "")
-    with strange() as other, BrowserFetcher(replace(OPTIONS, total_timeout=30), Browsing()) as fetcher:
+def test_a_page_that_does_not_go_spoils_no_visit_of_another_site(browser_site: BrowserSite, script: str) -> None:
+    url = attacking(browser_site, script, "")
+    with serve_browser_site() as other, BrowserFetcher(replace(OPTIONS, total_timeout=30), Browsing()) as fetcher:
         pages = [page for each in (url, f"{other.url}/two") for page, _ in fetcher.fetch([(each, None)])]
     assert [page.error for page in pages] == [None, None]
 
 
-def test_a_page_that_was_read_asks_for_nothing_more(strange_site: Strange) -> None:
-    url = attacking(strange_site, "setInterval(() => fetch('/tick'), 20)", "")
+def test_a_page_that_was_read_asks_for_nothing_more(browser_site: BrowserSite) -> None:
+    url = attacking(browser_site, "setInterval(() => fetch('/tick'), 20)", "")
 
     def rests() -> bool:
-        before = strange_site.requests["/tick"]
+        before = browser_site.requests["/tick"]
         time.sleep(0.5)
-        return strange_site.requests["/tick"] == before
+        return browser_site.requests["/tick"] == before
 
     with BrowserFetcher(OPTIONS, Browsing()) as fetcher:
         [(page, _)] = fetcher.fetch([(url, None)])
         assert page.error is None
         wait_until(rests, 30)
-        again = [page for page, _ in fetcher.fetch([(f"{strange_site.url}/one", None)])]
+        again = [page for page, _ in fetcher.fetch([(f"{browser_site.url}/one", None)])]
     assert b"One, by script" in again[0].body

@@ -13,10 +13,9 @@ import pytest
 from cryptography import x509
 
 from pipelines.browser.chromium import shut_down
-from tests.support.authority import DAY, Authority
 from tests.support.browser import OPTIONS, visited
-from tests.support.encrypted import certificate, https
-from tests.support.strange import Strange
+from tests.support.browser_site import BrowserSite
+from tests.support.certificates import DAY, Authority, create_certificate, serve_https
 
 CLICK = {"action": "click", "params": {"selector": "a"}}
 UNTIL_GONE = {
@@ -28,8 +27,8 @@ UNTIL_GONE = {
 @pytest.fixture
 def untrusted(tmp_path: Path) -> Iterator[str]:
     """A server with a certificate that nobody signed."""
-    with https(*certificate(tmp_path, "IP:127.0.0.1")) as port:
-        yield f"https://127.0.0.1:{port}/"
+    with serve_https(*create_certificate(tmp_path, "IP:127.0.0.1")) as url:
+        yield f"{url}/"
 
 
 @pytest.fixture
@@ -56,15 +55,17 @@ def test_hosts_that_are_not_there_or_do_not_listen(closed: str) -> None:
     assert error("http://127.0.0.1:1/") == "browsers open no pages on that port"
 
 
-def test_where_a_redirect_or_a_click_leads_is_what_is_told(strange_site: Strange, untrusted: str, closed: str) -> None:
+def test_a_redirect_or_click_reports_the_error_of_its_target(
+    browser_site: BrowserSite, untrusted: str, closed: str
+) -> None:
     for target, sentence in (
         (untrusted, "the certificate of 127.0.0.1 is not trusted"),
         ("http://nowhere.invalid/", "could not find the host nowhere.invalid"),
         (f"http://{closed}/", f"could not connect to {closed}"),
     ):
-        assert error(f"{strange_site.url}/elsewhere?{target}") == sentence
-        strange_site.pages["/link"] = f"<a href='{target}'>away-we-go</a>"
-        assert error(f"{strange_site.url}/link", CLICK, UNTIL_GONE) == sentence
+        assert error(f"{browser_site.url}/elsewhere?{target}") == sentence
+        browser_site.pages["/link"] = f"<a href='{target}'>away-we-go</a>"
+        assert error(f"{browser_site.url}/link", CLICK, UNTIL_GONE) == sentence
 
 
 @pytest.fixture
@@ -80,11 +81,11 @@ def test_a_certificate_that_is_trusted_but_for_another_name_or_out_of_date(autho
     here, elsewhere = x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("other.test")
     another, late = "is for another name", "has expired, or is not valid yet"
     for name, until, fault in ((here, DAY, None), (elsewhere, DAY, another), (here, -DAY, late), (here, 9 * DAY, late)):
-        with https(*authority.certificate(name, until)) as port:
-            [page] = visited(f"https://127.0.0.1:{port}/")
+        with serve_https(*authority.certificate(name, until)) as url:
+            [page] = visited(f"{url}/")
         assert page.error == (fault and f"the certificate of 127.0.0.1 {fault}")
 
 
-def test_a_server_that_knows_no_encryption(strange_site: Strange) -> None:
+def test_a_server_that_knows_no_encryption(browser_site: BrowserSite) -> None:
     sentence = "could not agree on encryption with 127.0.0.1"
-    assert error(strange_site.url.replace("http:", "https:")) == sentence
+    assert error(browser_site.url.replace("http:", "https:")) == sentence

@@ -15,9 +15,9 @@ import pytest
 from pipelines.browser.actions import Browsing
 from pipelines.browser.fetcher import BrowserFetcher
 from tests.support.browser import OPTIONS
+from tests.support.browser_site import BrowserSite
 from tests.support.processes import command_line, descendants, running
 from tests.support.service import PATIENCE_SECONDS, wait_until
-from tests.support.strange import Strange
 
 WORKER = """
 import sys, time
@@ -33,8 +33,8 @@ with fetcher:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_worker_that_dies_leaves_no_browser(strange_site: Strange, number: signal.Signals) -> None:
-    command = [sys.executable, "-c", WORKER, f"{strange_site.url}/one"]
+def test_a_worker_that_dies_leaves_no_browser(browser_site: BrowserSite, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", WORKER, f"{browser_site.url}/one"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
         assert worker.stdout.readline() == "200\n"
@@ -56,10 +56,10 @@ def megabytes(pids: list[int]) -> float:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_memory_is_bounded_over_a_thousand_pages(strange_site: Strange) -> None:
+def test_memory_is_bounded_over_a_thousand_pages(browser_site: BrowserSite) -> None:
     measured: list[float] = []
     with BrowserFetcher(OPTIONS, Browsing()) as fetcher:
-        requests = ((f"{strange_site.url}/shop?{number}", number) for number in range(1000))
+        requests = ((f"{browser_site.url}/shop?{number}", number) for number in range(1000))
         for count, (page, _) in enumerate(fetcher.fetch(requests), start=1):
             assert page.ok
             if count % 50 == 0:
@@ -71,11 +71,11 @@ def test_memory_is_bounded_over_a_thousand_pages(strange_site: Strange) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_a_storm_of_crashes_loses_no_page(strange_site: Strange) -> None:
+def test_a_storm_of_crashes_loses_no_page(browser_site: BrowserSite) -> None:
     def renderers() -> list[int]:
         return [pid for pid in descendants(os.getpid()) if "--type=renderer" in command_line(pid)]
 
-    paths = [f"{strange_site.url}/two?{number}" for number in range(100)]
+    paths = [f"{browser_site.url}/two?{number}" for number in range(100)]
     with BrowserFetcher(replace(OPTIONS, retries=3), Browsing()) as fetcher:
         came: list[str] = []
         for page, path in fetcher.fetch((path, path) for path in paths):

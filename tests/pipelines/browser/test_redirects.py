@@ -16,21 +16,21 @@ from pipelines.coordination.leases import Leases
 from pipelines.fetch import FetchOptions, Page
 from pipelines.page_cache.cache import CacheOptions, PageCache
 from tests.support.browser import OPTIONS, visited
-from tests.support.pipeline_site import Site, serving
-from tests.support.strange import Strange
+from tests.support.browser_site import BrowserSite
+from tests.support.site import Site, serve_site
 
 PAGES = {f"/{number}": f"<h1>{number}</h1>" for number in range(6)}
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    with serving() as site:
+    with serve_site() as site:
         yield site
 
 
 @pytest.fixture
 def other() -> Iterator[Site]:
-    with serving() as other:
+    with serve_site() as other:
         yield other
 
 
@@ -48,7 +48,7 @@ def test_they_lead_only_where_the_rules_of_their_target_let_them(site: Site, oth
     rules = "User-agent: *\nDisallow: /secret"
     target = other.serve({"/open": "<h1>open</h1>", "/secret": "<h1>secret</h1>", "/robots.txt": rules})
     base = site.serve({"/1": "", "/2": ""})
-    site.moved |= {"/1": f"{target}/open", "/2": f"{target}/secret"}
+    site.redirects |= {"/1": f"{target}/open", "/2": f"{target}/secret"}
     first, second = by_leave([f"{base}/1", f"{base}/2"]).values()
     assert (first.requested_url, first.url, first.redirects) == (f"{base}/1", f"{target}/open", ())
     assert b"<h1>open</h1>" in first.body
@@ -58,56 +58,56 @@ def test_they_lead_only_where_the_rules_of_their_target_let_them(site: Site, oth
 
 def test_they_take_a_place_of_the_host_that_they_lead_to_and_none_waits_for_ever(site: Site, other: Site) -> None:
     target, base = other.serve(PAGES), site.serve(PAGES)
-    site.moved |= {f"/{number}": f"{target}/{number}" for number in range(3)}
-    other.moved |= {f"/{number}": f"{base}/{number}" for number in range(3, 6)}
-    site.seconds = other.seconds = 0.1
+    site.redirects |= {f"/{number}": f"{target}/{number}" for number in range(3)}
+    other.redirects |= {f"/{number}": f"{base}/{number}" for number in range(3, 6)}
+    site.delay = other.delay = 0.1
     urls = [f"{base}/{number}" for number in range(3)] + [f"{target}/{number}" for number in range(3, 6)]
     pages = by_leave(urls, replace(OPTIONS, per_host=1))
     assert [page.error for page in pages.values()] == [None] * 6
     assert (site.most_running, other.most_running) == (1, 1)
 
 
-def test_cookies_that_are_set_on_the_way_stay_for_the_visit_alone(strange_site: Strange) -> None:
-    strange_site.requests.clear()
-    pages = visited(f"{strange_site.url}/enter", again=2)
+def test_cookies_that_are_set_on_the_way_stay_for_the_visit_alone(browser_site: BrowserSite) -> None:
+    browser_site.requests.clear()
+    pages = visited(f"{browser_site.url}/enter", again=2)
     assert [(page.error, b"Entered" in page.body) for page in pages] == [(None, True)] * 2
-    assert strange_site.requests["/enter"] == 4
+    assert browser_site.requests["/enter"] == 4
 
 
-def test_a_page_that_hangs_on_cookies_of_the_way_is_nobody_elses(strange_site: Strange, tmp_path: Path) -> None:
+def test_a_page_that_hangs_on_cookies_of_the_way_is_nobody_elses(browser_site: BrowserSite, tmp_path: Path) -> None:
     shown = {"/set?a": b"item=a", "/set?b": b"item=b", "/show": b"nothing"}
     with PageCache(CacheOptions(str(tmp_path))) as cache:
-        pages = by_leave([strange_site.url + path for path in ("/set?a", "/set?b")], cache=cache)
-        pages |= by_leave([f"{strange_site.url}/show"], cache=cache)
+        pages = by_leave([browser_site.url + path for path in ("/set?a", "/set?b")], cache=cache)
+        pages |= by_leave([f"{browser_site.url}/show"], cache=cache)
     for path, text in shown.items():
-        assert text in pages[strange_site.url + path].body
+        assert text in pages[browser_site.url + path].body
 
 
 @pytest.mark.parametrize("path", ["/goes", "/posts"])
-def test_those_of_where_a_script_goes_while_its_page_still_loads_are_followed(strange_site: Strange, path: str) -> None:
-    strange_site.landed.clear()
-    [page] = visited(strange_site.url + path)
-    assert (page.error, page.url) == (None, f"{strange_site.url}/landing")
+def test_redirects_after_a_script_navigates_a_loading_page_are_followed(browser_site: BrowserSite, path: str) -> None:
+    browser_site.landed.clear()
+    [page] = visited(browser_site.url + path)
+    assert (page.error, page.url) == (None, f"{browser_site.url}/landing")
     assert b"Landed" in page.body
 
 
 def test_they_are_found_where_chromium_writes_the_address_in_another_way(site: Site, other: Site) -> None:
     target = other.serve({"/secret": "<h1>secret</h1>", "/robots.txt": "User-agent: *\nDisallow: /secret"})
     url = site.serve({"/a%7Cb": ""}) + "/a|b"
-    site.moved["/a%7Cb"] = f"{target}/secret"
+    site.redirects["/a%7Cb"] = f"{target}/secret"
     assert (by_leave([url])[url].forbidden, other.requests["/secret"]) == (True, 0)
 
 
-def test_they_do_not_go_on_for_ever(strange_site: Strange) -> None:
-    [page] = visited(f"{strange_site.url}/round", options=replace(OPTIONS, max_redirects=3))
+def test_they_do_not_go_on_for_ever(browser_site: BrowserSite) -> None:
+    [page] = visited(f"{browser_site.url}/round", options=replace(OPTIONS, max_redirects=3))
     assert page.error == "redirects more than 3 times"
 
 
-def test_what_they_led_to_is_not_fetched_again_under_its_own_address(strange_site: Strange, tmp_path: Path) -> None:
-    strange_site.requests.clear()
-    urls = [f"{strange_site.url}/{path}" for path in ("moved", "moved-again", "two")]
+def test_what_they_led_to_is_not_fetched_again_under_its_own_address(browser_site: BrowserSite, tmp_path: Path) -> None:
+    browser_site.requests.clear()
+    urls = [f"{browser_site.url}/{path}" for path in ("moved", "moved-again", "two")]
     with PageCache(CacheOptions(str(tmp_path))) as cache:
         pages = {url: page for each in urls for url, page in by_leave([each], cache=cache).items()}
     assert [page.url for page in pages.values()] == [urls[2]] * 3
     assert [page.redirects for page in pages.values()] == [(urls[1],), (), ()]
-    assert strange_site.requests["/two"] == 1
+    assert browser_site.requests["/two"] == 1

@@ -19,8 +19,8 @@ from pipelines.browser.options import BrowserOptions
 from pipelines.fetch import FetchOptions, Page
 from tests.pipelines.browser.test_attacks import listening
 from tests.support.browser import OPTIONS
+from tests.support.browser_site import BrowserSite
 from tests.support.processes import command_line
-from tests.support.strange import Strange
 
 KEY = "canary-7f3a/9c+b"
 
@@ -49,28 +49,28 @@ def visit(url: str, service: str, options: FetchOptions = OPTIONS) -> Page:
     return page
 
 
-def test_pages_come_from_the_service_whose_key_is_there(strange_site: Strange, service: str) -> None:
-    page = visit(f"{strange_site.url}/one", service)
+def test_pages_come_from_the_service_whose_key_is_there(browser_site: BrowserSite, service: str) -> None:
+    page = visit(f"{browser_site.url}/one", service)
     assert (page.status, page.error, b"One, by script" in page.body) == (200, None, True)
 
 
-def test_images_are_not_loaded_there_either(strange_site: Strange, service: str) -> None:
-    strange_site.requests.clear()
-    visit(f"{strange_site.url}/media", service)
-    assert strange_site.requests["/i.png"] == 0
+def test_images_are_not_loaded_there_either(browser_site: BrowserSite, service: str) -> None:
+    browser_site.requests.clear()
+    visit(f"{browser_site.url}/media", service)
+    assert browser_site.requests["/i.png"] == 0
 
 
 REFUSED = "refused: {} is a loopback address, which pages are not fetched from"
 
 
-def test_what_its_requests_name_is_checked(strange_site: Strange, service: str) -> None:
-    page = visit(f"{strange_site.url}/two", service, FetchOptions(retries=0))
+def test_what_its_requests_name_is_checked(browser_site: BrowserSite, service: str) -> None:
+    page = visit(f"{browser_site.url}/two", service, FetchOptions(retries=0))
     assert page.error == REFUSED.format("127.0.0.1")
 
 
-def test_where_a_redirect_leads_is_checked_before_it_is_asked(strange_site: Strange, service: str) -> None:
+def test_where_a_redirect_leads_is_checked_before_it_is_asked(browser_site: BrowserSite, service: str) -> None:
     with listening("127.0.0.2") as victim:
-        url = f"{strange_site.url}/elsewhere?http://{victim.place}/"
+        url = f"{browser_site.url}/elsewhere?http://{victim.place}/"
         page = visit(url, service, FetchOptions(allow_networks=("127.0.0.1/32",), retries=0))
     assert (page.error, page.body) == (REFUSED.format("127.0.0.2"), b"")
     assert victim.heard == []

@@ -11,14 +11,14 @@ from pipelines import Pipeline, PipelineError, RunError
 from pipelines.browser.actions.elements import Click
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.spark.context import RunContext
+from tests.support.browser_site import BrowserSite
 from tests.support.pipelines import Run
-from tests.support.strange import Strange
 
 ONE, TWO = "One, by script", "Two"
 
 
 @pytest.mark.parametrize("stage", ["visitJoin", "visit_join", "VISITJOIN"])
-def test_join_in_the_browser_gives_a_row_per_link(run: Run, strange_site: Strange, stage: str) -> None:
+def test_join_in_the_browser_gives_a_row_per_link(run: Run, browser_site: BrowserSite, stage: str) -> None:
     rows = run(
         """
 fetch: {url: "${BASE}/"}
@@ -27,17 +27,17 @@ pipeline:
   - {stage: extract, args: [{selector: h1, as: title}]}
 spindle: {keepColumns: [_url, _linkText, _status]}
 """.replace("${STAGE}", stage),
-        BASE=strange_site.url,
+        BASE=browser_site.url,
     )
     assert [tuple(row.values()) for row in rows] == [
-        (ONE, f"{strange_site.url}/one", "One", 200),
-        (TWO, f"{strange_site.url}/two", "Two", 200),
+        (ONE, f"{browser_site.url}/one", "One", 200),
+        (TWO, f"{browser_site.url}/two", "Two", 200),
     ]
 
 
 @pytest.mark.parametrize("arguments", ["a, 2", "a, {depth: 2}", "{selector: a, depth: 2, traces: []}"])
-def test_explore_in_the_browser_visits_each_page_once(run: Run, strange_site: Strange, arguments: str) -> None:
-    strange_site.requests.clear()
+def test_explore_in_the_browser_visits_each_page_once(run: Run, browser_site: BrowserSite, arguments: str) -> None:
+    browser_site.requests.clear()
     arguments = arguments if arguments.startswith("{") else f"[{arguments}]"
     rows = run(
         f"""
@@ -47,14 +47,14 @@ pipeline:
   - {{stage: extract, args: [{{selector: h1, as: title}}]}}
 spindle: {{keepColumns: [_depth]}}
 """,
-        BASE=strange_site.url,
+        BASE=browser_site.url,
     )
     assert [tuple(row.values()) for row in rows] == [("Home", 0), (ONE, 1), (TWO, 1), ("Three", 2)]
-    assert [strange_site.requests[path] for path in ("/one", "/two", "/three")] == [1, 1, 1]
+    assert [browser_site.requests[path] for path in ("/one", "/two", "/three")] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("fetched", ["", "  traces:\n    - {factory: WAIT, params: {seconds: 0.05}}\n"])
-def test_without_a_prefix_the_pipelines_fetch_decides(run: Run, strange_site: Strange, fetched: str) -> None:
+def test_without_a_prefix_the_pipelines_fetch_decides(run: Run, browser_site: BrowserSite, fetched: str) -> None:
     rows = run(
         f"""
 fetch:
@@ -65,7 +65,7 @@ fetch:
   - {{stage: explore, args: [a, 1]}}
   - {{stage: extract, args: [{{selector: h1, as: deeper}}]}}
 """,
-        BASE=strange_site.url,
+        BASE=browser_site.url,
     )
     by_script = ONE if fetched else None
     assert [tuple(row.values()) for row in rows] == [
@@ -75,7 +75,7 @@ fetch:
     ]
 
 
-def test_the_plan_says_what_was_chosen(strange_site: Strange) -> None:
+def test_the_plan_says_what_was_chosen(browser_site: BrowserSite) -> None:
     def keys(traces: str) -> list[str]:
         text = f"fetch: {{url: 'http://a.b/'{traces}}}\npipeline:\n- {{stage: Join, args: [a]}}\n"
         plan = Pipeline.from_yaml(f"{text}- {{stage: EXPLORE, args: [a]}}\nspindle: {{keepColumns: [_url]}}").plan()
@@ -85,7 +85,7 @@ def test_the_plan_says_what_was_chosen(strange_site: Strange) -> None:
     assert keys(", traces: []") == ["s01_fetch", "s02_visitJoin", "s03_visitExplore", "s04_output"]
 
 
-def test_visit_takes_an_address_a_column_or_what_stands_before(run: Run, strange_site: Strange) -> None:
+def test_visit_takes_an_address_a_column_or_what_stands_before(run: Run, browser_site: BrowserSite) -> None:
     rows = run(
         """
 pipeline:
@@ -96,14 +96,14 @@ pipeline:
   - {stage: visit, args: {url: $none}}
   - {stage: extract, args: [{selector: h1, as: nothing}]}
 """,
-        BASE=strange_site.url,
+        BASE=browser_site.url,
     )
     assert rows == [
-        {"title": TWO, "$last": f"{strange_site.url}/three", "next": "Three", "none": None, "nothing": None}
+        {"title": TWO, "$last": f"{browser_site.url}/three", "next": "Three", "none": None, "nothing": None}
     ]
 
 
-def test_traces_of_a_fetch_and_their_screenshot(run: Run, strange_site: Strange) -> None:
+def test_traces_of_a_fetch_and_their_screenshot(run: Run, browser_site: BrowserSite) -> None:
     rows = run(
         """
 fetch:
@@ -117,13 +117,13 @@ fetch:
 pipeline:
   - {stage: flatSelect, args: [li, {method: text, as: item}]}
 """,
-        BASE=strange_site.url,
+        BASE=browser_site.url,
     )
     assert [row["item"] for row in rows] == ["item 1.1", "item 1.2", "item 2.1", "item 2.2"]
     assert all(row["picture"].startswith("iVBOR") for row in rows), "PNG in base64"
 
 
-def test_pages_that_fail_are_rows_with_an_error(run: Run, strange_site: Strange) -> None:
+def test_pages_that_fail_are_rows_with_an_error(run: Run, browser_site: BrowserSite) -> None:
     rows = run(
         """
 fetch: {url: "${BASE}/"}
@@ -133,20 +133,20 @@ pipeline:
     args: ["li a", {traces: [{action: click, params: {selector: "a[href='/three']", timeout: 0.5}}]}]
 spindle: {keepColumns: [_status, _error], maxFailureRatio: 0.5}
 """,
-        BASE=strange_site.url,
+        BASE=browser_site.url,
     )
-    one = f"{strange_site.url}/one"
+    one = f"{browser_site.url}/one"
     error = "action 1, click a[href='/three']: nothing to act on came within 0.5 s"
     assert [tuple(row.values()) for row in rows] == [(one, 200, error), (one, 200, None)]
 
 
-def test_half_characters_of_a_page_end_no_run(run: Run, strange_site: Strange) -> None:
+def test_half_characters_of_a_page_end_no_run(run: Run, browser_site: BrowserSite) -> None:
     half = "'a\\ud800b'"
     throws = f"scrollBy = () => {{ throw new Error({half}) }}"
-    strange_site.pages["/half"] = (
+    browser_site.pages["/half"] = (
         f"<a href=/throws>a</a><h1></h1><script>document.querySelector('h1').append({half})</script>"
     )
-    strange_site.pages["/throws"] = f"<script>{throws}</script>"
+    browser_site.pages["/throws"] = f"<script>{throws}</script>"
     rows = run(
         """
 fetch: {url: "${BASE}/half", traces: []}
@@ -155,14 +155,14 @@ pipeline:
   - {stage: visitJoin, args: [a, {traces: [{action: scroll_to_bottom}]}]}
 spindle: {keepColumns: [_error], maxFailureRatio: 1}
 """,
-        BASE=strange_site.url,
+        BASE=browser_site.url,
     )
     assert [tuple(row.values()) for row in rows] == [("a\ufffdb", None)]
 
 
-def test_visits_keep_to_robots_txt_and_fetch_no_page_twice(run: Run, strange_site: Strange) -> None:
-    strange_site.requests.clear()
-    strange_site.pages["/robots.txt"] = "User-agent: Spindle\nDisallow: /two\n"
+def test_visits_keep_to_robots_txt_and_fetch_no_page_twice(run: Run, browser_site: BrowserSite) -> None:
+    browser_site.requests.clear()
+    browser_site.pages["/robots.txt"] = "User-agent: Spindle\nDisallow: /two\n"
     rows = run(
         """
 pipeline:
@@ -173,14 +173,14 @@ pipeline:
   - {stage: extract, args: [{selector: h1, as: again}]}
 spindle: {maxFailureRatio: 1}
 """,
-        BASE=strange_site.url,
+        BASE=browser_site.url,
     )
-    del strange_site.pages["/robots.txt"]
+    del browser_site.pages["/robots.txt"]
     assert [tuple(row.values()) for row in rows] == [(ONE, ONE), (None, ONE)]
-    assert [strange_site.requests[path] for path in ("/one", "/two")] == [1, 0]
+    assert [browser_site.requests[path] for path in ("/one", "/two")] == [1, 0]
 
 
-def test_what_a_trace_types_stands_in_no_cache(run: Run, strange_site: Strange, tmp_path: Path) -> None:
+def test_what_a_trace_types_stands_in_no_cache(run: Run, browser_site: BrowserSite, tmp_path: Path) -> None:
     text = """
 fetch:
   url: "${BASE}/shop"
@@ -188,34 +188,34 @@ fetch:
     - {action: type, params: {selector: input, text: canary-5d1e}}
 pipeline: [{stage: extract, args: [{selector: h1, as: title}]}]
 """
-    rows = run(text, RunContext(cache=CacheOptions(shared=str(tmp_path))), BASE=strange_site.url)
+    rows = run(text, RunContext(cache=CacheOptions(shared=str(tmp_path))), BASE=browser_site.url)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert rows == [{"title": "Shop"}]
     assert files
     assert not any(b"canary-5d1e" in path.read_bytes() for path in files)
 
 
-def test_workers_share_a_host_by_their_tabs(run: Run, strange_site: Strange) -> None:
-    strange_site.at_once = 0
-    strange_site.pages["/many"] = "".join(f"<a href='/gather?{number}'>a</a>" for number in range(48))
+def test_workers_share_a_host_by_their_tabs(run: Run, browser_site: BrowserSite) -> None:
+    browser_site.at_once = 0
+    browser_site.pages["/many"] = "".join(f"<a href='/gather?{number}'>a</a>" for number in range(48))
     rows = run(
         """
 fetch: {url: "${BASE}/many"}
 pipeline: [{stage: visitJoin, args: [a, inner]}]
 spindle: {keepColumns: [_status]}
 """,
-        BASE=strange_site.url,
+        BASE=browser_site.url,
     )
     assert [row["_status"] for row in rows] == [200] * 48
-    assert strange_site.impatient < 8, "a worker has four tabs; the other one's came late"
+    assert browser_site.impatient < 8, "a worker has four tabs; the other one's came late"
 
 
 def test_a_machine_without_a_browser_is_told_what_to_install(
-    run: Run, strange_site: Strange, monkeypatch: pytest.MonkeyPatch
+    run: Run, browser_site: BrowserSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(RunError, match="needs a browser, and there is none: install Chromium"):
-        run("pipeline: [{stage: visit, args: ['${BASE}/']}]\nspindle: {keepColumns: [_url]}", BASE=strange_site.url)
+        run("pipeline: [{stage: visit, args: ['${BASE}/']}]\nspindle: {keepColumns: [_url]}", BASE=browser_site.url)
 
 
 WRONG = """

@@ -20,22 +20,22 @@ from pipelines.fetch import Page
 from pipelines.language.nodes import parse
 from pipelines.registry.catalog import ENGINE
 from tests.support.browser import OPTIONS, visited
-from tests.support.strange import Strange
+from tests.support.browser_site import BrowserSite
 
 
 def texts(page: Page, selector: str = "h1") -> list[str]:
     return [element.text() for element in Document(page).root.select(compile_selector(selector))]
 
 
-def test_a_page_is_what_scripts_have_made_of_it(strange_site: Strange) -> None:
-    [page] = visited(f"{strange_site.url}/one")
+def test_a_page_is_what_scripts_have_made_of_it(browser_site: BrowserSite) -> None:
+    [page] = visited(f"{browser_site.url}/one")
     assert texts(page) == ["One, by script"]
-    assert (page.status, page.error, page.url) == (200, None, f"{strange_site.url}/one")
+    assert (page.status, page.error, page.url) == (200, None, f"{browser_site.url}/one")
     assert (page.content_type, page.charset, page.received > 100) == ("text/html", "utf-8", True)
 
 
-def test_redirects_by_header_and_by_script_lead_to_the_final_address(strange_site: Strange) -> None:
-    base = strange_site.url
+def test_redirects_by_header_and_by_script_lead_to_the_final_address(browser_site: BrowserSite) -> None:
+    base = browser_site.url
     [page] = visited(f"{base}/moved")
     assert (page.requested_url, page.redirects, page.url) == (f"{base}/moved", (f"{base}/moved-again",), f"{base}/two")
     [page] = visited(f"{base}/script-redirect")
@@ -46,65 +46,65 @@ def test_redirects_by_header_and_by_script_lead_to_the_final_address(strange_sit
     ("path", "kind", "body"),
     [("/json", "application/json", b'{"a": [1, "<b>"]}'), ("/text", "text/plain", b"a <b> & c\n")],
 )
-def test_what_is_not_html_keeps_its_own_text(strange_site: Strange, path: str, kind: str, body: bytes) -> None:
-    [page] = visited(strange_site.url + path)
+def test_what_is_not_html_keeps_its_own_text(browser_site: BrowserSite, path: str, kind: str, body: bytes) -> None:
+    [page] = visited(browser_site.url + path)
     assert (page.content_type, page.body) == (kind, body)
 
 
-def test_scripts_cannot_change_what_is_read(strange_site: Strange) -> None:
-    [page] = visited(f"{strange_site.url}/tampered")
+def test_scripts_cannot_change_what_is_read(browser_site: BrowserSite) -> None:
+    [page] = visited(f"{browser_site.url}/tampered")
     assert (page.status, page.content_type, texts(page)) == (200, "text/html", ["True"])
 
 
-def test_a_visit_knows_nothing_of_the_one_before(strange_site: Strange) -> None:
-    pages = visited(f"{strange_site.url}/left", again=3)
+def test_a_visit_knows_nothing_of_the_one_before(browser_site: BrowserSite) -> None:
+    pages = visited(f"{browser_site.url}/left", again=3)
     assert [texts(page) for page in pages] == [["nothing"]] * 3
 
 
 @pytest.mark.parametrize(("per_host", "most"), [(1, 1), (16, 4)])
 def test_a_host_gets_as_many_visits_at_a_time_as_the_pipeline_says(
-    strange_site: Strange, per_host: int, most: int
+    browser_site: BrowserSite, per_host: int, most: int
 ) -> None:
-    strange_site.most_at_once = 0
-    strange_site.two_at_once.clear()
-    strange_site.patience = 40 if most > 1 else 0
+    browser_site.most_at_once = 0
+    browser_site.two_at_once.clear()
+    browser_site.patience = 40 if most > 1 else 0
     with BrowserFetcher(replace(OPTIONS, per_host=per_host), Browsing()) as fetcher:
-        pages = list(fetcher.fetch((f"{strange_site.url}/slow?{number}", number) for number in range(8)))
+        pages = list(fetcher.fetch((f"{browser_site.url}/slow?{number}", number) for number in range(8)))
     assert sorted(number for page, number in pages if page.ok) == list(range(8))
-    assert strange_site.most_at_once <= most
-    assert (strange_site.most_at_once > 1) == (most > 1)
+    assert browser_site.most_at_once <= most
+    assert (browser_site.most_at_once > 1) == (most > 1)
 
 
-def test_the_crawler_says_who_it_is(strange_site: Strange) -> None:
-    [page] = visited(f"{strange_site.url}/agent")
+def test_the_crawler_says_who_it_is(browser_site: BrowserSite) -> None:
+    [page] = visited(f"{browser_site.url}/agent")
     assert re.fullmatch(r"Mozilla/5.0 .*HeadlessChrome/\d+\.0\.0\.0 .*Spindle/[\d.]+", texts(page)[0])
-    [page] = visited(f"{strange_site.url}/agent", options=replace(OPTIONS, user_agent="shop-watch/1"))
+    [page] = visited(f"{browser_site.url}/agent", options=replace(OPTIONS, user_agent="shop-watch/1"))
     assert texts(page) == ["shop-watch/1"]
 
 
-def test_images_fonts_and_media_are_loaded_only_when_asked_for(strange_site: Strange) -> None:
+def test_images_fonts_and_media_are_loaded_only_when_asked_for(browser_site: BrowserSite) -> None:
     heavy = ("/i.png", "/v.mp4", "/f.woff2")
-    strange_site.requests.clear()
-    visited(f"{strange_site.url}/media", {"action": "wait", "params": {"seconds": 0.3}})
-    assert [strange_site.requests[path] for path in heavy] == [0, 0, 0]
+    browser_site.requests.clear()
+    visited(f"{browser_site.url}/media", {"action": "wait", "params": {"seconds": 0.3}})
+    assert [browser_site.requests[path] for path in heavy] == [0, 0, 0]
 
     class AllAsked(Action):
         def patience(self) -> float:
             return 60
 
         async def perform(self, visit: Visit) -> None:
-            while not all(strange_site.requests[path] for path in heavy):
+            while not all(browser_site.requests[path] for path in heavy):
                 await visit.page.wait_for_timeout(100)
 
-    [page] = visited(f"{strange_site.url}/media", AllAsked(), images=True)
-    assert page.error is None, strange_site.requests
+    [page] = visited(f"{browser_site.url}/media", AllAsked(), images=True)
+    assert page.error is None, browser_site.requests
 
 
-def test_popups_dialogs_and_service_workers_come_to_nothing(strange_site: Strange) -> None:
-    [page] = visited(f"{strange_site.url}/popup", {"action": "wait", "params": {"seconds": 0.2}})
-    assert (texts(page), page.url) == (["Popup"], f"{strange_site.url}/popup")
-    visited(f"{strange_site.url}/worker", {"action": "wait", "params": {"seconds": 0.2}})
-    assert strange_site.requests["/sw.js"] == 0
+def test_popups_dialogs_and_service_workers_come_to_nothing(browser_site: BrowserSite) -> None:
+    [page] = visited(f"{browser_site.url}/popup", {"action": "wait", "params": {"seconds": 0.2}})
+    assert (texts(page), page.url) == (["Popup"], f"{browser_site.url}/popup")
+    visited(f"{browser_site.url}/worker", {"action": "wait", "params": {"seconds": 0.2}})
+    assert browser_site.requests["/sw.js"] == 0
 
 
 OUT = "#out"
@@ -143,42 +143,42 @@ ACTIONS_AND_WHAT_THEY_DO: list[tuple[list[dict[str, Any]], str, list[str]]] = [
 
 @pytest.mark.parametrize(("traces", "selector", "expected"), ACTIONS_AND_WHAT_THEY_DO)
 def test_each_action_does_what_a_person_does(
-    strange_site: Strange, traces: list[dict[str, Any]], selector: str, expected: list[str]
+    browser_site: BrowserSite, traces: list[dict[str, Any]], selector: str, expected: list[str]
 ) -> None:
-    [page] = visited(f"{strange_site.url}/shop", *traces)
+    [page] = visited(f"{browser_site.url}/shop", *traces)
     assert (page.error, texts(page, selector)) == (None, expected)
 
 
 @pytest.mark.parametrize("params", [{"pauseMs": 600}, {"behavior": "smooth", "step": 900, "pauseMs": 600}])
-def test_scrolling_goes_on_until_nothing_more_comes(strange_site: Strange, params: dict[str, Any]) -> None:
-    [page] = visited(f"{strange_site.url}/feed", {"action": "scroll_to_bottom", "params": params})
+def test_scrolling_goes_on_until_nothing_more_comes(browser_site: BrowserSite, params: dict[str, Any]) -> None:
+    [page] = visited(f"{browser_site.url}/feed", {"action": "scroll_to_bottom", "params": params})
     assert len(texts(page, "p")) == 30
 
 
-def test_a_trace_that_begins_with_a_visit_says_itself_where_it_goes(strange_site: Strange) -> None:
-    base = strange_site.url
-    strange_site.requests.clear()
+def test_a_trace_that_begins_with_a_visit_says_itself_where_it_goes(browser_site: BrowserSite) -> None:
+    base = browser_site.url
+    browser_site.requests.clear()
     [page] = visited(
         f"{base}/three",
         {"action": "visit", "params": {"url": f"{base}/two", "cooldown": 0.1}},
         {"action": "visit"},
     )
     assert (page.url, texts(page)) == (f"{base}/three", ["Three"])
-    assert (strange_site.requests["/two"], strange_site.requests["/three"]) == (1, 1)
+    assert (browser_site.requests["/two"], browser_site.requests["/three"]) == (1, 1)
 
 
-def test_a_click_that_leads_to_another_page_is_followed(strange_site: Strange) -> None:
+def test_a_click_that_leads_to_another_page_is_followed(browser_site: BrowserSite) -> None:
     [page] = visited(
-        f"{strange_site.url}/shop",
+        f"{browser_site.url}/shop",
         {"action": "click", "params": {"selector": "a.away"}},
         {"action": "wait_for", "params": {"selector": "h1:has-text('Mozilla')"}},
     )
-    assert (page.url, page.status) == (f"{strange_site.url}/agent", 200)
+    assert (page.url, page.status) == (f"{browser_site.url}/agent", 200)
 
 
-def test_each_snapshot_is_a_page_and_a_screenshot_is_a_value(strange_site: Strange) -> None:
+def test_each_snapshot_is_a_page_and_a_screenshot_is_a_value(browser_site: BrowserSite) -> None:
     first, second = visited(
-        f"{strange_site.url}/shop",
+        f"{browser_site.url}/shop",
         {"action": "snapshot"},
         {"action": "click", "params": {"selector": "#next"}},
         {"action": "screenshot", "params": {"as": "picture", "full_page": True}},
@@ -201,29 +201,29 @@ def test_each_snapshot_is_a_page_and_a_screenshot_is_a_value(strange_site: Stran
         ("/silent", "timed out after 3 s"),
     ],
 )
-def test_what_goes_wrong_is_a_sentence_on_the_page(strange_site: Strange, path: str, error: str) -> None:
+def test_what_goes_wrong_is_a_sentence_on_the_page(browser_site: BrowserSite, path: str, error: str) -> None:
     options = replace(OPTIONS, max_body=1_000_000, total_timeout=3 if path == "/silent" else 60)
-    [page] = visited(strange_site.url + path, options=options)
+    [page] = visited(browser_site.url + path, options=options)
     assert (page.error, page.body) == (error, b"")
 
 
-def test_a_script_that_never_rests_ends_with_its_time(strange_site: Strange) -> None:
+def test_a_script_that_never_rests_ends_with_its_time(browser_site: BrowserSite) -> None:
     options = replace(OPTIONS, total_timeout=3)
-    [page, after] = [*visited(f"{strange_site.url}/hang", options=options), *visited(f"{strange_site.url}/three")]
+    [page, after] = [*visited(f"{browser_site.url}/hang", options=options), *visited(f"{browser_site.url}/three")]
     assert page.error == "timed out after 3 s"
     assert texts(after) == ["Three"]
 
 
-def test_a_status_of_an_error_is_kept_and_a_busy_server_asked_again(strange_site: Strange) -> None:
-    [page] = visited(f"{strange_site.url}/absent")
+def test_a_status_of_an_error_is_kept_and_a_busy_server_asked_again(browser_site: BrowserSite) -> None:
+    [page] = visited(f"{browser_site.url}/absent")
     assert (page.status, page.ok, page.error) == (404, False, None)
-    strange_site.requests.clear()
-    [page] = visited(f"{strange_site.url}/busy", options=replace(OPTIONS, retries=1))
-    assert (page.status, strange_site.requests["/busy"]) == (200, 2)
+    browser_site.requests.clear()
+    [page] = visited(f"{browser_site.url}/busy", options=replace(OPTIONS, retries=1))
+    assert (page.status, browser_site.requests["/busy"]) == (200, 2)
 
 
-def test_an_action_that_fails_is_named(strange_site: Strange) -> None:
-    url = f"{strange_site.url}/shop"
+def test_an_action_that_fails_is_named(browser_site: BrowserSite) -> None:
+    url = f"{browser_site.url}/shop"
     [page] = visited(url, {"action": "wait"} | {"params": {"seconds": 0}}, {"action": "click"} | ABSENT)
     assert (page.error, page.status) == ("action 2, click .absent: nothing to act on came within 0.2 s", 200)
     [page] = visited(url, {"action": "press", "params": {"key": "Nonsense"}})
@@ -235,13 +235,13 @@ ABSENT = {"params": {"selector": ".absent", "timeout": 0.2}}
 
 
 def test_a_tab_that_cannot_be_opened_is_no_crash_of_the_page(
-    strange_site: Strange, monkeypatch: pytest.MonkeyPatch
+    browser_site: BrowserSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def two_lines(*_: object) -> str:
         return "a\nb"
 
     monkeypatch.setattr("pipelines.browser.tab._user_agent", two_lines)
-    [page] = visited(f"{strange_site.url}/one")
+    [page] = visited(f"{browser_site.url}/one")
     assert page.error is not None
     assert page.error.startswith("the browser could not open a tab: ")
 
@@ -293,13 +293,13 @@ def drivers() -> list[int]:
 
 
 @pytest.mark.parametrize("target", ["tab", "browser", "driver"])
-def test_a_crash_is_survived(strange_site: Strange, target: str) -> None:
+def test_a_crash_is_survived(browser_site: BrowserSite, target: str) -> None:
     options = replace(OPTIONS, retries=1)
     CRASHED.clear()
-    [page] = visited(f"{strange_site.url}/three", CrashOnce(target=target), options=options)
+    [page] = visited(f"{browser_site.url}/three", CrashOnce(target=target), options=options)
     assert (page.error, texts(page)) == (None, ["Three"])
     CRASHED.clear()
-    [page, after] = visited(f"{strange_site.url}/three", CrashOnce(target=target), again=2)
+    [page, after] = visited(f"{browser_site.url}/three", CrashOnce(target=target), again=2)
     assert (page.error, texts(after)) == ("the browser crashed on the page", ["Three"])
 
 
@@ -307,9 +307,9 @@ EXAMPLES = {each.name: each for each in ACTIONS if each.plugin == ENGINE}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_example_of_the_documentation_works(strange_site: Strange, name: str) -> None:
-    example = EXAMPLES[name].thing.example.replace("${SHOP}", strange_site.url)
-    pages = visited(f"{strange_site.url}/shop", *parse(example).plain())  # type: ignore[misc]
+def test_every_example_of_the_documentation_works(browser_site: BrowserSite, name: str) -> None:
+    example = EXAMPLES[name].thing.example.replace("${SHOP}", browser_site.url)
+    pages = visited(f"{browser_site.url}/shop", *parse(example).plain())  # type: ignore[misc]
     assert pages
     assert all(page.ok for page in pages)
     assert EXAMPLES[name].doc

@@ -20,7 +20,7 @@ from pipelines.coordination.leases import Leases
 from pipelines.fetch import FetchOptions, HttpFetcher
 from pipelines.fetch.robots import Robots, Unreached, unreached
 from pipelines.page_cache.cache import CacheOptions, PageCache
-from tests.support.pipeline_site import Site, serving
+from tests.support.site import Site, serve_site
 
 LOOPBACK = ("127.0.0.1/32",)
 SECONDS = 120
@@ -29,7 +29,7 @@ SECONDS = 120
 @pytest.fixture(scope="module")
 def sites() -> Iterator[list[Site]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(serving()) for _ in range(3)]
+        yield [stack.enter_context(serve_site()) for _ in range(3)]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def test_all_pages_come_whatever_the_mix(seed: int, sites: list[Site], tmp_path:
         kept = [url for url in urls if choose.random() < choose.choice((0.1, 0.9)) and not url.endswith("/forbidden")]
         list(fetcher.fetch((url, url) for url in kept))
     for site in sites:
-        site.most_running, site.seconds = 0, 0.003
+        site.most_running, site.delay = 0, 0.003
     number = choose.choice((2, 3, 5, 8))
     parts = [urls[each::number] for each in range(number)]
     tasks = [Task(part, choose.choice((1, 5, 1000, 1000, 1000))) for part in parts]

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.bad_server import PAGE, BadServer
-from tests.support.encrypted import certificate, https
+from tests.support.certificates import create_certificate, serve_https
 from tests.support.fetching import fetch, fetch_all
 
 
@@ -103,15 +103,15 @@ class TestFailures:
 
 
 def test_a_certificate_that_is_not_trusted_is_an_error(tmp_path: Path) -> None:
-    with https(*certificate(tmp_path, "IP:127.0.0.1")) as port:
-        assert fetch(f"https://127.0.0.1:{port}/").error == "the certificate of 127.0.0.1 is not trusted"
+    with serve_https(*create_certificate(tmp_path, "IP:127.0.0.1")) as url:
+        assert fetch(f"{url}/").error == "the certificate of 127.0.0.1 is not trusted"
 
 
 def test_a_certificate_for_another_name_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = certificate(tmp_path, "DNS:other.test")
+    files = create_certificate(tmp_path, "DNS:other.test")
     monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
-    with https(*files) as port:
-        assert fetch(f"https://127.0.0.1:{port}/").error == "the certificate of 127.0.0.1 is for another name"
+    with serve_https(*files) as url:
+        assert fetch(f"{url}/").error == "the certificate of 127.0.0.1 is for another name"
 
 
 def test_encryption_with_a_server_that_has_none_is_an_error() -> None:

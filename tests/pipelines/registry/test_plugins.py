@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pipeline_site import Site
+from tests.support.site import Site
 
 ROOT = Path(__file__).parents[3]
 

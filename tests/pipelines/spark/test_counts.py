@@ -12,8 +12,8 @@ from pipelines import Pipeline
 from pipelines.coordination.coordinator import Coordinator
 from pipelines.spark.context import RunContext, fetch_options
 from pipelines.spark.engine import Engine
-from tests.support.pipeline_site import Site
 from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.site import Site
 
 
 def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, site: Site) -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.pipeline_site import Site
 from tests.support.pipelines import Run
+from tests.support.site import Site
 
 # a → b, c; b → a, d; c → d, a; d → e; e → (nothing)
 GRAPH = {

@@ -18,7 +18,7 @@ from pipelines.spark.context import RunContext, fetch_options
 from pipelines.spark.engine import Engine
 from pipelines.spark.preview import CUT, as_json
 from pipelines.spark.run import Run, RunResult
-from tests.support.pipeline_site import Site
+from tests.support.site import Site
 
 LINKS = "".join(f"<a href=/{number}>to {number}</a>" for number in range(30))
 PAGES = {f"/{number}": f"<h1 class=big>Page {number}</h1><p>a<p>b" for number in range(30)}

@@ -9,8 +9,8 @@ import pytest
 
 from pipelines import PipelineError, RunError, check_yaml
 from pipelines.spark.context import Files, RunContext
-from tests.support.pipeline_site import Site
 from tests.support.pipelines import Run
+from tests.support.site import Site
 
 CSV = 'name,note\nlamp,"a ""b"", c"\ncup,\nrug,é\n'
 ROWS = [{"name": "lamp", "note": 'a "b", c'}, {"name": "cup", "note": None}, {"name": "rug", "note": "é"}]

@@ -12,8 +12,8 @@ import pytest
 from pipelines.errors import RunError
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.spark.context import RunContext
-from tests.support.pipeline_site import Site, serving
 from tests.support.pipelines import Run
+from tests.support.site import Site, serve_site
 
 PAGES = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(12))} | {
     f"/{each}": f"<h1>{each}</h1><a href=/{each}>again</a>" for each in range(12)
@@ -82,7 +82,7 @@ class TestRobots:
 class TestRedirects:
     @pytest.fixture
     def other(self) -> Iterator[Site]:
-        with serving() as other:
+        with serve_site() as other:
             yield other
 
     def test_lead_only_where_the_rules_of_their_target_let_them(self, run: Run, site: Site, other: Site) -> None:
@@ -90,7 +90,7 @@ class TestRedirects:
             {"/open": "<h1>open</h1>", "/secret": "<h1>secret</h1>", "/robots.txt": "User-agent: *\nDisallow: /secret"}
         )
         base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>"})
-        site.moved |= {"/1": f"{target}/open", "/2": f"{target}/secret"}
+        site.redirects |= {"/1": f"{target}/open", "/2": f"{target}/secret"}
         error = f"redirects to {target}/secret: {target}/robots.txt forbids this address to Spindle"
         assert [(row["name"], row["_error"]) for row in run(JOIN % "", B=base)] == [("open", None), (None, error)]
         assert other.requests["/secret"] == 0
@@ -99,17 +99,17 @@ class TestRedirects:
         def crawled() -> Sequence[float]:
             target = other.serve({**PAGES, "/robots.txt": "User-agent: *\nCrawl-delay: 0.2"})
             base = site.serve(PAGES)
-            site.moved |= {f"/{each}": f"{target}/{each}" for each in range(12)}
+            site.redirects |= {f"/{each}": f"{target}/{each}" for each in range(12)}
             assert [row["name"] for row in run(JOIN % "", B=base)] == [str(each) for each in range(12)]
-            assert len(other.times) == 12
-            return other.times
+            assert len(other.request_times) == 12
+            return other.request_times
 
         assert_spaced(crawled, 0.2)
 
     def test_bring_a_page_that_is_not_fetched_again_under_its_own_address(self, run: Run, site: Site) -> None:
         pages = {"/": "<a href=/old>", "/new": "<h1>new</h1><a href=/new>", "/old": ""}
         base = site.serve(pages)
-        site.moved["/old"] = "/new"
+        site.redirects["/old"] = "/new"
         rows = run(
             """
 fetch: {url: "${B}/"}
@@ -139,8 +139,8 @@ spindle: {keepColumns: [_requestedUrl, _url]}
         moved |= {f"/b{each}": "/e0" for each in range(1, 20, 2)}
         pages["/c4"] = 404
         base = site.serve({"/": "".join(f"<a href={path}>" for path in pages), **pages})
-        site.moved |= moved
-        site.seconds = seconds
+        site.redirects |= moved
+        site.delay = seconds
 
         def end(path: str) -> str:
             return end(moved[path]) if path in moved else path
@@ -159,21 +159,21 @@ class TestPoliteness:
     def test_a_delay_holds_over_all_tasks(self, run: Run, site: Site) -> None:
         def crawled() -> Sequence[float]:
             run(JOIN % ", delay: 0.2", B=site.serve(PAGES))
-            assert len(site.times) == 13
-            return site.times
+            assert len(site.request_times) == 13
+            return site.request_times
 
         assert_spaced(crawled, 0.2)
 
     def test_a_site_may_ask_for_one(self, run: Run, site: Site) -> None:
         def crawled() -> Sequence[float]:
             run(JOIN % "", B=site.serve({**PAGES, "/robots.txt": "User-agent: *\nCrawl-delay: 0.2"}))
-            return site.times
+            return site.request_times
 
         assert_spaced(crawled, 0.2)
 
     def test_no_more_are_asked_for_at_a_time_than_the_pipeline_says(self, run: Run, site: Site) -> None:
         base = site.serve(PAGES)
-        site.seconds = 0.1
+        site.delay = 0.1
         assert all(row["_error"] is None for row in run(JOIN % ", concurrency: 3", B=base))
         assert 2 <= site.most_running <= 3
 
@@ -203,7 +203,7 @@ pipeline:
   - {stage: extract, args: [{selector: h1, as: name}]}"""
         stored = "\n  - {stage: store, args: [%s]}\n  - {stage: reset}"
         base = site.serve(PAGES)
-        site.seconds = 0.3
+        site.delay = 0.3
         parts = f"{part}{stored % 'one'}{part}{stored % 'two'}{part}"
         text = f"pipeline:{parts}\n  - {{stage: union_with, args: [one, two]}}"
         assert len(run(text, B=base)) == 36

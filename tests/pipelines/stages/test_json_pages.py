@@ -7,8 +7,8 @@ import json
 import pytest
 
 from pipelines import PipelineError, check_yaml
-from tests.support.pipeline_site import Site
 from tests.support.pipelines import Run
+from tests.support.site import Site
 
 LIST = {"data": {"items": [{"name": "Lamp", "price": 12.5, "page": "/1"}, {"name": "Cup", "page": "/2"}], "next": 2}}
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pipelines import Pipeline, RunError
 from pipelines.fetch import FetchOptions
 from pipelines.spark.context import RunContext
-from tests.support.pipeline_site import Site
 from tests.support.pipelines import Run
+from tests.support.site import Site
 
 HOME = """<html><body><h1>Home</h1><ul>
 <li class=c><a class=item href="/p/1">One</a><b>1</b></li>

@@ -14,8 +14,8 @@ from pipelines import PipelineError, RunError, check_yaml
 from pipelines.language.expressions import REFUSED, check_expression, check_query
 from pipelines.spark.schema import columns_of
 from pipelines.stages.tables import Filter, SqlQuery
-from tests.support.pipeline_site import Site
 from tests.support.pipelines import Run
+from tests.support.site import Site
 
 CSV = "name,shop,price\nlamp,b,3\ncup,a,1\nlamp,a,2\nrug,,9\nrug,,8\n"
 
@@ -56,7 +56,7 @@ def test_the_pages_of_the_rows_that_are_left_are_not_fetched_again(run: Run, sit
     base = site.serve(
         {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1><p>1</p>", "/3": "<h1>Three</h1><p>3</p>"}
     )
-    site.moved["/2"] = "/3"
+    site.redirects["/2"] = "/3"
     rows = run(
         """
 fetch: {url: "${B}/"}

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines import PipelineError, RunError, check_yaml
-from tests.support.pipeline_site import Site
 from tests.support.pipelines import Run
+from tests.support.site import Site
 
 
 @pytest.fixture

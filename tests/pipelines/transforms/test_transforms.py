@@ -17,7 +17,7 @@ from pipelines.spark.engine import Engine
 from pipelines.spark.output import records
 from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
-from tests.support.pipeline_site import Site
+from tests.support.site import Site
 
 Rows = list[dict[str, Any]]
 RunWith = Callable[..., Rows]

@@ -1,13 +1,14 @@
-"""A site that does what browsers meet: scripts, cookies, redirects, downloads, pages that hang, grow or crash."""
+"""A site for browsers: scripts, cookies, redirects, downloads, and pages that hang, grow or crash."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.support.servers import Handler, serve
 
 SHOP = """<!doctype html><html><head><title>Shop</title><script>
 let page = 1;
@@ -66,8 +67,12 @@ PAGES = {
 }
 
 
-class Strange:
-    """`requests` counts paths, `headers` keeps the last request's; `answers` may be added to."""
+class BrowserSite:
+    """The site's state: counts of requests by path, the last request's headers, and pages that tests may change.
+
+    `/slow` answers once two requests run at a time, or after `patience` seconds; `/gather` once five do.
+    `impatient` counts the requests of `/gather` for which five did not come together.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -82,12 +87,8 @@ class Strange:
         self.pages = dict(PAGES)
 
 
-Answer = Callable[["_Handler"], None]
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    site: Strange
+class BrowserSiteHandler(Handler):
+    site: BrowserSite
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -101,18 +102,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer("<h1>no</h1>", 404)
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.read_body()
         self.do_GET()
 
     def answer(self, text: str, status: int = 200, kind: str = "text/html; charset=utf-8", **headers: str) -> None:
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
+        self.respond(status, text, kind, **headers)
 
     def _agent(self) -> None:
         self.answer(f"<h1>{self.headers['User-Agent']}</h1>")
@@ -133,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer("", 301, Location="/two")
 
     def _enter(self) -> None:
-        """Sends everybody back to itself with a cookie, and lets in whoever has it."""
+        """Redirect to itself with a cookie, and accept requests that have the cookie."""
         if "entered=yes" in self.headers.get("Cookie", ""):
             self.answer("<h1>Entered</h1>")
         else:
@@ -152,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer("", 302, Location=self.path.partition("?")[2])
 
     def _held(self) -> None:
-        """Keeps a page from being loaded until its script's way has ended at `/landing`."""
+        """Delay a page's load event until its script has reached `/landing`."""
         self.site.landed.wait(90)
         self.answer("", kind="text/javascript")
 
@@ -168,8 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer("<h1>busy</h1>", 503 if first else 200, Retry_After="0")
 
     def _slow(self) -> None:
-        """Answers once two have asked at a time, or after the site's patience."""
-        with self._among_others() as number:
+        """Answer once two requests run at a time, or after the site's patience."""
+        with self._count_request() as number:
             self.site.most_at_once = max(self.site.most_at_once, number)
             if number > 1:
                 self.site.two_at_once.set()
@@ -178,16 +172,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer("<h1>Slow</h1>")
 
     def _gather(self) -> None:
-        """Answers once five have asked at a time, or patience is over."""
-        with self._among_others() as number:
+        """Answer once five requests run at a time."""
+        with self._count_request() as number:
             if number >= 5:
                 self.site.five_at_once.set()
             self.site.impatient += not self.site.five_at_once.wait(40)
         self.answer("<h1>Gathered</h1>")
 
     @contextmanager
-    def _among_others(self) -> Generator[int]:
-        """How many requests wait for an answer, this one among them."""
+    def _count_request(self) -> Generator[int]:
+        """Yield how many requests wait for an answer, with this one."""
         with self.site.lock:
             self.site.at_once += 1
             number = self.site.at_once
@@ -208,25 +202,10 @@ class _Handler(BaseHTTPRequestHandler):
         for _ in range(100_000):
             self.wfile.write(b"<p>" + b"x" * 65_536)
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Browsers go when they please."""
-
 
 @contextmanager
-def strange() -> Generator[Strange]:
-    handler = type("Handler", (_Handler,), {})
-    server = _Server(("127.0.0.1", 0), handler)
-    handler.site = site = Strange(f"http://127.0.0.1:{server.server_address[1]}")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield site
-    finally:
-        server.shutdown()
-        server.server_close()
+def serve_browser_site() -> Generator[BrowserSite]:
+    handler = type("Handler", (BrowserSiteHandler,), {})
+    with serve(handler) as url:
+        handler.site = BrowserSite(url)
+        yield handler.site
