@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cli.parameters import parameters, transforms_of
 from pipelines import Pipeline, PipelineError
-from pipelines.browser.needs import missing_browser
-from pipelines.registry import plugins
+from pipelines.planning.requirements import find_missing_browser
+from pipelines.registry.catalog import load_plugins
 
 
 def check(file: Path, parameter: list[str], transforms: Path | None = None) -> int:
@@ -16,7 +16,7 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None) -> i
 
     Without parameters, those that the file names stay open. `transforms` is a file with the row transforms.
     """
-    for failure in plugins.load():
+    for failure in load_plugins():
         print(f"warning: {failure}", file=sys.stderr)
     try:
         pipeline = Pipeline.from_yaml(file.read_text())
@@ -29,7 +29,7 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None) -> i
     except UnicodeDecodeError:
         print(f"{file}:1:1: the file is not UTF-8 text", file=sys.stderr)
         return 1
-    if missing := missing_browser(plan):
+    if missing := find_missing_browser(plan):
         print(f"{file}: warning: {missing}", file=sys.stderr)
     if exposed := own.warning():
         print(f"{file}: warning: {exposed}", file=sys.stderr)

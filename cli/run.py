@@ -25,11 +25,12 @@ from pipelines import Pipeline, PipelineError, Plan, RunError
 from pipelines.errors import first_line
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.page_cache.retention import tidy
-from pipelines.spark.context import RunContext, cache_options, fetch_options
-from pipelines.spark.output import records
+from pipelines.planning.context import RunContext
+from pipelines.planning.options import cache_options, fetch_options
 from pipelines.spark.run import Run
 from pipelines.spark.session import session
 from pipelines.stages import echo
+from pipelines.stages.dataframes import to_records
 
 # loopback and private networks: on a person's own machine these are their own
 _OWN_NETWORKS = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
@@ -115,7 +116,7 @@ def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
         rows = run.collect_ordered(spark)
     count = rows.count()
     if output is None:
-        _print(records(rows.limit(_SHOWN_ROWS), cut=_CUT), rows.columns, count)
+        _print(to_records(rows.limit(_SHOWN_ROWS), cut=_CUT), rows.columns, count)
     else:
         _write(rows, output)
         _console.print(f"{count:,} rows in {output}", markup=False)
@@ -126,7 +127,7 @@ def _write(rows: DataFrame, path: Path) -> None:
     if path.suffix == ".parquet":
         pq.write_table(rows.toArrow(), path)
     elif path.suffix == ".json":
-        path.write_text(json.dumps(records(rows), ensure_ascii=False, indent=1) + "\n")
+        path.write_text(json.dumps(to_records(rows), ensure_ascii=False, indent=1) + "\n")
     else:
         _write_csv(rows, path)
 
@@ -135,7 +136,7 @@ def _write_csv(rows: DataFrame, path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows.columns)
         writer.writeheader()
-        for record in records(rows):
+        for record in to_records(rows):
             writer.writerow({name: _cell(value) for name, value in record.items()})
 
 

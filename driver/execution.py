@@ -25,9 +25,10 @@ from driver.webhook import WebhookFailed
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.page_cache.retention import tidy
 from pipelines.pipeline import Pipeline
+from pipelines.planning.context import Files, RunContext
+from pipelines.planning.options import cache_options, fetch_options
 from pipelines.planning.plan import Plan
-from pipelines.registry import plugins
-from pipelines.spark.context import Files, RunContext, cache_options, fetch_options
+from pipelines.registry.catalog import load_plugins
 from pipelines.spark.output import Written
 from pipelines.spark.run import Run, RunResult
 from pipelines.spark.saves import Saved
@@ -84,7 +85,7 @@ def _reported(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Mete
 def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter) -> dict[str, Any]:
     """Runs the pipeline and writes its output; the fields of the COMPLETED report."""
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
-    for failure in plugins.load():
+    for failure in load_plugins():
         _log.warning("plugin left out", extra={"fields": {"reason": str(failure)}})
     transforms = Transforms(spec.row_transforms, Limits(only_isolated=spec.isolate_transforms))
     if warning := transforms.warning():

@@ -8,7 +8,7 @@ from typing import Any
 from pipelines.coordination.coordinator import Counts
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.planning.plan import Plan, Step
-from pipelines.registry.stage import LinkStage
+from pipelines.planning.stage import LinkStage
 from pipelines.spark.run import Run, RunResult
 
 _OF_PAGES = ("_requestedUrl", "_status", "_error")

@@ -23,7 +23,7 @@ import dagster
 from orchestration.compute.local import LocalCompute
 from orchestration.instance import run_pidfile, run_socket
 from orchestration.pidfile import living, living_pid, locked
-from pipelines.registry import plugins
+from pipelines.registry.catalog import load_plugins
 
 STOP_SECONDS = 12
 PRELOADED = (
@@ -54,7 +54,7 @@ def _preload() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     with dagster.DagsterInstance.get():
-        plugins.load()
+        load_plugins()
 
 
 def _exit(_number: int, _frame: FrameType | None) -> None:

@@ -7,7 +7,7 @@ from pipelines.listing import StageListing, listing
 from pipelines.pipeline import Pipeline, check_yaml, stage
 from pipelines.planning.plan import Kind, Plan, Step
 from pipelines.planning.script import script
-from pipelines.registry.stage import Sink
+from pipelines.planning.stage import Sink
 from pipelines.transforms.transform import Transforms
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import Any
 
 from pipelines.browser.actions import ACTIONS
 from pipelines.extract.extractors import METHODS
-from pipelines.registry.catalog import ENGINE, Named
-from pipelines.registry.stage import STAGES, Stage
+from pipelines.planning.stage import STAGES, Stage
+from pipelines.registry.catalog import ENGINE, Entry
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction
 from pipelines.transforms.transform import described
 
@@ -40,7 +40,7 @@ def listing() -> tuple[StageListing, ...]:
     return tuple(sorted(found, key=lambda each: each.name.casefold()))
 
 
-def _stage(entry: Named[type[Stage]]) -> StageListing:
+def _stage(entry: Entry[type[Stage]]) -> StageListing:
     description, _, more = entry.doc.partition("\n\n")
     example = entry.thing.example.strip()
     guide = "\n\n".join(part for part in (more, f"```yaml\n{example}\n```" if example else "") if part)
@@ -69,7 +69,7 @@ def _actions() -> Iterator[Schema]:
         yield {"type": "object", "properties": properties, "required": ["action"]}
 
 
-def _transform(entry: Named[RowFunction]) -> StageListing:
+def _transform(entry: Entry[RowFunction]) -> StageListing:
     name = f"python_row_transform:{entry.name}"
     description, _, more = entry.doc.partition("\n\n")
     keywords = described(entry.name, entry.thing).keywords

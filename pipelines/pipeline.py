@@ -14,14 +14,14 @@ from pipelines.planning import reader
 from pipelines.planning.model import PipelineModel, StageCall
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import plan as plan_model
-from pipelines.registry.catalog import Unknown
+from pipelines.registry.catalog import UnknownName
 from pipelines.transforms import RowFunction
 from pipelines.transforms.transform import Transforms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.spark.context import RunContext
+    from pipelines.planning.context import RunContext
 
 
 NO_TRANSFORMS = Transforms()
@@ -103,7 +103,8 @@ class Pipeline:
         the context's.
         """
         # Spark is loaded by those who run, not by those who check
-        from pipelines.spark.context import RunContext, cache_options, fetch_options
+        from pipelines.planning.context import RunContext
+        from pipelines.planning.options import cache_options, fetch_options
         from pipelines.spark.run import Run
 
         plan = self.plan(parameters, Transforms(transforms or {}))
@@ -128,7 +129,7 @@ def _resolved(model: PipelineModel, transforms: Transforms) -> tuple[PipelineMod
         try:
             calls.append(call if "${" in name else replace(call, stage=call.stage.resolved(name, transforms)))
             continue
-        except Unknown as error:
+        except UnknownName as error:
             unknown.append(problem(call.node, str(error)))
         except PipelineError as error:
             wrong.extend(problem(call.node, str(each)) for each in error.problems)

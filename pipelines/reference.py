@@ -11,9 +11,10 @@ from pipelines.browser.actions import ACTIONS, Action
 from pipelines.extract.extractors import METHODS, Extractor, Method
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
-from pipelines.planning.model import Options, Output
-from pipelines.registry.catalog import Named
-from pipelines.registry.stage import STAGES, LinkStage, RowStage, Sink, Source, Stage
+from pipelines.planning.model import Output
+from pipelines.planning.options import Options
+from pipelines.planning.stage import STAGES, LinkStage, RowStage, Sink, Source, Stage
+from pipelines.registry.catalog import Entry
 
 Schema = dict[str, Any]
 
@@ -204,7 +205,7 @@ def _engine() -> str:
 
 
 def _overview() -> str:
-    kinds: dict[str, list[Named[type[Stage]]]] = {title: [] for _, title in _KINDS}
+    kinds: dict[str, list[Entry[type[Stage]]]] = {title: [] for _, title in _KINDS}
     for entry in STAGES:
         kinds[next(title for kind, title in _KINDS if issubclass(entry.thing, kind))].append(entry)
     lines = ["## All stages", ""]
@@ -213,7 +214,7 @@ def _overview() -> str:
     return "\n".join(lines)
 
 
-def _row(entry: Named[type[Stage]]) -> str:
+def _row(entry: Entry[type[Stage]]) -> str:
     aliases = f" ({', '.join(entry.aliases)})" if entry.aliases else ""
     summary = " ".join(entry.doc.partition("\n\n")[0].split())
     return f"| [{entry.name}](#{entry.name.casefold()}){aliases} | {summary} |"
@@ -223,7 +224,7 @@ def _output() -> str:
     return "\n".join(["## The key output", "", (Output.__doc__ or "").strip(), "", *_table(Output)])
 
 
-def _stage(entry: Named[type[Stage]]) -> str:
+def _stage(entry: Entry[type[Stage]]) -> str:
     lines = [f"## {entry.name}", ""]
     if entry.aliases:
         lines += [f"Also called {', '.join(f'`{alias}`' for alias in entry.aliases)}.", ""]
@@ -237,7 +238,7 @@ def _extractors() -> str:
     return "\n".join(["## Extractors", "", _COLUMN, *_table(Extractor), *listed])
 
 
-def _spelled(method: Named[Method]) -> str:
+def _spelled(method: Entry[Method]) -> str:
     names = "` or `".join(method.spellings)
     return f"{names}:{method.thing.takes}" if method.thing.takes else names
 
@@ -247,7 +248,7 @@ def _traces() -> str:
     return "\n".join(["## Traces", "", _TRACES, *actions])
 
 
-def _action(entry: Named[type[Action]]) -> Iterator[str]:
+def _action(entry: Entry[type[Action]]) -> Iterator[str]:
     yield from (f"### {entry.name}", "")
     if entry.aliases:
         yield from (f"Also called {', '.join(f'`{alias}`' for alias in entry.aliases)}.", "")

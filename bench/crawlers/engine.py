@@ -22,8 +22,9 @@ from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
 from bench.crawlers.pipeline import pipeline
 from pipelines import Pipeline
 from pipelines.page_cache.cache import CacheOptions
+from pipelines.planning.context import RunContext
+from pipelines.planning.options import fetch_options
 from pipelines.planning.plan import Plan
-from pipelines.spark.context import RunContext, fetch_options
 from pipelines.spark.run import Run
 from pipelines.spark.session import session
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from bench.visitors.fields import FIELDS
 from pipelines import Pipeline
 from pipelines.fetch import FetchOptions
+from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan
-from pipelines.spark.context import RunContext
 from pipelines.spark.run import Run
 from pipelines.spark.session import session
 

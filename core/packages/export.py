@@ -26,8 +26,8 @@ from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, CloudCredential, Dataset, Job, Project, PythonExtension
 from pipelines import PipelineError
 from pipelines.language import nodes as document
+from pipelines.planning.stage import STAGES
 from pipelines.registry.catalog import ENGINE
-from pipelines.registry.stage import STAGES
 
 
 def export_contents(session: Session, organization_id: str, project_id: str | None = None) -> Contents:

@@ -25,7 +25,7 @@ from pipelines.fetch import canonical_url
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import engine_fault
 from pipelines.language.parameters import column_reference
-from pipelines.registry.catalog import Catalog, Unknown
+from pipelines.registry.catalog import Catalog, UnknownName
 
 Read = Callable[[Row], object]
 _NO_PRICE = 1e50  # numbers of as many digits are none in a text either
@@ -69,7 +69,7 @@ METHODS.add("href", thing=Method("string", READERS["href"], _link, about="the ad
 METHODS.add("src", thing=Method("string", READERS["src"], _link, about="the address of an image or script, absolute"))
 _PRICE = "the first price: £1,09 is 1.09; in a long text within 100 characters of where the first number begins"
 METHODS.add("price", thing=Method("double", READERS["price"], _price, about=_PRICE))
-METHODS.absent("it needs a language model, which this version does not have; use selectors", "llm")
+METHODS.mark_unsupported("it needs a language model, which this version does not have; use selectors", "llm")
 
 
 def _split(spelling: str) -> tuple[str, str | None]:
@@ -102,7 +102,7 @@ class Extractor(Arguments):
             return "text"
         try:
             found = METHODS.find(name)
-        except Unknown as error:
+        except UnknownName as error:
             raise ValueError(str(error)) from None
         if argument is not None and not found.thing.takes:
             raise ValueError(f"the method '{found.name}' has no argument")

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
-
-from pipelines.fetch.fetcher import check_user_agent
 from pipelines.language.arguments import Arguments
-from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.names import choice
 from pipelines.language.nodes import Node
-from pipelines.registry.stage import Mode, Stage
-
-EngineColumn = Annotated[str, choice("engine column", ENGINE_COLUMNS)]
+from pipelines.planning.options import Options
+from pipelines.planning.stage import Mode, Stage
 
 
 class Output(Arguments):
@@ -27,40 +21,6 @@ class Output(Arguments):
     path: str | None = None
     mode: Annotated[Mode, choice("mode", Mode)] = Mode.OVERWRITE
     format: Annotated[str, choice("format", ["parquet"])] = "parquet"
-
-
-class Robots(StrEnum):
-    OBEY = "obey"
-    IGNORE = "ignore"
-
-
-class Options(Arguments):
-    """The top-level key `spindle`: what a pipeline sets about its own run."""
-
-    robots: Annotated[Robots, choice("robots", Robots)] = Field(
-        default=Robots.OBEY, description="whether pages that robots.txt forbids are left alone"
-    )
-    delay: NonNegativeFloat = Field(default=0, le=3600, description="seconds between two requests to one host")
-    cache: NonNegativeFloat | None = Field(
-        default=None,
-        description="seconds that a page of an earlier run is used again whose server does not say; 0: always ask",
-    )
-    max_failure_ratio: float = Field(
-        default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"
-    )
-    user_agent: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(check_user_agent)] | None = Field(
-        default=None, alias="userAgent", description="what servers are told; Spindle if not set"
-    )
-    concurrency: PositiveInt | None = Field(
-        default=None, le=256, description="requests at once to one host, over the whole run; 16 if not set"
-    )
-    max_pages: PositiveInt | None = Field(
-        default=None, alias="maxPages", description="most pages that one explore visits; all if not set"
-    )
-    keep_columns: tuple[EngineColumn, ...] = Field(
-        default=(), alias="keepColumns", description="engine columns in the output"
-    )
-    timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 if not set")
 
 
 @dataclass(frozen=True, slots=True)

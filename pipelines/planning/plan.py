@@ -9,8 +9,9 @@ from enum import StrEnum
 
 from pipelines.errors import Problem
 from pipelines.language.columns import Columns
-from pipelines.planning.model import Options, Output
-from pipelines.registry.stage import Stage
+from pipelines.planning.model import Output
+from pipelines.planning.options import Options
+from pipelines.planning.stage import Stage
 
 
 class Kind(StrEnum):

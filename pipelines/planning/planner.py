@@ -14,7 +14,7 @@ from pipelines.language.nodes import Mapping, Node, Scalar, children, problem, s
 from pipelines.language.parameters import column_reference
 from pipelines.planning.model import PipelineModel, StageCall
 from pipelines.planning.plan import Kind, Plan, Step, step_key
-from pipelines.registry.stage import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
+from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
 
 _REFERENCE = re.compile(r"\$(?!(?<=[?&]\$)\w+=)(\w+)")  # ?$filter= and &$filter= name parameters of a query
 _MOST_NAMED = 50  # columns in a message

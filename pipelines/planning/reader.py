@@ -11,10 +11,11 @@ from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
 from pipelines.language.arguments import bind, bind_list
 from pipelines.language.names import fold, near, shown, unknown
 from pipelines.language.nodes import Mapping, Node, Scalar, Sequence, children, problem
-from pipelines.planning.model import Options, Output, PipelineModel, StageCall
-from pipelines.registry import stage as registry
-from pipelines.registry.catalog import Unknown
-from pipelines.registry.stage import LinkStage
+from pipelines.planning import stage as registry
+from pipelines.planning.model import Output, PipelineModel, StageCall
+from pipelines.planning.options import Options
+from pipelines.planning.stage import LinkStage
+from pipelines.registry.catalog import UnknownName
 
 Read = TypeVar("Read")
 
@@ -155,7 +156,7 @@ def _stage(item: Node, in_browser: bool) -> StageCall:
         raise PipelineError([problem(name or item, "'stage' must be the name of a stage")])
     try:
         registered, stage = registry.find(_IN_BROWSER.get(fold(name.value), name.value) if in_browser else name.value)
-    except Unknown as error:
+    except UnknownName as error:
         raise PipelineError([problem(name, str(error), "stage")]) from None
     if stage.takes_name and not registered.partition(":")[2]:
         base = registered.rstrip(":")

@@ -17,9 +17,9 @@ from pipelines.language.names import fold
 from pipelines.language.nodes import Mapping as Map
 from pipelines.language.nodes import Node, Plain, Scalar, Sequence
 from pipelines.language.parameters import names
+from pipelines.planning import stage as registry
 from pipelines.planning.reader import engine_keys
-from pipelines.registry import stage as registry
-from pipelines.registry.catalog import Unknown
+from pipelines.registry.catalog import UnknownName
 
 _WIDTH = 110
 _LONGEST_KEPT = 16 * 1024  # characters: what is kept of all texts together stays within some tens of MiB
@@ -51,7 +51,7 @@ def script(text: str, transforms: Mapping[str, str] | None = None) -> str | None
 
 
 def script_of(root: Node, transforms: Mapping[str, str]) -> str:
-    """The script of a pipeline that has been read; raises PipelineError and Unknown for what is none."""
+    """The script of a pipeline that has been read; raises PipelineError and UnknownName for what is none."""
     functions = _functions(root, transforms)
     constants = _constants(functions)
     body = _pipeline(root)
@@ -75,7 +75,7 @@ def script_of(root: Node, transforms: Mapping[str, str]) -> str:
 def _read(text: str, transforms: tuple[tuple[str, str], ...]) -> str | None:
     try:
         return script_of(document.parse(text), dict(transforms))
-    except (PipelineError, Unknown):
+    except (PipelineError, UnknownName):
         return None
 
 

@@ -1,32 +1,40 @@
-"""What pipelines name, kind by kind: stages, trace actions, extractor methods, row transforms, and who brought each.
+"""Catalogs of the names that a pipeline may use: stages, trace actions, extractor methods and row transforms.
 
-A name is given once, in any spelling. The engine's own things are registered first, then those of plugins; both are
-loaded when a name is asked for that is not known yet.
+A name is registered once; case and underscores do not matter. The engine's own entries come first, then those of
+plugins. Both are loaded at the first lookup of a name that is not registered yet.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from importlib.metadata import EntryPoint
+from threading import RLock
+from types import FunctionType
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pipelines.language.names import fold, unknown
-from pipelines.registry import plugins
+from pipelines.registry.plugins import PluginFailure, find_entry_points, get_plugin_name
 
-ENGINE = "spindle"
+ENGINE = "spindle"  # the plugin name of the engine's own entries
+# imported by name, since they register themselves here and so import this module
+_ENGINE_MODULES = ("pipelines.extract.extractors", "pipelines.transforms")
+_ENGINE_PACKAGES = ("pipelines.browser.actions", "pipelines.stages")  # each of their modules
 
 Thing = TypeVar("Thing")
 
 
-class Unknown(LookupError):
-    """Nothing has this name; the message lists near matches."""
+class UnknownName(LookupError):
+    """Raised for a name that is not registered; the message lists similar names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named(Generic[Thing]):
-    """A thing under its name; `plugin` is the distribution that brought it."""
+class Entry(Generic[Thing]):
+    """A registered thing with its names; `plugin` is the distribution that registered it."""
 
     name: str
     aliases: tuple[str, ...]
@@ -39,66 +47,110 @@ class Named(Generic[Thing]):
 
     @property
     def doc(self) -> str:
-        """What the thing says of itself."""
         return inspect.cleandoc(self.thing.__doc__ or "")
 
 
 class Catalog(Generic[Thing]):
-    """All things of one kind."""
+    """All things of one kind; functions in the entry-point group `functions_group` are registered as they are."""
 
-    _all: ClassVar[list[Catalog[object]]] = []
-    _plugin: ClassVar[str] = ENGINE
+    _all: ClassVar[list[Catalog[Any]]] = []
+    _current_plugin: ClassVar[str] = ENGINE
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, functions_group: str | None = None) -> None:
         self.kind = kind
-        self._named: dict[str, Named[Thing]] = {}
-        self._absent: dict[str, str] = {}
-        Catalog._all.append(self)  # pyright: ignore[reportArgumentType]
+        self._functions_group = functions_group
+        self._entries: dict[str, Entry[Thing]] = {}
+        self._unsupported: dict[str, str] = {}
+        Catalog._all.append(self)
 
     def add(self, name: str, *aliases: str, thing: Thing) -> None:
-        """Raises ValueError when one of the names is taken."""
-        named = Named(name, aliases, thing, Catalog._plugin)
-        for spelling in named.spellings:
-            if taken := self._named.get(fold(spelling)):
+        """Register a thing; raises ValueError when one of the names is taken."""
+        entry = Entry(name, aliases, thing, Catalog._current_plugin)
+        for spelling in entry.spellings:
+            if taken := self._entries.get(fold(spelling)):
                 raise ValueError(f"two {self.kind}s are called {spelling}: the other one is of {taken.plugin}")
-        self._named.update({fold(spelling): named for spelling in named.spellings})
+        self._entries.update({fold(spelling): entry for spelling in entry.spellings})
 
-    def absent(self, because: str, *names: str) -> None:
-        """Names that people will look for and that nothing has yet: they are told why."""
-        self._absent.update({fold(name): because for name in names})
+    def mark_unsupported(self, reason: str, *names: str) -> None:
+        """Give the reason why these names, which users may expect, are not registered."""
+        self._unsupported.update({fold(name): reason for name in names})
 
-    def get(self, name: str) -> Named[Thing] | None:
-        """What a pipeline calls `name`, in any accepted spelling."""
-        if fold(name) not in self._named:
-            plugins.load()
-        return self._named.get(fold(name))
+    def get(self, name: str) -> Entry[Thing] | None:
+        """Return the entry for a name in any accepted spelling."""
+        if fold(name) not in self._entries:
+            load_plugins()
+        return self._entries.get(fold(name))
 
-    def find(self, name: str) -> Named[Thing]:
-        """What a pipeline calls `name`; raises Unknown."""
+    def find(self, name: str) -> Entry[Thing]:
+        """Return the entry for a name in any accepted spelling; raises UnknownName."""
         found = self.get(name)
-        if found is None and (because := self._absent.get(fold(name))):
-            raise Unknown(f"the {self.kind} '{name}' is not there yet: {because}")
+        if found is None and (reason := self._unsupported.get(fold(name))):
+            raise UnknownName(f"the {self.kind} '{name}' is not supported: {reason}")
         if found is None:
-            sentence = unknown(self.kind, name, [spelling for each in self for spelling in each.spellings])
-            raise Unknown("; ".join((sentence, *map(str, plugins.load()))))
+            sentence = unknown(self.kind, name, [spelling for entry in self for spelling in entry.spellings])
+            raise UnknownName("; ".join((sentence, *map(str, load_plugins()))))
         return found
 
-    def __iter__(self) -> Iterator[Named[Thing]]:
-        """Each thing once, by name."""
-        plugins.load()
-        return iter(sorted({each.name: each for each in self._named.values()}.values(), key=lambda each: each.name))
+    def __iter__(self) -> Iterator[Entry[Thing]]:
+        """Iterate over the entries by name, once for all their spellings."""
+        load_plugins()
+        return iter(
+            sorted({entry.name: entry for entry in self._entries.values()}.values(), key=lambda each: each.name)
+        )
+
+    @staticmethod
+    def register_entry_point(point: EntryPoint) -> None:
+        """Load an entry point into the catalogs; when it raises, none of its registrations remain."""
+        with Catalog._registering(get_plugin_name(point)):
+            loaded: Any = point.load()
+            for catalog in Catalog._all:
+                if catalog._functions_group == point.group:
+                    if not isinstance(loaded, FunctionType):
+                        raise ValueError(f"{point.value} is no function")
+                    catalog.add(point.name, thing=loaded)
 
     @staticmethod
     @contextmanager
-    def of_plugin(plugin: str) -> Generator[None]:
-        """What is added inside is the plugin's; when it raises, nothing of it stays."""
-        before = [dict(catalog._named) for catalog in Catalog._all]
-        Catalog._plugin = plugin
+    def _registering(plugin: str) -> Generator[None]:
+        before = [(catalog, dict(catalog._entries)) for catalog in Catalog._all]
+        Catalog._current_plugin = plugin
         try:
             yield
         except BaseException:
-            for catalog, named in zip(Catalog._all, before, strict=False):
-                catalog._named = named
+            for catalog, entries in before:
+                catalog._entries = entries
             raise
         finally:
-            Catalog._plugin = ENGINE
+            Catalog._current_plugin = ENGINE
+
+
+_lock = RLock()
+_failures: list[PluginFailure] | None = None
+
+
+def load_plugins() -> tuple[PluginFailure, ...]:
+    """Load the engine's own entries and all plugins once per process; return the plugins' failures.
+
+    A failing entry point does not affect the others. Lookups that a plugin makes while it is loaded return at once.
+    """
+    global _failures
+    with _lock:
+        if _failures is None:
+            _import_engine()
+            _failures = []
+            for point in find_entry_points():
+                try:
+                    Catalog.register_entry_point(point)
+                except (Exception, SystemExit) as error:  # a plugin may raise anything
+                    reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+                    _failures.append(PluginFailure(get_plugin_name(point), f"{point.group} '{point.name}'", reason))
+        return tuple(_failures)
+
+
+def _import_engine() -> None:
+    for name in _ENGINE_MODULES:
+        importlib.import_module(name)
+    for name in _ENGINE_PACKAGES:
+        package = importlib.import_module(name)
+        for module in pkgutil.iter_modules(package.__path__, f"{name}."):
+            importlib.import_module(module.name)

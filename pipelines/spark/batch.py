@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from pipelines.extract.rows import Row
-from pipelines.registry.stage import Batched
+from pipelines.planning.stage import Batched
 
 _ROWS = 64
 _PAGE_BYTES = 1024 * 1024  # a row that waits holds its page

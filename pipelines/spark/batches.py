@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
-from pipelines.registry.stage import RowStage
+from pipelines.planning.stage import RowStage
 from pipelines.spark.schema import ROW
 from pipelines.transforms import values
 

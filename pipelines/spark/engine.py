@@ -15,17 +15,17 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.browser.actions import Browsing
-from pipelines.browser.needs import missing_browser
 from pipelines.coordination.channel import Endpoint
 from pipelines.errors import RunError, first_line
 from pipelines.fetch import canonical_url
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
-from pipelines.registry.stage import LinkStage, Reset, RowStage, Sink, Source, TableStage
+from pipelines.planning.requirements import find_missing_browser
+from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
 from pipelines.spark.arrow import map_in_arrow
-from pipelines.spark.context import RunContext
 from pipelines.spark.explore import Explorer
 from pipelines.spark.open import close
 from pipelines.spark.saves import Saves
@@ -87,7 +87,7 @@ class Engine:
     def rows(self) -> DataFrame:
         """The output rows with the engine's columns, at most as many as the run's limit."""
         here = (self._spark.sparkContext.master or "").startswith("local")
-        if here and (missing := missing_browser(self._plan)):
+        if here and (missing := find_missing_browser(self._plan)):
             raise RunError(missing)
         segment: _Segment | None = None
         for step in self._plan.steps[:-1]:

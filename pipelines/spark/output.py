@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-
-from pipelines.spark.preview import as_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +48,3 @@ def _count(rows: DataFrame, files: list[Path]) -> int:
     if all(file.suffix == ".parquet" for file in files):
         return sum(pq.read_metadata(file).num_rows for file in files)
     return rows.count()
-
-
-def first_rows(rows: DataFrame, count: int) -> DataFrame:
-    """The first rows in document order."""
-    return rows.orderBy("_ordinal").limit(count)
-
-
-def records(rows: DataFrame, cut: int | None = None) -> list[dict[str, Any]]:
-    """Rows as JSON can hold them, in their order; texts longer than `cut` characters and long lists are cut."""
-    return [{name: as_json(value, cut) for name, value in row.items()} for row in rows.toArrow().to_pylist()]

@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.coordination.coordinator import Coordinator, Counts
 from pipelines.errors import RunError
+from pipelines.language.json_values import PREVIEW_LENGTH
+from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan
-from pipelines.spark.context import RunContext
 from pipelines.spark.engine import Engine
-from pipelines.spark.output import Written, first_rows, records, write
-from pipelines.spark.preview import CUT
+from pipelines.spark.output import Written, write
 from pipelines.spark.saves import Saved
+from pipelines.stages.dataframes import first_rows, to_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Run:
         written = write(engine.output(rows), path)
         self._check_failures()
         if engine.made_by is None:
-            preview = records(engine.output(first_rows(rows, self._preview_rows)), CUT)
+            preview = to_records(engine.output(first_rows(rows, self._preview_rows)), PREVIEW_LENGTH)
         else:
             preview = engine.preview(self._coordinator.first_rows(engine.made_by))
         return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)

@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from pipelines.errors import RunError
-from pipelines.registry.stage import Mode, Sink
-from pipelines.spark.context import Files, RunContext
+from pipelines.planning.context import Files, RunContext
+from pipelines.planning.stage import Mode, Sink
 from pipelines.spark.output import Written, seal, tidy
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipelines.language.expressions import REFUSED
-from pipelines.registry import plugins
+from pipelines.registry.plugins import find_plugin_folders
 from pipelines.spark.classes import class_path, java_option
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -64,7 +64,7 @@ def _forget_functions(spark: SparkSession) -> None:
 
 
 def _defaults(loads: bool) -> dict[str, str]:
-    paths = [_PACKAGES, *plugins.folders(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [_PACKAGES, *find_plugin_folders(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     compiler = _SECOND_COMPILER_LATE if loads else _NO_SECOND_COMPILER
     logging, folder = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", f"-Djava.io.tmpdir='{gettempdir()}'"
     properties = f"{logging} {folder} {_NO_OUTER_XML}"

@@ -27,7 +27,7 @@ from pipelines.extract.rows import NOTHING, Fetched, Ordinal, Row
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import CacheOptions, PageCache
-from pipelines.registry.stage import Batched, LinkStage, RowStage
+from pipelines.planning.stage import Batched, LinkStage, RowStage
 from pipelines.spark.batch import Batch
 from pipelines.spark.batches import Output, Table
 from pipelines.spark.progress import Reporter, Step

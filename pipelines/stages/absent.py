@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pipelines.registry.stage import STAGES
+from pipelines.planning.stage import STAGES
 
-STAGES.absent(
+STAGES.mark_unsupported(
     "its format needs Java libraries that this version does not bring; use load_parquet, load_csv or load_json",
     "load_delta",
     "load_iceberg",
     "load_avro",
 )
-STAGES.absent(
+STAGES.mark_unsupported(
     "it needs a database's Java driver, which this version does not bring; use load_parquet, load_csv or load_json",
     "load_jdbc",
 )
-STAGES.absent(
+STAGES.mark_unsupported(
     "it needs a language model, which this version does not have; use selectors",
     "intelligentJoin",
     "intelligentExplore",
@@ -23,4 +23,4 @@ STAGES.absent(
     "intelligent_table",
     "iextract",
 )
-STAGES.absent("a plugin brings it, and none that is installed does", "searchEngine", "imageSimilarity")
+STAGES.mark_unsupported("a plugin brings it, and none that is installed does", "searchEngine", "imageSimilarity")

@@ -11,12 +11,13 @@ from pydantic import AfterValidator, Field
 
 from pipelines.language.names import near, shown, unknown
 from pipelines.language.parameters import column_reference
-from pipelines.registry.stage import TableStage, stage
+from pipelines.planning.stage import TableStage, stage
+from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pipelines.spark.context import RunContext
+    from pipelines.planning.context import RunContext
 
 # what people write and ISO 3166 does not say
 _COLLOQUIAL = {
@@ -100,5 +101,5 @@ pipeline:
 
         wanted = {_spellings()[country.strip().casefold()] for country in self.countries}
         spelled = sorted(name for name, code in _spellings().items() if code in wanted)
-        name = self.reads()[0].replace("`", "``")
-        return rows.where(F.lower(F.trim(F.col(f"`{name}`").cast("string"))).isin(spelled))
+        name = quote_column(self.reads()[0])
+        return rows.where(F.lower(F.trim(F.col(name).cast("string"))).isin(spelled))

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from pipelines.language.columns import ENGINE_COLUMNS
-from pipelines.registry.stage import TableStage, stage
+from pipelines.planning.stage import TableStage, stage
+from pipelines.stages.dataframes import first_rows, to_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pipelines.spark.context import RunContext
+    from pipelines.planning.context import RunContext
 
 _log = logging.getLogger(__name__)
 _CUT = 200
@@ -43,9 +44,7 @@ pipeline:
         return " ".join(str(each) for each in (self.rows, self.label) if each is not None)
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        from pipelines.spark.output import first_rows, records
-
         shown = first_rows(rows, self.rows)
-        for number, row in enumerate(records(shown.drop(*ENGINE_COLUMNS), cut=_CUT), start=1):
+        for number, row in enumerate(to_records(shown.drop(*ENGINE_COLUMNS), cut=_CUT), start=1):
             _log.info("echo", extra={"fields": {"label": self.label, "number": number, "row": row}})
         return rows

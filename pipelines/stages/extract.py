@@ -11,7 +11,7 @@ from pipelines.extract.extractors import Extractor, check_names
 from pipelines.extract.rows import Row
 from pipelines.extract.selector_arguments import Selector
 from pipelines.language.columns import Columns
-from pipelines.registry.stage import RowStage, stage
+from pipelines.planning.stage import RowStage, stage
 
 
 def _unique(extractors: tuple[Extractor, ...]) -> tuple[Extractor, ...]:

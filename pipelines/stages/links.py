@@ -14,7 +14,7 @@ from pipelines.extract.selector_arguments import Selector
 from pipelines.fetch import canonical_url
 from pipelines.language.names import choice, shortened
 from pipelines.language.parameters import column_reference
-from pipelines.registry.stage import LinkStage, stage
+from pipelines.planning.stage import LinkStage, stage
 
 _LONGEST_TEXT = 10_000  # characters; links within links share their text, and many would repeat a page as often
 

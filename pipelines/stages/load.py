@@ -11,12 +11,12 @@ from pydantic import Field, PositiveInt
 from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns
 from pipelines.language.names import choice
-from pipelines.registry.stage import Source, stage
+from pipelines.planning.stage import Source, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.spark.context import RunContext
+    from pipelines.planning.context import RunContext
 
 ReadMode = Annotated[str, choice("mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))]
 

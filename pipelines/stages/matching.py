@@ -12,12 +12,13 @@ from pipelines.errors import RunError
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
 from pipelines.language.parameters import column_reference
-from pipelines.registry.stage import TableStage, stage
+from pipelines.planning.stage import TableStage, stage
+from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pipelines.spark.context import RunContext
+    from pipelines.planning.context import RunContext
 
 SCORE = "matching_score"
 _EANS = ("ean", "ean13", "ean8", "gtin", "gtin8", "gtin12", "gtin13", "gtin14", "upc", "barcode")
@@ -118,4 +119,4 @@ def _words(name: str) -> Column:
 def _text(name: str) -> Column:
     from pyspark.sql import functions as F
 
-    return F.col(f"`{name.replace('`', '``')}`").cast("string")
+    return F.col(quote_column(name)).cast("string")

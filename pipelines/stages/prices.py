@@ -14,7 +14,7 @@ from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns
 from pipelines.language.names import unknown
 from pipelines.language.parameters import column_reference
-from pipelines.registry.stage import RowStage, stage
+from pipelines.planning.stage import RowStage, stage
 
 _SIGNS = {
     "€": "EUR",

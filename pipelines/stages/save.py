@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.registry.stage import Sink, stage
+from pipelines.planning.stage import Sink, stage
+from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +34,7 @@ pipeline:
         from pyspark.sql import functions as F
 
         cells = (
-            F.to_json(F.col(_quoted(name))).alias(name) if type_.startswith(_NESTED) else F.col(_quoted(name))
+            F.to_json(F.col(quote_column(name))).alias(name) if type_.startswith(_NESTED) else F.col(quote_column(name))
             for name, type_ in rows.dtypes
         )
         rows.select(*cells).write.option("header", True).csv(folder)
@@ -53,7 +54,3 @@ pipeline:
 
     def write(self, rows: DataFrame, folder: str) -> None:
         rows.write.parquet(folder)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -9,6 +9,7 @@ from itertools import accumulate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pydantic import Field
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright: ignore[reportMissingTypeStubs]
 
@@ -16,12 +17,13 @@ from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns
 from pipelines.language.parameters import column_reference
-from pipelines.registry.stage import RowStage, TableStage, stage
+from pipelines.planning.stage import RowStage, TableStage, stage
+from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pipelines.spark.context import RunContext
+    from pipelines.planning.context import RunContext
 
 SCORE, LABEL = "sentiment_score", "sentiment_label"
 _THRESHOLD = 0.05  # VADER's own: https://github.com/cjhutto/vaderSentiment#about-the-scoring
@@ -46,6 +48,19 @@ def _analyzer() -> Any:
 def score(text: str) -> float:
     """VADER's compound score of a text, from -1 to 1."""
     return float(_analyzer().polarity_scores(_beginning(text))["compound"])
+
+
+def _score_column(texts: Column) -> Column:
+    """Return the score of each text, null where there is no text."""
+    from pyspark.sql import functions as F
+
+    arrow_udf: Any = F.arrow_udf  # its stubs know only the decorator without a type
+    return arrow_udf(_score_batch, "double")(texts)
+
+
+def _score_batch(texts: pa.Array) -> pa.Array:
+    stripped = (text.strip() if text else "" for text in texts.to_pylist())
+    return pa.array([score(text) if text else None for text in stripped], pa.float64())
 
 
 def _beginning(text: str) -> str:
@@ -141,12 +156,10 @@ pipeline:
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
 
-        from pipelines.spark.ratings import rate
-
         date = _column(_name(self.date) if self.date else _date_column(rows))
         text = _column(_name(self.column)).cast("string")
         read = F.try_to_timestamp(date.cast("string"), F.lit(self.date_format) if self.date_format else None)
-        rated = rows.select(F.date_format(read, "yyyy-MM").alias("month"), rate(text).alias(SCORE))
+        rated = rows.select(F.date_format(read, "yyyy-MM").alias("month"), _score_column(text).alias(SCORE))
         return rated.groupBy("month").agg(*_totals()).withColumn("_ordinal", _month_place())
 
 
@@ -233,4 +246,4 @@ def _date_column(rows: DataFrame) -> str:
 def _column(name: str) -> Column:
     from pyspark.sql import functions as F
 
-    return F.col(f"`{name.replace('`', '``')}`")
+    return F.col(quote_column(name))

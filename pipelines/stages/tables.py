@@ -21,12 +21,13 @@ from pipelines.language.expressions import (
     selects_all,
 )
 from pipelines.language.parameters import column_reference
-from pipelines.registry.stage import Reset, TableStage, stage
+from pipelines.planning.stage import Reset, TableStage, stage
+from pipelines.stages.dataframes import materialize, quote_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pipelines.spark.context import RunContext
+    from pipelines.planning.context import RunContext
 
 stage("reset")(Reset)
 PLACE = "__place"
@@ -84,7 +85,7 @@ pipeline:
         from pyspark.sql import functions as F
 
         keys = self.reads() or tuple(name for name in rows.columns if name not in ENGINE_COLUMNS)
-        quoted = [f"`{name.replace('`', '``')}`" for name in keys]
+        quoted = map(quote_column, keys)
         # sorting finds the first for half of what an aggregate over whole rows costs, and spills where memory ends
         place = F.row_number().over(Window.partitionBy(*quoted).orderBy("_ordinal"))
         return rows.withColumn(PLACE, place).where(F.col(PLACE) == 1).drop(PLACE)
@@ -145,10 +146,8 @@ pipeline:
         return not selects_all(self.query)
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        from pipelines.spark.held import held
-
         query = _resolved(check_query, self.query)
-        (held(rows) if reads_again(query) else rows).createOrReplaceTempView("rows")
+        (materialize(rows) if reads_again(query) else rows).createOrReplaceTempView("rows")
         # nothing but a query can stand in parentheses
         return rows.sparkSession.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608
 

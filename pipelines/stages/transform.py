@@ -13,7 +13,7 @@ from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem, RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, engine_fault
 from pipelines.language.names import choice, fold, shown, unknown
-from pipelines.registry.stage import Batched, RowStage, stage
+from pipelines.planning.stage import Batched, RowStage, stage
 from pipelines.transforms.sandbox import Outcome, RowFailed
 from pipelines.transforms.schema import Mismatch, fitting, held
 from pipelines.transforms.transform import Transform, Transforms

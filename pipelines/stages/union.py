@@ -12,13 +12,14 @@ from pipelines.errors import RunError
 from pipelines.language.arguments import Arguments, sentences
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.names import choice
-from pipelines.registry.stage import Source, TableStage, stage
+from pipelines.planning.stage import Source, TableStage, stage
+from pipelines.stages.dataframes import materialize
 from pipelines.stages.load import READERS, Files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.spark.context import RunContext
+    from pipelines.planning.context import RunContext
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
@@ -138,9 +139,7 @@ pipeline:
         return Columns(before.types, open=True)
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        from pipelines.spark.held import held
-
-        stored = [(label, held(context.stored[label])) for label in self.stored]
+        stored = [(label, materialize(context.stored[label])) for label in self.stored]
         return union([("the rows so far", rows), *stored])
 
 

@@ -9,7 +9,7 @@ from pydantic import model_validator
 from pipelines.browser.actions import Browsing, Traces
 from pipelines.browser.actions.capture import Snapshot
 from pipelines.language.columns import Columns
-from pipelines.registry.stage import LinkStage, stage
+from pipelines.planning.stage import LinkStage, stage
 from pipelines.stages.links import Wget, WgetExplore, WgetJoin
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.registry.catalog import Catalog
+from pipelines.registry.plugins import ROW_TRANSFORMS_GROUP
 
 RowFunction = Callable[..., Any]
-ROW_TRANSFORMS: Catalog[RowFunction] = Catalog("row transform")
+ROW_TRANSFORMS: Catalog[RowFunction] = Catalog("row transform", functions_group=ROW_TRANSFORMS_GROUP)

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from pipelines.errors import PipelineError
 from pipelines.language.names import fold, unknown
-from pipelines.registry.catalog import Unknown
+from pipelines.registry.catalog import UnknownName
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction, source, values
 from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task, refusal
 from pipelines.transforms.schema import Types, annotated, parsed
@@ -63,7 +63,7 @@ class Transforms:
         return f"row transforms run as this user and can read its files: the system does not isolate them ({reason})"
 
     def find(self, name: str) -> Transform:
-        """In any spelling; raises Unknown, and PipelineError for a text that is wrong."""
+        """In any spelling; raises UnknownName, and PipelineError for a text that is wrong."""
         own = self._spellings.get(fold(name))
         if own is not None:
             return self._own(own)
@@ -71,7 +71,7 @@ class Transforms:
         if plugged:
             return Transform(plugged.name, described(plugged.name, plugged.thing), plugged.thing, self.limits)
         known = (*self.own, *(spelling for each in ROW_TRANSFORMS for spelling in each.spellings))
-        raise Unknown(f"{unknown('row transform', name, known)} ({_WAYS})")
+        raise UnknownName(f"{unknown('row transform', name, known)} ({_WAYS})")
 
     @cached_property
     def _spellings(self) -> Mapping[str, str]:

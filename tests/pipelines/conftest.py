@@ -7,9 +7,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines import Pipeline, Transforms
-from pipelines.spark.context import RunContext, cache_options, fetch_options
-from pipelines.spark.output import records
+from pipelines.planning.context import RunContext
+from pipelines.planning.options import cache_options, fetch_options
 from pipelines.spark.run import Run as EngineRun
+from pipelines.stages.dataframes import to_records
 from tests.support.pipelines import Rows, Run
 from tests.support.site import Site, serve_site
 
@@ -32,7 +33,7 @@ def run(spark: SparkSession) -> Run:
         context = context or RunContext()
         context = replace(context, fetch=fetch, cache=cache_options(plan.options, context.cache))
         with EngineRun(plan, context) as run:
-            found = records(run.collect_ordered(spark))
+            found = to_records(run.collect_ordered(spark))
         spark.catalog.clearCache()
         return found
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.planning.stage import STAGES, Stage
 from pipelines.reference import reference
-from pipelines.registry.catalog import Named
-from pipelines.registry.stage import STAGES, Stage
+from pipelines.registry.catalog import Entry
 from tests.support.pipelines import Run
 from tests.support.site import Site
 
@@ -34,7 +34,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("entry", tuple(STAGES), ids=lambda entry: entry.name)
-def test_every_example_gives_rows(entry: Named[type[Stage]], run: Run, site: Site, tmp_path: Path) -> None:
+def test_every_example_gives_rows(entry: Entry[type[Stage]], run: Run, site: Site, tmp_path: Path) -> None:
     shop = site.serve(SHOP)
     csv = f"name,page\nLamp,{shop}/lamp\nCup,{shop}/cup\nLamp,{shop}/lamp\n"
     (tmp_path / "products.csv").write_text(csv)

@@ -25,7 +25,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pipelines.language.arguments import Arguments, sentences
 from pipelines.language.names import fold, unknown
-from pipelines.registry.catalog import Catalog, Unknown
+from pipelines.registry.catalog import Catalog, UnknownName
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -95,7 +95,7 @@ def action(name: str, *aliases: str) -> Callable[[ActionClass], ActionClass]:
     return register
 
 
-ACTIONS.absent("it needs a language model, and none is supported so far", "prompt")
+ACTIONS.mark_unsupported("it needs a language model, and none is supported so far", "prompt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _bound(entry: dict[Any, Any], naming: str, params: str | None) -> object:
         return Action()
     try:
         found = ACTIONS.find(name)
-    except Unknown as error:
+    except UnknownName as error:
         raise _fault(str(error), naming) from None
     try:
         return found.thing.model_validate((entry[params] if params else None) or {})

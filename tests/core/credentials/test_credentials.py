@@ -21,7 +21,7 @@ from core.jobs.repository import JobRepository
 from core.tables import CloudCredential, Execution
 from driver.secrets import Secrets
 from driver.spec import read_spec
-from pipelines.spark.preview import CUT, as_json
+from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from tests.support.shop import Shop
 
 CANARY = "canary-4711-é\"'"
@@ -333,11 +333,11 @@ def test_what_is_left_of_a_value_where_a_text_was_cut_is_hidden_too(
     secrets = Secrets(read_spec(write_spec(shop.settings, execution)))
     for spelled in (CANARY, quote(CANARY, safe="")):
         for size in range(4, len(spelled)):
-            shown = as_json("?key=".rjust(CUT - 1 - size, "x") + spelled + "x", CUT)
+            shown = to_json("?key=".rjust(PREVIEW_LENGTH - 1 - size, "x") + spelled + "x", PREVIEW_LENGTH)
             assert shown.endswith(f"={spelled[:size]}…")
             assert secrets.hidden([shown]) == [shown.removesuffix(f"{spelled[:size]}…") + f"{MASK}…"]
-    whole = "x" * (CUT - 1 - len(CANARY)) + CANARY + "xx"
-    assert secrets.hidden(as_json(whole, CUT)) == "x" * (CUT - 1 - len(CANARY)) + f"{MASK}…"
+    whole = "x" * (PREVIEW_LENGTH - 1 - len(CANARY)) + CANARY + "xx"
+    assert secrets.hidden(to_json(whole, PREVIEW_LENGTH)) == "x" * (PREVIEW_LENGTH - 1 - len(CANARY)) + f"{MASK}…"
     row = f"{{'a': '{CANARY[:9]}…', 'b': 'can…'}} can you… {CANARY[:9]}"
     assert secrets.hidden(row) == f"{{'a': '{MASK}…', 'b': 'can…'}} can you… {CANARY[:9]}"
 

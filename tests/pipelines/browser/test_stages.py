@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pipelines import Pipeline, PipelineError, RunError
 from pipelines.browser.actions.elements import Click
 from pipelines.page_cache.cache import CacheOptions
-from pipelines.spark.context import RunContext
+from pipelines.planning.context import RunContext
 from tests.support.browser_site import BrowserSite
 from tests.support.pipelines import Run
 
@@ -249,7 +249,7 @@ def test_every_fault_of_a_trace_has_its_line() -> None:
         (8, "wait: 'seconds' is missing"),
         (8, "wait: unknown argument 'secnds'; did you mean seconds?"),
         (9, "scroll_to_bottom: unknown behavior 'smoth'; did you mean smooth?"),
-        (10, "the action 'prompt' is not there yet: it needs a language model, and none is supported so far"),
+        (10, "the action 'prompt' is not supported: it needs a language model, and none is supported so far"),
         (11, "an entry of a trace is a map with 'action', its name, and 'params'"),
         (12, "unknown key 'parms'; did you mean params?"),
         (13, "visit: 'file:///etc/passwd' is not an http or https address"),

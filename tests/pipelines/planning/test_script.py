@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 
 from pipelines import Pipeline, PipelineError, Transforms, script, stage
 from pipelines.language.nodes import node_of
+from pipelines.planning.context import RunContext
+from pipelines.planning.options import fetch_options
 from pipelines.planning.script import script_of
-from pipelines.spark.context import RunContext, fetch_options
-from pipelines.spark.output import records
+from pipelines.stages.dataframes import to_records
 from tests.support.site import Site
 
 YAML = Path(__file__).with_name("scripts") / "shop.yaml"
@@ -59,8 +60,8 @@ def test_the_script_gives_the_rows_of_the_pipeline(
     inline = names["FUNCTION_SHOUT"]
     expected = Pipeline.from_yaml(text).run(spark, {"SHOP": shop}, context, {"shout": inline})
     found = names["rows"](spark, context)
-    assert records(found.orderBy("name")) == records(expected.orderBy("name"))
-    assert records(found.orderBy("name")) == [
+    assert to_records(found.orderBy("name")) == to_records(expected.orderBy("name"))
+    assert to_records(found.orderBy("name")) == [
         {"name": "BOWLBOWL", "price": 1.0, "_depth": 2},
         {"name": "CUPCUP", "price": None, "_depth": 1},
         {"name": "LAMPLAMP", "price": 2.5, "_depth": 0},

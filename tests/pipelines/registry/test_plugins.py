@@ -21,7 +21,7 @@ WEATHER = {
     "weather/__init__.py": "",
     "weather/stages.py": '''
         """Stages about the weather."""
-        from pipelines.registry.stage import RowStage, stage
+        from pipelines.planning.stage import RowStage, stage
 
 
         @stage("beaufort", "windForce")
@@ -91,7 +91,7 @@ BROKEN = {
     "broken_plugin.py": "import a_library_that_is_not_there\n",
     "broken_ends.py": "raise SystemExit('no license')\n",
     "broken_calm.py": '''
-        from pipelines.registry.stage import RowStage, stage
+        from pipelines.planning.stage import RowStage, stage
 
 
         @stage("calm")
@@ -102,7 +102,7 @@ BROKEN = {
 BROKEN_ENTRIES = "[spindle.stages]\nbroken = broken_plugin\nends = broken_ends\nwhole = broken_calm\n"
 CLASHING = {
     "clashing.py": '''
-        from pipelines.registry.stage import RowStage, stage
+        from pipelines.planning.stage import RowStage, stage
 
 
         @stage("gusts")

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.extract.rows import Fetched, Row
 from pipelines.fetch import Page
-from pipelines.registry.stage import Batched
+from pipelines.planning.stage import Batched
 from pipelines.spark.batch import Batch
 from pipelines.transforms.sandbox import Limits, Sandbox, Task
 

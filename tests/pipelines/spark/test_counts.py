@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from pipelines import Pipeline
 from pipelines.coordination.coordinator import Coordinator
-from pipelines.spark.context import RunContext, fetch_options
+from pipelines.planning.context import RunContext
+from pipelines.planning.options import fetch_options
 from pipelines.spark.engine import Engine
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site

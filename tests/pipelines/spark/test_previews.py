@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 
 from driver.progress import Progress
 from pipelines import Pipeline
-from pipelines.spark.context import RunContext, fetch_options
+from pipelines.language.json_values import PREVIEW_LENGTH, to_json
+from pipelines.planning.context import RunContext
+from pipelines.planning.options import fetch_options
 from pipelines.spark.engine import Engine
-from pipelines.spark.preview import CUT, as_json
 from pipelines.spark.run import Run, RunResult
 from tests.support.site import Site
 
@@ -98,41 +99,41 @@ def test_values_are_cut(spark: SparkSession, site: Site, tmp_path: Path) -> None
     base = site.serve({"/": f"<h1>{'x' * 300}</h1>"})
     text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: extract, args: [{{selector: h1, as: title}}]}}]"
     with write(spark, text, tmp_path) as (result, _):
-        assert result.preview == [{"title": "x" * (CUT - 1) + "…"}]
+        assert result.preview == [{"title": "x" * (PREVIEW_LENGTH - 1) + "…"}]
 
 
 def test_maps_are_cut_as_lists_are() -> None:
     entries = {f"{number:<300}": "v" * 300 for number in range(1000)}
     for value in (entries, list(entries.items())):
-        shown = as_json(value, CUT)
+        shown = to_json(value, PREVIEW_LENGTH)
         assert len(shown) == 20
-        assert {len(text) for entry in shown.items() for text in entry} == {CUT}
-        assert as_json(value, None) == entries
+        assert {len(text) for entry in shown.items() for text in entry} == {PREVIEW_LENGTH}
+        assert to_json(value, None) == entries
 
 
 def test_what_is_nested_is_cut_as_a_whole() -> None:
     table = [{"name": "Lamp", "sizes": [1, 2, 3]}] * 20
-    assert as_json(table, CUT) == table
+    assert to_json(table, PREVIEW_LENGTH) == table
     wide: object = "x"
     for _ in range(6):
         wide = [wide] * 20
-    assert str(as_json(wide, CUT)).count("x") < 400
-    assert as_json([[1] * 20] * 19 + ["last"], None)[-1] == "last"
+    assert str(to_json(wide, PREVIEW_LENGTH)).count("x") < 400
+    assert to_json([[1] * 20] * 19 + ["last"], None)[-1] == "last"
 
 
 def test_what_is_nested_too_deep_is_left_out() -> None:
     deep: object = "x"
     for _ in range(900):
         deep = [deep]
-    shown = str(as_json({"deep": deep}, CUT))
+    shown = str(to_json({"deep": deep}, PREVIEW_LENGTH))
     assert "x" not in shown
     assert "…" in shown
 
 
 def test_of_bytes_their_number_is_shown_and_where_nothing_is_cut_they_are_base64() -> None:
     value = {"picture": b"secret" * 2000, "none": [b""]}
-    assert as_json(value, CUT) == {"picture": "<12,000 bytes>", "none": ["<0 bytes>"]}
-    assert as_json({"picture": b"secret"}, None) == {"picture": "c2VjcmV0"}
+    assert to_json(value, PREVIEW_LENGTH) == {"picture": "<12,000 bytes>", "none": ["<0 bytes>"]}
+    assert to_json({"picture": b"secret"}, None) == {"picture": "c2VjcmV0"}
 
 
 @pytest.mark.parametrize("last", ["{stage: filter, args: ['n > 1']}", "{stage: dedup, args: [n]}"])

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines import PipelineError, RunError, check_yaml
-from pipelines.spark.context import Files, RunContext
+from pipelines.planning.context import Files, RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site
 

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.errors import RunError
 from pipelines.page_cache.cache import CacheOptions
-from pipelines.spark.context import RunContext
+from pipelines.planning.context import RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site, serve_site
 

@@ -94,7 +94,7 @@ spindle: {{keepColumns: [_error]}}
     [
         ("{field: 'data.items[x]'}", "extract: the field is not a JSON path: '[x]' at character 13 is no .name"),
         ("{selector: '$.a..b'}", "extract: not a selector: '..b' at character 4 is no .name"),
-        ("{method: llm}", "extract: the method 'llm' is not there yet: it needs a language model"),
+        ("{method: llm}", "extract: the method 'llm' is not supported: it needs a language model"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(extractor: str, problem: str) -> None:

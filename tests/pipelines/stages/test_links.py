@@ -11,7 +11,7 @@ from pipelines.extract.rows import Fetched, Link, Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.cache import CacheOptions
-from pipelines.registry.stage import LinkStage
+from pipelines.planning.stage import LinkStage
 from pipelines.spark.schema import explore_schema, links_schema, rows_schema
 from pipelines.spark.worker import Exploration, Pass, run
 from pipelines.stages.links import WgetExplore, WgetJoin

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from pipelines import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS
-from pipelines.spark.context import Files, RunContext
+from pipelines.planning.context import Files, RunContext
 from pipelines.spark.schema import LEVEL, LINK, OPEN, ROW
 from pipelines.stages.tables import PLACE
 from tests.support.pipelines import Run
@@ -250,7 +250,7 @@ def test_a_link_that_leads_nowhere_is_skipped_as_spark_does(run: Run, tmp_path: 
 def test_a_folder_with_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         (tmp_path / f"{number}.csv").touch()
-    monkeypatch.setattr("pipelines.spark.context._MOST_ENTRIES", 3)
+    monkeypatch.setattr("pipelines.planning.context._MOST_ENTRIES", 3)
     with pytest.raises(RunError, match="holds more than 3 files"):
         RunContext(local_folders=(str(tmp_path),)).files(str(tmp_path))
 

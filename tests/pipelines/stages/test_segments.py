@@ -11,7 +11,7 @@ from pipelines.extract.rows import Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.cache import CacheOptions
-from pipelines.registry.stage import RowStage
+from pipelines.planning.stage import RowStage
 from pipelines.spark.schema import rows_schema
 from pipelines.spark.worker import Pass, run
 

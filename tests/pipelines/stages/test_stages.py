@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pipelines import Pipeline, RunError
 from pipelines.fetch import FetchOptions
-from pipelines.spark.context import RunContext
+from pipelines.planning.context import RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site
 

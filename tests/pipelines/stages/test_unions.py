@@ -138,5 +138,5 @@ def test_wrong_sources_are_told(args: str, problem: str) -> None:
     ],
 )
 def test_stages_that_are_not_there_say_why(name: str, why: str) -> None:
-    with pytest.raises(PipelineError, match=f"line 2: the stage '{name}' is not there yet: {why}"):
+    with pytest.raises(PipelineError, match=f"line 2: the stage '{name}' is not supported: {why}"):
         check_yaml(f"pipeline:\n- {{stage: {name}, args: [x]}}")

@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from driver.failures import sentence
 from pipelines import Pipeline, PipelineError, RunError
 from pipelines.coordination.coordinator import Coordinator
-from pipelines.spark.context import RunContext, fetch_options
+from pipelines.planning.context import RunContext
+from pipelines.planning.options import fetch_options
 from pipelines.spark.engine import Engine
-from pipelines.spark.output import records
+from pipelines.stages.dataframes import to_records
 from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
 from tests.support.site import Site
@@ -47,7 +48,7 @@ def run(spark: SparkSession) -> RunWith:
         with Coordinator(fetch) as coordinator:
             engine = Engine(spark, plan, RunContext(fetch=fetch), coordinator.endpoint)
             rows = engine.rows().persist()
-            found = records(engine.output(rows.orderBy("_ordinal")))
+            found = to_records(engine.output(rows.orderBy("_ordinal")))
             if counted is not None:
                 counted.update({key: each.errors for key, each in coordinator.counts().items() if each.errors})
         spark.catalog.clearCache()

@@ -7,16 +7,17 @@ import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING
 
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
 from pipelines.page_cache.cache import CacheOptions
-from pipelines.planning.model import Options, Robots
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _PATTERN = re.compile(r"[*?\[{]")
 _HIDDEN = re.compile(r"\.")
@@ -168,31 +169,6 @@ def _closed(path: Path) -> RunError:
 
 def _real(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
-
-
-_DEFAULTS = FetchOptions()
-
-
-def fetch_options(
-    options: Options, allow_networks: tuple[str, ...], defaults: FetchOptions = _DEFAULTS
-) -> FetchOptions:
-    """How pages are fetched, as far as the pipeline says so; `defaults` otherwise."""
-    per_host = options.concurrency or defaults.per_host
-    return replace(
-        defaults,
-        user_agent=options.user_agent or defaults.user_agent,
-        concurrency=max(per_host, defaults.concurrency),
-        per_host=per_host,
-        delay=options.delay or defaults.delay,
-        robots=defaults.robots and options.robots is Robots.OBEY,
-        total_timeout=options.timeout or defaults.total_timeout,
-        allow_networks=allow_networks,
-    )
-
-
-def cache_options(options: Options, cache: CacheOptions) -> CacheOptions:
-    """Which kept pages are trusted: `cache`, and how long as far as the pipeline says so."""
-    return cache if options.cache is None else replace(cache, lifetime_seconds=options.cache)
 
 
 def _literal(path: str) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pipelines.browser.actions import Browsing
     from pipelines.extract.rows import Link, Row
-    from pipelines.spark.context import RunContext
+    from pipelines.planning.context import RunContext
     from pipelines.transforms.transform import Transforms
 
 
@@ -69,7 +69,7 @@ class Stage(Arguments):
         return (name for name in self.reads() if not before.knows(name))
 
     def resolved(self, name: str, transforms: Transforms) -> Stage:
-        """The stage with what its own `name` stands for; raises catalog.Unknown and PipelineError."""
+        """The stage with what its own `name` stands for; raises UnknownName and PipelineError."""
         return self
 
     def uses_page(self) -> bool:
@@ -216,7 +216,7 @@ def stage(name: str, *aliases: str) -> Callable[[StageClass], StageClass]:
 
 
 def find(name: str) -> tuple[str, type[Stage]]:
-    """The stage that a pipeline calls `name`, in any accepted spelling, and its registered name; raises Unknown.
+    """The stage that a pipeline calls `name`, in any accepted spelling, and its registered name; raises UnknownName.
 
     Of a stage that takes a name of its own, as in `python_row_transform:clean`, that part stays as it is.
     """

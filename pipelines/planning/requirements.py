@@ -1,14 +1,14 @@
-"""Whether a plan can run where it is."""
+"""Requirements of a plan on the machine that runs it."""
 
 from __future__ import annotations
 
 from pipelines.browser.options import BrowserOptions, NoBrowser
 from pipelines.planning.plan import Plan
-from pipelines.registry.stage import LinkStage
+from pipelines.planning.stage import LinkStage
 
 
-def missing_browser(plan: Plan) -> str | None:
-    """What to install on this machine before the plan can run on it; None when it can."""
+def find_missing_browser(plan: Plan) -> str | None:
+    """Return a sentence that says how to install the browser that the plan needs; None when nothing is missing."""
     if not any(isinstance(step.stage, LinkStage) and step.stage.browsing() for step in plan.steps):
         return None
     try:

@@ -1,0 +1,76 @@
+"""The key `spindle` of a pipeline: options of its run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from pipelines.fetch.fetcher import FetchOptions, check_user_agent
+from pipelines.language.arguments import Arguments
+from pipelines.language.columns import ENGINE_COLUMNS
+from pipelines.language.names import choice
+from pipelines.page_cache.cache import CacheOptions
+
+EngineColumn = Annotated[str, choice("engine column", ENGINE_COLUMNS)]
+
+
+class Robots(StrEnum):
+    OBEY = "obey"
+    IGNORE = "ignore"
+
+
+class Options(Arguments):
+    """The top-level key `spindle`: what a pipeline sets about its own run."""
+
+    robots: Annotated[Robots, choice("robots", Robots)] = Field(
+        default=Robots.OBEY, description="whether pages that robots.txt forbids are left alone"
+    )
+    delay: NonNegativeFloat = Field(default=0, le=3600, description="seconds between two requests to one host")
+    cache: NonNegativeFloat | None = Field(
+        default=None,
+        description="seconds that a page of an earlier run is used again whose server does not say; 0: always ask",
+    )
+    max_failure_ratio: float = Field(
+        default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"
+    )
+    user_agent: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(check_user_agent)] | None = Field(
+        default=None, alias="userAgent", description="what servers are told; Spindle if not set"
+    )
+    concurrency: PositiveInt | None = Field(
+        default=None, le=256, description="requests at once to one host, over the whole run; 16 if not set"
+    )
+    max_pages: PositiveInt | None = Field(
+        default=None, alias="maxPages", description="most pages that one explore visits; all if not set"
+    )
+    keep_columns: tuple[EngineColumn, ...] = Field(
+        default=(), alias="keepColumns", description="engine columns in the output"
+    )
+    timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 if not set")
+
+
+_DEFAULTS = FetchOptions()
+
+
+def fetch_options(
+    options: Options, allow_networks: tuple[str, ...], defaults: FetchOptions = _DEFAULTS
+) -> FetchOptions:
+    """How pages are fetched, as far as the pipeline says so; `defaults` otherwise."""
+    per_host = options.concurrency or defaults.per_host
+    return replace(
+        defaults,
+        user_agent=options.user_agent or defaults.user_agent,
+        concurrency=max(per_host, defaults.concurrency),
+        per_host=per_host,
+        delay=options.delay or defaults.delay,
+        robots=defaults.robots and options.robots is Robots.OBEY,
+        total_timeout=options.timeout or defaults.total_timeout,
+        allow_networks=allow_networks,
+    )
+
+
+def cache_options(options: Options, cache: CacheOptions) -> CacheOptions:
+    """Which kept pages are trusted: `cache`, and how long as far as the pipeline says so."""
+    return cache if options.cache is None else replace(cache, lifetime_seconds=options.cache)
