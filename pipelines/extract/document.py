@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborNode
 from pipelines.extract import jsonpath
 from pipelines.extract.charset import decode, to_utf8
 from pipelines.extract.jsonpath import JsonPath
-from pipelines.extract.parsing import parsed
+from pipelines.extract.parsing import parse_html
 from pipelines.extract.patterns import Searched
 from pipelines.extract.selectors import Selector, compile_selector
 from pipelines.extract.text import normalised, text_of
@@ -29,8 +29,7 @@ _HTML_START = re.compile(
 class Document:
     """A page, its HTML parsed at once, its JSON when it is first asked for.
 
-    One that is not HTML has no elements, only its text, and where that is JSON the values in it. Raises SlowPage, and
-    ChildProcessError as `parsed` does.
+    One that is not HTML has no elements, only its text, and where that is JSON the values in it. Raises PageTooComplex.
     """
 
     def __init__(self, page: Page) -> None:
@@ -38,7 +37,7 @@ class Document:
         self.page = page
         self.searched: Searched = {}
         self.is_html = kind in _HTML_TYPES if kind else _HTML_START.match(body) is not None
-        self._node = parsed(to_utf8(body, page.charset)).root if self.is_html else None
+        self._node = parse_html(to_utf8(body, page.charset)).root if self.is_html else None
 
     @property
     def text(self) -> str:

@@ -1,74 +1,135 @@
-"""HTML → lexbor's tree. A parse cannot be interrupted, so what may take long is tried out in a process of its own."""
+"""HTML parsing. Pages that may take long are first parsed in a forked process with CPU and memory limits."""
 
 from __future__ import annotations
 
 import gc
 import os
+import re
+import resource
+import signal
+import sys
 import traceback
 from math import ceil
-from resource import RLIM_INFINITY, RLIMIT_CORE, RLIMIT_CPU, getrlimit, setrlimit
-from signal import SIG_DFL, SIGXCPU, signal
+from pathlib import Path
 from time import process_time
 
-from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, SelectolaxError
 
-from pipelines.extract.depth import bounded, may_take_long
+_CPU_SECONDS = 5  # 16 MB of ordinary HTML take half a second
+_MEMORY = 1 << 30  # bytes; 16 MB of ordinary HTML take half of it
+_OUT_OF_MEMORY = 2  # exit status of the trial
 
-_SECONDS = 5  # of the processor; 16 MB of ordinary HTML are parsed in half of one
-_SECONDS_PER_MB = 2  # besides, to bound it; ordinary HTML takes up to one, nothing but open links three
+# The limits of what is parsed without a trial: in these, the worst page takes 0.1 s and 200 MB.
+_SMALL_PAGE = 8 * 1024  # bytes
+_MAX_TAGS = 8192  # nested elements cost the square of their number
+_MAX_TAG = 16 * 1024  # bytes; the attributes of a tag cost the square of their number
+_ATTRIBUTE_BOMB = 64 * 1024  # bytes; smaller pages have too few attributes for one
+_MAX_COPIES = 4 << 20  # bytes of formatting tags that the parser may reopen
+
+# The parser reopens these in each block after the one that left them open, at most three of equal ones (Noah's Ark
+# clause), and one <a>. Their tags must be simple: where they end must not depend on the tags before them.
+_FORMATTING_TAG = re.compile(
+    rb"<(?=[abcefinstuABCEFINSTU])(?:[abisu]|big|code|em|font|nobr|small|strike|strong|tt)(?=[ \t\n\r\f/>])[^>]*+>?",
+    re.IGNORECASE,
+)
+_SIMPLE_TAG = re.compile(
+    rb"<[a-zA-Z]++"
+    rb"(?:[ \t\n\r\f]++[^ \t\n\r\f<>\"'=/\0]++(?:=(?:\"[^\"<>\0]*+\"|'[^'<>\0]*+'|[^ \t\n\r\f<>\"'=\0]++))?+)*+"
+    rb"[ \t\n\r\f/]*+>"
+)
+_MAX_EQUAL = 3
+_QUOTED_TAG_END = re.compile(rb"=[ \t\n\r\f]*+(?:\"[^\">]*+>|'[^'>]*+>)")
 
 
-class SlowPage(Exception):
-    """Its markup takes longer to parse than it may."""
-
-    def __init__(self) -> None:
-        super().__init__(f"its HTML takes more than {_SECONDS} s to parse")
+class PageTooComplex(Exception):
+    """The HTML takes more CPU time or memory to parse than the limits allow."""
 
 
-def parsed(html: bytes) -> LexborHTMLParser:
-    """The tree of UTF-8 HTML. Raises SlowPage, and ChildProcessError where trying it out fails otherwise."""
-    return _parsed(_tried_out(html) if may_take_long(html) else html)
+def parse_html(html: bytes) -> LexborHTMLParser:
+    """Parse UTF-8 HTML; raise PageTooComplex for a page that exceeds the limits."""
+    if _may_take_long(html):
+        _try_parsing(html)
+    return _parse(html)
 
 
-def _tried_out(html: bytes) -> bytes:
-    """`html` as far as it is bounded, and then parsed in time: no list of what takes long is complete."""
-    reader, writer = os.pipe()
+def _parse(html: bytes) -> LexborHTMLParser:
+    # without events, since these would copy options into <selectedcontent>
+    return LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
+
+
+def _may_take_long(html: bytes) -> bool:
+    """Return whether parsing may take more time or memory than the size of the page explains."""
+    if len(html) < _SMALL_PAGE:
+        return False
+    tags = html.count(b"<")
+    return (
+        tags > _MAX_TAGS
+        or _has_many_copies(html, tags)
+        or (len(html) >= _ATTRIBUTE_BOMB and (_has_long_tag(html) or _QUOTED_TAG_END.search(html) is not None))
+    )
+
+
+def _has_many_copies(html: bytes, tags: int) -> bool:
+    """Return whether formatting elements, reopened after each of the tags, may exceed the limit."""
+    links = others = 0
+    for tag in set(_FORMATTING_TAG.findall(html)):
+        if not _SIMPLE_TAG.fullmatch(tag):
+            return True
+        if tag[1:2] in b"aA":
+            links = max(links, len(tag))
+        else:
+            others += len(tag)
+    return (links + _MAX_EQUAL * others) * tags > _MAX_COPIES + len(html)
+
+
+def _has_long_tag(html: bytes) -> bool:
+    """Return whether there is no `>` for so long that a tag may have too many attributes."""
+    start = 0
+    while len(html) - start > _MAX_TAG:
+        end = html.rfind(b">", start, start + _MAX_TAG)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
+
+
+def _try_parsing(html: bytes) -> None:
+    """Parse in a forked process with limits: a parse in this one could not be stopped."""
     child = os.fork()
     if child == 0:
+        status = 1
         try:
-            setrlimit(RLIMIT_CORE, (0, 0))
-            signal(SIGXCPU, SIG_DFL)
-            gc.disable()  # what lies about may be a connection, and is the parent's to close
-            _allow(_SECONDS + _SECONDS_PER_MB * len(html) // (1 << 20))
-            html = bounded(html)
-            _allow(_SECONDS)
-            _parsed(html)
-            with os.fdopen(writer, "wb") as answer:
-                answer.write(html)
-            os._exit(0)
+            gc.disable()  # a destructor could close a connection of the parent
+            _limit_process()
+            # walks up from every element, like the descendant selectors of pipelines: deep pages exceed the limits here
+            _parse(html).css_first("none *")
+            status = 0
+        except (MemoryError, SelectolaxError):
+            status = _OUT_OF_MEMORY
         except BaseException:
             traceback.print_exc()
         finally:
-            os._exit(1)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as answer:
-        html = answer.read()
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if ended == -SIGXCPU:
-        raise SlowPage
-    if ended:
-        how = f"signal {-ended}" if ended < 0 else f"status {ended}"
-        raise ChildProcessError(f"the process that tries out its HTML ended with {how}")
-    return html
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status == -signal.SIGXCPU:
+        raise PageTooComplex(f"its HTML takes more than {_CPU_SECONDS} s to parse")
+    if status == _OUT_OF_MEMORY:
+        raise PageTooComplex(f"its HTML takes more than {_MEMORY >> 20:,} MiB to parse")
+    if status:
+        how = f"signal {-status}" if status < 0 else f"status {status}"
+        raise PageTooComplex(f"the process that tried to parse its HTML ended with {how}")
 
 
-def _allow(seconds: int) -> None:
-    """Lets this process have so many more seconds of the processor; SIGXCPU ends it then."""
-    hard = getrlimit(RLIMIT_CPU)[1]  # which ends it by SIGKILL, as a lack of memory does
-    end = ceil(process_time()) + seconds
-    setrlimit(RLIMIT_CPU, (end if hard == RLIM_INFINITY else min(end, hard - 1), hard))
+def _limit_process() -> None:
+    """Limit this process to some more CPU time and memory than it has used; SIGXCPU or a failed allocation ends it."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    _lower_limit(resource.RLIMIT_CPU, ceil(process_time()) + _CPU_SECONDS)
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        _lower_limit(resource.RLIMIT_AS, pages * resource.getpagesize() + _MEMORY)
 
 
-def _parsed(html: bytes) -> LexborHTMLParser:
-    """The tree as it is written: a browser would also copy options into <selectedcontent>."""
-    return LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
+def _lower_limit(limit: int, value: int) -> None:
+    hard = resource.getrlimit(limit)[1]  # one below it: at the hard limit of CPU time SIGKILL would come first
+    resource.setrlimit(limit, (value if hard == resource.RLIM_INFINITY else min(value, hard - 1), hard))

@@ -1,103 +1,110 @@
-"""Pages that no parser gets through."""
+"""Parsing of ordinary, large and hostile pages."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from resource import RLIMIT_CPU, getrlimit, setrlimit
+from resource import RLIMIT_CPU, getrusage, setrlimit
+from resource import RUSAGE_CHILDREN as CHILDREN
 from signal import SIGKILL
-from time import process_time
 
 import psutil
 import pytest
-from selectolax.lexbor import LexborHTMLParser
 
 from pipelines.extract import parsing
-from pipelines.extract.parsing import SlowPage
+from pipelines.extract.parsing import PageTooComplex, parse_html
+from pipelines.extract.rows import Fetched
+from pipelines.fetch import Page
 from tests.support.pages import document
 
-SLOW = b"<table><table></table>" + b"<div>" * 400 + b"</table>"
-LOOKS_SLOW = b"<p>" * 20_000
+PAGES = sorted((Path(__file__).parent / "jsoup" / "pages").glob("*.html"))
+ROW = b'<tr class="row"><td class="c">abc</td><td class=d>def</td><td><a href="/item/1">text</a></td></tr>'
+NESTED = b"<div>" * 60_000
+SLOW = {
+    "nested blocks": NESTED,
+    "nested tables": (b"<table><table></table>" + b"<div>" * 400 + b"</table>") * 1000,
+    "end tags of nothing": b"<div>" * 60_000 + b"</p>" * 60_000,
+    "attributes": b"<a " + b" ".join(b"a%d" % i for i in range(80_000)) + b">",
+    "attributes with tag ends in quotes": b"<p " + b" ".join(b'a%d=">"' % i for i in range(80_000)) + b">",
+}
+LARGE = {
+    "formatting elements": b"<p>" + b"".join(b"<b a%d>" % i for i in range(20_000)) + b"<p>x" * 20_000,
+    "few attributes in many copies": b"<p><a " + b" ".join(b"a%d" % i for i in range(2000)) + b">" + b"<p>x" * 8000,
+}
+UNUSUAL = {
+    "list without end tags": b"<ul>" + b"<li><b>x</b> y" * 100_000,
+    "long attribute": b'<img src="data:' + b"x" * 1_000_000 + b'">',
+    "tag end in quotes": b"<p title='>'>" + b"x" * 100_000,
+    "many links": b"".join(b'<a href="/%d">x</a> ' % i for i in range(100_000)),
+}
 
 
-def test_a_page_that_would_take_minutes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "_SECONDS", 1)
-    before = psutil.Process().children()
-    with pytest.raises(SlowPage, match="its HTML takes more than 1 s to parse"):
-        document(SLOW * 1000)
-    assert psutil.Process().children() == before
+def fetched(html: bytes) -> Fetched:
+    url = "http://shop.test/"
+    return Fetched.of(Page(url, url, 200, None, "text/html", "utf-8", html, datetime.now(UTC)))
 
 
-def test_what_is_done_to_it_before_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(html: bytes) -> bytes:
-        end = process_time() + 4
-        while process_time() < end:
-            pass
-        return html
-
-    monkeypatch.setattr(parsing, "_SECONDS", 1)
-    monkeypatch.setattr(parsing, "bounded", slow)
-    with pytest.raises(SlowPage):
-        document(LOOKS_SLOW)
+@pytest.mark.parametrize("html", SLOW.values(), ids=SLOW)
+def test_slow_html_is_an_error_of_its_row(html: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "_CPU_SECONDS", 1)
+    spent = getrusage(CHILDREN).ru_utime
+    page = fetched(html)
+    assert (page.error, page.root) == ("the page could not be read: its HTML takes more than 1 s to parse", None)
+    assert getrusage(CHILDREN).ru_utime - spent < 5
+    assert psutil.Process().children() == []
 
 
-def test_what_fails_otherwise_is_not_told_as_slow(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def failing(html: bytes) -> bytes:
-        raise MemoryError("too large")
-
-    monkeypatch.setattr(parsing, "bounded", failing)
-    with pytest.raises(ChildProcessError, match="the process that tries out its HTML ended with status 1"):
-        document(LOOKS_SLOW)
-    assert "MemoryError: too large" in capfd.readouterr().err
+@pytest.mark.parametrize("html", LARGE.values(), ids=LARGE)
+def test_html_with_a_large_tree_is_an_error_of_its_row(html: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "_MEMORY", 100 << 20)
+    before = psutil.Process().memory_info().rss
+    page = fetched(html)
+    assert (page.error, page.root) == ("the page could not be read: its HTML takes more than 100 MiB to parse", None)
+    assert psutil.Process().memory_info().rss - before < 100 << 20
 
 
-def test_what_is_killed_otherwise_is_not_told_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(html: bytes) -> None:
-        os.kill(os.getpid(), SIGKILL)
+def test_other_failures_of_the_trial_are_errors_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, parent = parsing._parse, os.getpid()
 
-    monkeypatch.setattr(parsing, "bounded", killed)
-    with pytest.raises(ChildProcessError, match="ended with signal 9"):
-        document(LOOKS_SLOW)
+    def crash(html: bytes) -> object:
+        if os.getpid() != parent:
+            os.kill(os.getpid(), SIGKILL)
+        return parse(html)
 
-
-def test_the_time_to_bound_a_page_grows_with_its_size_and_that_to_parse_it_does_not(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def noted(function: Callable[..., object]) -> Callable[..., object]:
-        def noting(*args: object, **options: object) -> object:
-            with (tmp_path / "limits").open("a") as limits:
-                print(getrlimit(RLIMIT_CPU)[0], file=limits)
-            return function(*args, **options)
-
-        return noting
-
-    monkeypatch.setattr(parsing, "process_time", lambda: 0.0)
-    monkeypatch.setattr(parsing, "bounded", noted(parsing.bounded))
-    monkeypatch.setattr(parsing, "LexborHTMLParser", noted(LexborHTMLParser))
-    document(LOOKS_SLOW + b"x" * (16 << 20))
-    bounding, trying, _ = (tmp_path / "limits").read_text().split()
-    assert (bounding, trying) == ("37", "5")
+    monkeypatch.setattr(parsing, "_parse", crash)
+    with pytest.raises(PageTooComplex, match="signal 9"):
+        parse_html(NESTED)
 
 
-def test_a_process_that_may_not_use_the_processor_for_so_long_parses_as_well() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_ordinary_pages_need_no_trial(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "_try_parsing", lambda html: pytest.fail("parsed twice"))
+    parse_html(page.read_bytes())
+
+
+@pytest.mark.parametrize("html", UNUSUAL.values(), ids=UNUSUAL)
+def test_unusual_pages_are_parsed(html: bytes) -> None:
+    assert document(html).root.select("li, img, p, a")
+
+
+@pytest.mark.parametrize("size", [100_000, 15_000_000])
+def test_large_tables_are_parsed(size: int) -> None:
+    count = size // len(ROW)
+    root = document(b"<table>" + ROW * count + b"</table>").root
+    assert len(root.select("tr")) == count
+    assert psutil.Process().children() == []
+
+
+def test_a_process_with_a_low_limit_of_cpu_time_parses_as_well() -> None:
     child = os.fork()
     if child == 0:
         try:
             if os.geteuid() == 0:
-                os.setuid(65534)  # who may not raise the limit
+                os.setuid(65534)  # which may not raise the limit
             setrlimit(RLIMIT_CPU, (4, 4))
-            document(LOOKS_SLOW)
+            document(b"<p>" * 20_000)
             os._exit(0)
         finally:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-
-
-def test_what_only_looks_slow_is_parsed() -> None:
-    before = psutil.Process().children()
-    page = document(b"<ul>" + b"<li><b>x</b> y" * 100_000)
-    assert len(page.root.select("li")) == 100_000
-    assert psutil.Process().children() == before
