@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request, Response
 
 from api.events.stream import OF_KEYS, OF_ORGANIZATIONS, EventStream
-from api.kit.auth import KeyRoute, Reader, presented_key
+from api.kit.auth import KeyRoute, Reader, extract_key
 from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import Services, ServicesOf
@@ -83,7 +83,7 @@ def follow_project(
 
 
 def _check(services: Services, request: Request) -> partial[Identity]:
-    return partial(authenticate, services.database, presented_key(request.headers) or "")
+    return partial(authenticate, services.database, extract_key(request.headers) or "")
 
 
 def _number(last_event_id: str | None) -> int | None:

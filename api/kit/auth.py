@@ -1,9 +1,8 @@
-"""Who calls, and what they may do. A key is asked for before anything of the request is read."""
+"""Authentication, rate limit and scopes of requests; all are checked before the body is read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Annotated, Any
@@ -30,8 +29,8 @@ key_header = APIKeyHeader(
 )
 
 
-def presented_key(headers: Mapping[str, str]) -> str | None:
-    """The key that a request carries, in any of the accepted headers."""
+def extract_key(headers: Mapping[str, str]) -> str | None:
+    """Return the API key from any of the accepted headers."""
     if key := headers.get(HEADER):
         return key
     scheme, _, key = headers.get("authorization", "").strip().partition(" ")
@@ -39,19 +38,32 @@ def presented_key(headers: Mapping[str, str]) -> str | None:
 
 
 def identify(request: Request) -> Identity:
-    """Raises Unauthorized without a valid key, TooMany when it has made its requests of this minute."""
-    key = _key(request)
+    """Authenticate the request and count it.
+
+    Raises Unauthorized without a valid key, TooMany beyond the rate limit. Identity and allowance are stored in
+    `request.state`, for the scopes and the RateLimit headers.
+    """
     services = get_services(request)
-    request.state.identity = identity = services.keys.find(key)
-    with _refusal_told(request):
+    request.state.identity = identity = services.keys.find(_require_key(request))
+    try:
         request.state.allowance = services.limiter.admit(identity.key_id, now())
+    except TooMany as error:
+        request.state.allowance = Allowance(services.settings.requests_per_minute, 0, error.retry_after)
+        raise
     return identity
 
 
-def _identified_at_once(request: Request) -> bool:
-    """Does what `identify` does where the database need not be asked."""
+def require(identity: Identity, *scopes: str) -> None:
+    """Raise Forbidden unless the key has all of the scopes."""
+    missing = [scope for scope in scopes if not identity.may(scope)]
+    if missing:
+        raise Forbidden(f"This key lacks the scope {', '.join(missing)}.", code="missing-scope")
+
+
+def _identify_from_memory(request: Request) -> bool:
+    """Do the same as `identify` without the database; return False where that is not possible."""
     services = get_services(request)
-    identity = services.keys.remembered(_key(request))
+    identity = services.keys.remembered(_require_key(request))
     if identity is None:
         return False
     request.state.identity = identity
@@ -59,25 +71,14 @@ def _identified_at_once(request: Request) -> bool:
     return request.state.allowance is not None
 
 
-def _key(request: Request) -> str:
-    key = presented_key(request.headers)
+def _require_key(request: Request) -> str:
+    key = extract_key(request.headers)
     if key is None:
         raise Unauthorized(f"Send an API key in the header {HEADER}.")
     return key
 
 
-@contextmanager
-def _refusal_told(request: Request) -> Generator[None]:
-    """What is left is told in the answer's headers, whatever that is."""
-    try:
-        yield
-    except TooMany as error:
-        limit = get_services(request).settings.requests_per_minute
-        request.state.allowance = Allowance(limit, 0, error.retry_after)
-        raise
-
-
-def _in_thread(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+def _run_in_thread(endpoint: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(endpoint)
     async def run(**arguments: Any) -> Any:
         return await run_in_threadpool(endpoint, **arguments)
@@ -86,32 +87,32 @@ def _in_thread(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class KeyRoute(APIRoute):
-    """A route that reads nothing of a request before its key is known to be valid.
+    """A route that authenticates a request before its body is read.
 
-    Endpoints that wait run in a thread; what they answer is not taken to another one to be checked.
+    Blocking endpoints run in a thread. Wrapping them here keeps FastAPI from validating the response in a second one.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        super().__init__(path, endpoint if iscoroutinefunction(endpoint) else _in_thread(endpoint), **options)
+        super().__init__(path, endpoint if iscoroutinefunction(endpoint) else _run_in_thread(endpoint), **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def guarded(request: Request) -> Response:
-            if not _identified_at_once(request):
+        async def handle_identified(request: Request) -> Response:
+            if not _identify_from_memory(request):
                 await run_in_threadpool(identify, request)
             try:
                 return await handle(request)
             except CutOff:
                 if request.method != "GET":
                     raise
-                return await handle(request)  # over new connections; a GET may be made twice, and writes last
+                return await handle(request)  # GETs are idempotent; the retry uses new database connections
 
-        return guarded
+        return handle_identified
 
 
-class _Caller(SecurityBase):
-    """Whom the route has identified, if it has the scopes that the operation needs."""
+class _ScopeCheck(SecurityBase):
+    """The dependency that returns the caller's identity if its key has the operation's scopes."""
 
     scheme_name = key_header.scheme_name
     model = key_header.model
@@ -122,18 +123,11 @@ class _Caller(SecurityBase):
         return identity
 
 
-def require(identity: Identity, *scopes: str) -> None:
-    """Raises Forbidden unless the key has all of the scopes."""
-    missing = [scope for scope in scopes if not identity.may(scope)]
-    if missing:
-        raise Forbidden(f"This key lacks the scope {', '.join(missing)}.")
-
-
-_caller = _Caller()
-AnyKey = Annotated[Identity, Security(_caller)]
-Reader = Annotated[Identity, Security(_caller, scopes=["etl:read"])]
-Writer = Annotated[Identity, Security(_caller, scopes=["etl:write"])]
-Executor = Annotated[Identity, Security(_caller, scopes=["etl:execute"])]
-DatasetReader = Annotated[Identity, Security(_caller, scopes=["datasets:read"])]
-Admin = Annotated[Identity, Security(_caller, scopes=["admin"])]
-SuperAdmin = Annotated[Identity, Security(_caller, scopes=["super_admin"])]
+_check_scopes = _ScopeCheck()
+AnyKey = Annotated[Identity, Security(_check_scopes)]
+Reader = Annotated[Identity, Security(_check_scopes, scopes=["etl:read"])]
+Writer = Annotated[Identity, Security(_check_scopes, scopes=["etl:write"])]
+Executor = Annotated[Identity, Security(_check_scopes, scopes=["etl:execute"])]
+DatasetReader = Annotated[Identity, Security(_check_scopes, scopes=["datasets:read"])]
+Admin = Annotated[Identity, Security(_check_scopes, scopes=["admin"])]
+SuperAdmin = Annotated[Identity, Security(_check_scopes, scopes=["super_admin"])]

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from core.errors import Unavailable
 from core.identity.api_keys import KnownKeys
 from core.infra.database import Database, open_database
-from core.infra.rate_limits import IDLE_SECONDS, RateLimiter
+from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
@@ -24,6 +23,7 @@ from core.projects.service import ProjectService
 from core.sql.pool import Pool
 from core.sql.queries import Queries
 
+KEY_REFRESH_SECONDS = 0.5
 GARBAGE_THRESHOLD = 20_000  # allocations between collections; a single request already exceeds Python's 700
 
 
@@ -43,8 +43,6 @@ class Services:
 
     def close(self) -> None:
         self.pool.close()
-        with suppress(Unavailable):  # unused allowances expire within a minute anyway
-            self.limiter.give_back()
         self.database.close()
 
 
@@ -77,12 +75,10 @@ async def run_services(settings: Settings) -> AsyncGenerator[Services]:
 
 
 async def _synchronize(services: Services) -> None:
-    """Bring the process's caches of keys and rate limits in line with the other processes."""
+    """Remove keys from the cache that other processes have revoked."""
     while True:
-        await asyncio.sleep(IDLE_SECONDS)
+        await asyncio.sleep(KEY_REFRESH_SECONDS)
         await run_in_threadpool(services.keys.forget_revoked)
-        with suppress(Unavailable):  # unused allowances expire within a minute anyway
-            await run_in_threadpool(services.limiter.give_back_scarce)
 
 
 def get_services(request: Request) -> Services:

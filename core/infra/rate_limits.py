@@ -1,32 +1,26 @@
-"""The rate limit: so many requests per API key and clock minute, exact over all processes.
+"""The rate limit: requests per API key and clock minute, never more than the limit over all processes.
 
-A request is not worth a write of its own: while a key has much left, a process counts a share of it in advance and
-spends that from memory. The share shrinks with what is left, and the last quarter is counted one by one, so that nobody
-is refused for what another process holds; once a quarter is used, what is not spent within half a second is given
-back. Before that nobody can miss it, and giving it back would cost a key that calls once a second a write each time.
+A process counts blocks of requests in the database and spends them from memory (docs/adr: an UPSERT per request costs
+more than the request). Near the limit a block is one request, so at most BLOCK - 1 requests of a key remain unspent in
+a process.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
 
-from sqlalchemy import delete, select, text, update
+from sqlalchemy import delete, text
 
 from core.errors import TooMany
 from core.infra.database import Database, again, changed
 from core.infra.settings import REQUESTS_PER_MINUTE
 from core.tables import RateCounter
 
-SHARE = 16  # a process takes this part of what may be counted in advance
-ONE_BY_ONE = 4  # and leaves this part of the limit
-SCARCE = 4  # with this part of the limit used, idle reserves are given back
-IDLE_SECONDS = 0.5
+BLOCK = 20
 MINUTE_SECONDS = 60
-# the same on both databases; as text because SQLAlchemy compiles an ON CONFLICT anew for every call
+# one statement for both databases; as text because SQLAlchemy compiles an ON CONFLICT anew for every call
 COUNT = text(
     "INSERT INTO rate_counters (key_id, minute, requests) VALUES (:key_id, :minute, :requests)"
     " ON CONFLICT (key_id, minute) DO UPDATE SET requests = rate_counters.requests + excluded.requests"
@@ -36,7 +30,7 @@ COUNT = text(
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the RateLimit headers tell."""
+    """The values of the RateLimit headers."""
 
     limit: int
     remaining: int
@@ -44,114 +38,66 @@ class Allowance:
 
 
 @dataclass(slots=True)
-class _Reserve:
-    """What this process has counted for a key in a minute: `left` is not spent yet, `counted` is over all processes."""
+class _Block:
+    """Requests of a key that this process has counted and not spent; `uncounted` are left for all processes."""
 
     minute: int
-    counted: int | None = None
-    left: int = 0
-    used: float = field(default_factory=time.monotonic)
-    turn: Lock = field(default_factory=Lock)
+    unspent: int = 0
+    uncounted: int = 0
+    refill: Lock = field(default_factory=Lock)
 
 
 class RateLimiter:
-    """One process's part of the limit. `spend` needs no database, `admit` may."""
+    """The limit as one process applies it. `spend` uses memory only, `admit` may use the database."""
 
     def __init__(self, database: Database, limit: int = REQUESTS_PER_MINUTE) -> None:
         self._database = database
         self._limit = limit
         self._lock = Lock()
-        self._reserves: dict[str, _Reserve] = {}
+        self._blocks: dict[str, _Block] = {}
 
     def spend(self, key_id: str, at: datetime) -> Allowance | None:
-        """Counts one request from what this process has in reserve; None when it has nothing."""
+        """Take one request from the key's block; return None when the block is empty or of an earlier minute."""
         minute, second = divmod(int(at.timestamp()), MINUTE_SECONDS)
         with self._lock:
-            reserve = self._reserves.get(key_id)
-            if reserve is None or reserve.minute != minute or not reserve.left or reserve.counted is None:
+            block = self._blocks.get(key_id)
+            if block is None or block.minute < minute or not block.unspent:
                 return None
-            reserve.left -= 1
-            reserve.used = time.monotonic()
-            return Allowance(self._limit, self._limit - reserve.counted + reserve.left, MINUTE_SECONDS - second)
+            block.unspent -= 1
+            return Allowance(self._limit, block.uncounted + block.unspent, MINUTE_SECONDS - second)
 
     def admit(self, key_id: str, at: datetime) -> Allowance:
-        """Counts one request; raises TooMany, with the seconds to the next minute, when the key has none left."""
+        """Count one request; raise TooMany, with the seconds to the next minute, when the key has none left."""
         minute, second = divmod(int(at.timestamp()), MINUTE_SECONDS)
-        reserve = self._reserve(key_id, minute)
-        with reserve.turn:  # one thread fills the reserve, the others spend it
+        with self._lock:
+            block = self._blocks.get(key_id)
+            if block is None or block.minute < minute:
+                block = self._blocks[key_id] = _Block(minute)
+        with block.refill:  # concurrent requests of the key share one block
             if (allowance := self.spend(key_id, at)) is not None:
                 return allowance
-            counted = self._fill(key_id, reserve)
-        if counted is None:
-            sentence = f"This API key has made {self._limit} requests in this minute, which is the limit."
-            raise TooMany(sentence, MINUTE_SECONDS - second)
-        return Allowance(self._limit, self._limit - counted + reserve.left, MINUTE_SECONDS - second)
+            if not self._fill(key_id, block):
+                sentence = f"This API key has made {self._limit} requests in this minute, which is the limit."
+                raise TooMany(sentence, MINUTE_SECONDS - second)
+            return Allowance(self._limit, block.uncounted + block.unspent, MINUTE_SECONDS - second)
 
-    def give_back_scarce(self) -> None:
-        """Returns what lies idle of the keys that other processes could refuse for it."""
-        self._take_idle(time.monotonic() - MINUTE_SECONDS, None)  # whose minute is over is not worth a write
-        if not self._reserves:
-            return
-        many = select(RateCounter.key_id).where(RateCounter.requests >= self._limit // SCARCE)
-        with self._database.read() as session:
-            scarce = frozenset(session.scalars(many))
-        self.give_back(IDLE_SECONDS, scarce)
-
-    def give_back(self, idle_seconds: float = 0, keys: Container[str] | None = None) -> None:
-        """Returns what keys, or these keys, have not spent of this process's reserve for so long."""
-        idle = self._take_idle(time.monotonic() - idle_seconds, keys)
-        if not idle:
-            return
-        with self._database.brief() as session:
-            for key_id, reserve in idle:
-                counter = (RateCounter.key_id == key_id, RateCounter.minute == reserve.minute)
-                returned = {"requests": RateCounter.requests - reserve.left}
-                changed(session, update(RateCounter).where(*counter).values(returned))
-
-    def _reserve(self, key_id: str, minute: int) -> _Reserve:
-        with self._lock:
-            reserve = self._reserves.get(key_id)
-            if reserve is not None and reserve.minute > minute:
-                return _Reserve(minute)  # a straggler; what is held for the minute after must not be lost
-            if reserve is None or reserve.minute < minute:
-                reserve = self._reserves[key_id] = _Reserve(minute)
-            reserve.used = time.monotonic()
-            return reserve
-
-    def _fill(self, key_id: str, reserve: _Reserve) -> int | None:
-        """Counts a request and a share more; None when the key has no request left."""
-        share = self._share(reserve.counted)
-        counted = self._count(key_id, reserve.minute, share)
-        if counted is None and share > 1:
-            share, counted = 1, self._count(key_id, reserve.minute, 1)
-        if counted is not None:
-            with self._lock:
-                reserve.counted, reserve.left = counted, share - 1
-        return counted
-
-    def _share(self, counted: int | None) -> int:
-        """What to count next; one where nothing is known yet of the key in this minute."""
-        if counted is None:
-            return 1
-        return max(1, (self._limit - self._limit // ONE_BY_ONE - counted) // SHARE)
-
-    def _take_idle(self, before: float, keys: Container[str] | None) -> list[tuple[str, _Reserve]]:
-        with self._lock:
-            found = [each for each in self._reserves.items() if keys is None or each[0] in keys]
-            # one that is being filled is in use, however long the database takes
-            idle = [each for each in found if each[1].used < before and not each[1].turn.locked()]
-            for key_id, _ in idle:
-                del self._reserves[key_id]
-        return [(key_id, reserve) for key_id, reserve in idle if reserve.left]
+    def _fill(self, key_id: str, block: _Block) -> bool:
+        """Count a block, or a single request where a block exceeds the limit, and spend one of it."""
+        for requests in (min(BLOCK, block.uncounted // BLOCK), 1):
+            if requests < 1:
+                continue
+            counted = again(lambda requests=requests: self._count(key_id, block.minute, requests))
+            if counted is not None:
+                with self._lock:
+                    block.unspent, block.uncounted = requests - 1, self._limit - counted
+                return True
+        return False
 
     def _count(self, key_id: str, minute: int, requests: int) -> int | None:
-        """All requests of the key in this minute with these; None, and nothing counted, when they are too many.
+        """Return the key's requests in this minute, these included; None, without counting, beyond the limit.
 
-        Where a connection was cut they may have been counted twice, which admits fewer and never more.
+        After a lost connection they may be counted twice: fewer are admitted then, never more.
         """
-        return again(lambda: self._count_once(key_id, minute, requests))
-
-    def _count_once(self, key_id: str, minute: int, requests: int) -> int | None:
         with self._database.brief() as session:
             values = {"key_id": key_id, "minute": minute, "requests": requests, "limit": self._limit}
             counted = session.scalar(COUNT, values)
