@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
 from pipelines.language import nodes as document
-from pipelines.language.nodes import Node, Plain, node_of, problem
-from pipelines.language.parameters import Value, names, substitute
+from pipelines.language.nodes import Node, Plain, locate_problem, to_node
+from pipelines.language.parameters import Value, find_parameters, replace_parameters
 from pipelines.planning import reader
 from pipelines.planning.model import PipelineModel, StageCall
 from pipelines.planning.plan import Plan
@@ -60,21 +60,21 @@ class Pipeline:
         """The same from Python values, as `stage` makes them; errors name the place in them instead of a line."""
         blocks = {"fetch": fetch, "output": output, "spindle": spindle}
         given: dict[str, Plain] = {name: dict(block) for name, block in blocks.items() if block is not None}
-        pipeline = cls(node_of({**given, "pipeline": [dict(each) for each in stages]}))
+        pipeline = cls(to_node({**given, "pipeline": [dict(each) for each in stages]}))
         reader.read(pipeline._root)
         return pipeline
 
     @property
     def parameters(self) -> frozenset[str]:
         """Names of the `${NAME}`s in what the engine reads of the text."""
-        return names(self._root)
+        return find_parameters(self._root)
 
     def plan(self, parameters: Mapping[str, Value] | None = None, transforms: Transforms = NO_TRANSFORMS) -> Plan:
         """The plan with these parameters; lists every `${NAME}` without a value, and row transforms without a function.
 
         Row transforms are looked for among `transforms`, then among those of plugins.
         """
-        model, unknown = _resolved(reader.read(substitute(self._root, parameters or {})), transforms)
+        model, unknown = _resolved(reader.read(replace_parameters(self._root, parameters or {})), transforms)
         if unknown:
             raise PipelineError(unknown)
         return replace(plan_model(model), warnings=self._misspelt)
@@ -122,7 +122,7 @@ def _resolved(model: PipelineModel, transforms: Transforms) -> tuple[PipelineMod
     wrong: list[Problem] = []
     for call in model.stages:
         if len(unknown) + len(wrong) >= MAX_PROBLEMS:
-            (wrong or unknown).append(problem(call.node, NOT_READ))
+            (wrong or unknown).append(locate_problem(call.node, NOT_READ))
             calls.extend(model.stages[len(calls) :])
             break
         name = call.name.partition(":")[2]
@@ -130,9 +130,9 @@ def _resolved(model: PipelineModel, transforms: Transforms) -> tuple[PipelineMod
             calls.append(call if "${" in name else replace(call, stage=call.stage.resolved(name, transforms)))
             continue
         except UnknownName as error:
-            unknown.append(problem(call.node, str(error)))
+            unknown.append(locate_problem(call.node, str(error)))
         except PipelineError as error:
-            wrong.extend(problem(call.node, str(each)) for each in error.problems)
+            wrong.extend(locate_problem(call.node, str(each)) for each in error.problems)
         calls.append(call)
     if wrong:
         raise PipelineError(wrong)

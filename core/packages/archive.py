@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from core.errors import BadInput, Detail, TooLarge
 from core.infra.validation import NAME_LENGTH, deeper_than
 from core.packages.contents import Contents
-from pipelines.language.names import fold
+from pipelines.language.names import normalize
 
 FORMAT = "spindle-package"
 VERSION = 1
@@ -204,7 +204,7 @@ def _check_names(contents: Contents) -> None:
     _check_unique("projects", (project.name for project in contents.projects))
     _check_unique("agents", ((agent.category, agent.name) for agent in contents.agents if agent.category))
     for agent in contents.agents:
-        _check_unique("agents", ((agent.name, fold(extension.name)) for extension in agent.extensions))
+        _check_unique("agents", ((agent.name, normalize(extension.name)) for extension in agent.extensions))
 
 
 def _check_unique(part: str, names: Iterable[str | tuple[str | None, str]]) -> None:

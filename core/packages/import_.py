@@ -24,7 +24,7 @@ from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents,
 from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project
-from pipelines.language.names import fold
+from pipelines.language.names import normalize
 
 CREDENTIALS = "cloud_credential_ids"
 
@@ -147,7 +147,7 @@ class _Importer:
         existing = {(row.agent_id, row.folded_name): row for row in repository.list()}
         for part, agent in zip(parts, agents.values(), strict=True):
             for extension in part.extensions:
-                row = existing.get((agent.id, fold(extension.name)))
+                row = existing.get((agent.id, normalize(extension.name)))
                 values = extension.model_dump() if row is None else {"source": extension.source}
 
                 def create(values: Mapping[str, Any], agent_id: str = agent.id) -> Any:

@@ -18,8 +18,8 @@ from core.infra.validation import check_name, check_storable, deeper_than
 from core.tables import PythonExtension
 from pipelines import Pipeline, PipelineError, Transforms
 from pipelines.language import nodes as document
-from pipelines.language.names import fold
-from pipelines.language.nodes import Plain, node_of
+from pipelines.language.names import normalize
+from pipelines.language.nodes import Plain, to_node
 from pipelines.planning.script import script_of
 from pipelines.transforms import ROW_TRANSFORMS
 from pipelines.transforms import source as texts
@@ -91,7 +91,7 @@ class PythonExtensionRepository(Repository[PythonExtension]):
             organization_id=self.organization_id,
             agent_id=agent.id,
             name=function.name,
-            folded_name=fold(function.name),
+            folded_name=normalize(function.name),
             type=function.type,
             source=function.source,
         )
@@ -104,9 +104,9 @@ class PythonExtensionRepository(Repository[PythonExtension]):
         extension = self.get(extension_id)
         old = {"name": extension.name, "type": extension.type, "source": extension.source}
         function = checked_function(**{**old, **changes})
-        if fold(function.name) != extension.folded_name:
+        if normalize(function.name) != extension.folded_name:
             self._check_free(extension.agent_id, function.name)
-        extension.name, extension.folded_name = function.name, fold(function.name)
+        extension.name, extension.folded_name = function.name, normalize(function.name)
         extension.type, extension.source = function.type, function.source
         self.session.flush()
         return extension
@@ -123,7 +123,7 @@ class PythonExtensionRepository(Repository[PythonExtension]):
 
     def _check_free(self, agent_id: str, name: str) -> None:
         lock_organization(self.session, self.organization_id)
-        same = (PythonExtension.agent_id == agent_id, PythonExtension.folded_name == fold(name))
+        same = (PythonExtension.agent_id == agent_id, PythonExtension.folded_name == normalize(name))
         if self.session.scalar(self._select().where(*same)):
             raise Conflict(f"The agent has a Python extension called '{name}' already.")
 
@@ -149,7 +149,7 @@ def checked_function(source: object, name: str | None = None, type: str = ROW_TR
         raise BadInput(sentence, [Detail("function", sentence)])
     check_storable("function", source)
     check_storable("extensionType", type)
-    known = next((each for each in TYPES if fold(each) == fold(type)), None)
+    known = next((each for each in TYPES if normalize(each) == normalize(type)), None)
     if known is None:
         sentence = f"There is no Python extension of the type '{type}'; there is {', '.join(TYPES)}."
         raise BadInput(sentence, [Detail("extensionType", sentence)])
@@ -195,7 +195,7 @@ def pyspark_code(extension: PythonExtension) -> str:
             "args": {name: f"${{ARG_{name}}}" for name in required},
         },
     ]
-    return script_of(node_of({"pipeline": stages}), {extension.name: extension.source})
+    return script_of(to_node({"pipeline": stages}), {extension.name: extension.source})
 
 
 def pipeline_text(pipeline: Mapping[str, object]) -> str:
@@ -211,7 +211,7 @@ def process(text: str) -> Processed:
     try:
         root = document.parse(text)
         functions = _inline(root.plain())
-        if isinstance(root, document.Mapping) and root.get("pipeline") is None:
+        if isinstance(root, document.MappingNode) and root.get("pipeline") is None:
             return Processed(functions, (), None)
         transforms = Transforms({each.name: each.source for each in functions})
         warnings = Pipeline(root).check(transforms)
@@ -226,7 +226,7 @@ def _inline(root: Plain) -> Sequence[Function]:
     wrong: list[Detail] = []
     folded: dict[str, str] = {}
     for name, given in _stages(root).items():
-        first = folded.setdefault(fold(name), name)
+        first = folded.setdefault(normalize(name), name)
         if first != name:
             sentence = f"'{name}' and '{first}' are one name: case and underscores do not count."
             wrong.append(Detail(f"{INLINE}.{name}", sentence))

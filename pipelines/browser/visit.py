@@ -22,7 +22,7 @@ from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.request import Cookies
-from pipelines.language.names import shortened
+from pipelines.language.names import truncate
 
 _WORLD = "spindle"
 _READING_SECONDS = 30.0
@@ -65,7 +65,7 @@ class Visit:
     async def go(self, url: str) -> None:
         target = canonical_url(url, self.page.url if canonical_url(self.page.url) else None)
         if target is None:
-            raise VisitFailed(f"'{shortened(url)}' is not an http or https address")
+            raise VisitFailed(f"'{truncate(url)}' is not an http or https address")
         timeout = self._options.total_timeout * 1000
         first, self._opened = not self._opened, True
         self._tab.opening = target if first and target == canonical_url(self.address) else None
@@ -238,7 +238,7 @@ class Visit:
             return self._lost(code, self.address)
         if self._tab.way.failures:
             return VisitFailed(list(self._tab.way.failures.values())[-1])
-        return VisitFailed(f"the page led to '{shortened(self.page.url)}', which is not an http or https address")
+        return VisitFailed(f"the page led to '{truncate(self.page.url)}', which is not an http or https address")
 
 
 def _told(number: int, action: Action) -> str:

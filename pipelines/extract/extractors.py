@@ -24,7 +24,7 @@ from pipelines.extract.selector_arguments import Selector
 from pipelines.fetch import canonical_url
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import engine_fault
-from pipelines.language.parameters import column_reference
+from pipelines.language.parameters import parse_column_reference
 from pipelines.registry.catalog import Catalog, UnknownName
 
 Read = Callable[[Row], object]
@@ -142,12 +142,12 @@ class Extractor(Arguments):
     def column(self) -> str | None:
         """The column that is read; None where it is the page."""
         if self.field and self._path(self.field) is None:
-            return column_reference(self.field) or self.field
-        return column_reference(self.selector) if self.selector else None
+            return parse_column_reference(self.field) or self.field
+        return parse_column_reference(self.selector) if self.selector else None
 
     def _path(self, field: str) -> str | None:
         """The path in the page's JSON that a field means; None for a column."""
-        if column_reference(field) or "${" in field or not set(field) & {".", "["}:
+        if parse_column_reference(field) or "${" in field or not set(field) & {".", "["}:
             return None
         return field if field.startswith("$") else f"${field}" if field.startswith("[") else f"$.{field}"
 

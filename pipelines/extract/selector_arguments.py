@@ -7,11 +7,11 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from pipelines.extract import SelectorError, compile_selector
-from pipelines.language.parameters import column_reference
+from pipelines.language.parameters import parse_column_reference
 
 
 def _check(text: str) -> str:
-    if "${" in text or column_reference(text):
+    if "${" in text or parse_column_reference(text):
         return text
     try:
         compile_selector(text)

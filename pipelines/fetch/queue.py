@@ -17,7 +17,7 @@ from pipelines.fetch.page import Page, refresh_page
 from pipelines.fetch.request import Cookies, Request, as_asked, led_to, on_the_way
 from pipelines.fetch.robots import Unreached
 from pipelines.fetch.urls import canonical_url
-from pipelines.language.names import shortened
+from pipelines.language.names import truncate
 
 if TYPE_CHECKING:
     from pipelines.page_cache.cache import PageCache
@@ -167,7 +167,7 @@ class RequestQueue(Generic[T]):
         asked_url, tag = pulled
         url = canonical_url(asked_url)
         if url is None:
-            error = f"'{shortened(asked_url)}' is not an http or https address"
+            error = f"'{truncate(asked_url)}' is not an http or https address"
             self._finished.append((_failed(asked_url, error), tag))
             return None
         return Request(asked_url, url, tag)
@@ -286,7 +286,7 @@ class RequestQueue(Generic[T]):
 
 
 def _forbidden(request: Request[T], reason: str) -> Page:
-    sentence = f"redirects to {shortened(request.address)}: {reason}" if request.passed else reason
+    sentence = f"redirects to {truncate(request.address)}: {reason}" if request.passed else reason
     page = _failed(request.asked_url, sentence)
     forbidden = not isinstance(reason, Unreached)
     return replace(page, url=request.address if request.passed else page.url, forbidden=forbidden)

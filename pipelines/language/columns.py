@@ -37,18 +37,18 @@ class Columns:
         """These columns and `added`; one that is here already stays where it stands and gets the new type."""
         return Columns(tuple({**dict(self.types), **dict(added)}.items()), self.open)
 
-    def knows(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Whether a reference to `name` can be right, as far as is known before the run."""
         return self.open or name in tuple(self) or name in ENGINE_COLUMNS
 
-    def unknown_in_sql(self, names: Iterable[str]) -> list[str]:
+    def find_unknown_in_sql(self, names: Iterable[str]) -> list[str]:
         """Of the names that SQL refers to, which ignores case, those that no column has."""
         known = {**dict(self.types), **ENGINE_COLUMNS}
         others = [name for name in names if name not in known]  # most often none: to fold them all takes long
         folded = {each.casefold() for each in known} if others else set[str]()
         return [name for name in others if name.casefold() not in folded]
 
-    def clash(self) -> tuple[str, str] | None:
+    def find_clash(self) -> tuple[str, str] | None:
         """Two names that differ only in case, which neither Spark nor SQL can tell apart."""
         seen: dict[str, str] = {}
         for name in self:

@@ -59,12 +59,12 @@ def check_query(text: str) -> str:
     return text.rstrip(_END)
 
 
-def expression_columns(text: str) -> tuple[str, ...]:
+def find_expression_columns(text: str) -> tuple[str, ...]:
     """The columns that an expression refers to; of `a.b` that is a, which may hold a b."""
     return () if has_reference(text) else _read_expression(text)
 
 
-def query_columns(text: str) -> tuple[str, ...]:
+def find_query_columns(text: str) -> tuple[str, ...]:
     """The columns that only the view `rows` can give a query, where it is simple enough to be sure; else nothing.
 
     Not sure are names from inside (subqueries, joins, generators' and functions' own) and any that the query gives.
@@ -120,20 +120,20 @@ def _names(columns: Iterable[exp.Column]) -> tuple[str, ...]:
     return tuple(name for name in names if name.casefold() not in _NO_COLUMNS)
 
 
-def named_columns(query: str) -> tuple[str, ...]:
+def find_engine_columns(query: str) -> tuple[str, ...]:
     """The engine's columns that a query's result names, so that they are output like any other."""
     tree = None if has_reference(query) else _parsed(query)
     names = tree.named_selects if isinstance(tree, exp.Query) else []
     return tuple(name for name in names if name in ENGINE_COLUMNS and name != "_ordinal")
 
 
-def selects_all(query: str) -> bool:
+def is_select_all(query: str) -> bool:
     """Whether a query's result has all columns of what it selects from, as far as that is known."""
     tree = None if has_reference(query) else _parsed(query)
     return not isinstance(tree, exp.Query) or tree.is_star
 
 
-def reads_again(query: str) -> bool:
+def has_repeated_reads(query: str) -> bool:
     """Whether Spark asks for the rows more than once: they are named again, or sorted, for which it takes a sample."""
     tree = _parsed(query)
     sorts = any(isinstance(order.parent, exp.Query) for order in tree.find_all(exp.Order))

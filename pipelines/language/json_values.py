@@ -9,7 +9,7 @@ from datetime import date, datetime, time
 from itertools import islice, repeat
 from typing import Any
 
-from pipelines.language.names import ELLIPSIS, shortened
+from pipelines.language.names import ELLIPSIS, truncate
 
 PREVIEW_LENGTH = 200  # characters of a value
 _LONGEST_LIST = 20  # entries, also of a map or struct
@@ -57,4 +57,4 @@ def _convert_entries(values: dict[Any, Any] | list[Any], cut: int | None, left: 
 
 
 def _truncate(text: str, cut: int | None) -> str:
-    return text if cut is None else shortened(text, cut)
+    return text if cut is None else truncate(text, cut)

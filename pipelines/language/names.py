@@ -17,27 +17,27 @@ _LONGEST_SHOWN = 60
 ELLIPSIS = "…"  # ends what was cut
 
 
-def fold(name: str) -> str:
+def normalize(name: str) -> str:
     """The form in which two spellings of a stage, method, action or join type are equal."""
     return name.replace("_", "").casefold()
 
 
-def choice(kind: str, values: Iterable[str]) -> BeforeValidator:
+def validate_choice(kind: str, values: Iterable[str]) -> BeforeValidator:
     """Pydantic validator of an argument that is one of `values`, in any spelling."""
-    spellings = {fold(value): value for value in values}
+    spellings = {normalize(value): value for value in values}
 
     def choose(value: object) -> str:
         if "${" in str(value):  # a parameter that has no value yet: any will do for the shape
             return next(iter(spellings.values()))
-        chosen = spellings.get(fold(str(value)))
+        chosen = spellings.get(normalize(str(value)))
         if chosen is None:
-            raise ValueError(unknown(kind, str(value), spellings.values()))
+            raise ValueError(describe_unknown(kind, str(value), spellings.values()))
         return chosen
 
     return BeforeValidator(choose)
 
 
-def near(name: str, known: Iterable[str]) -> list[str]:
+def suggest(name: str, known: Iterable[str]) -> list[str]:
     """Up to three names that may have been meant; of very many, the first are looked at, and none that is very long."""
     if not 0 < len(name) <= _LONGEST_COMPARED:
         return []
@@ -46,22 +46,22 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, list(islice(short, most)), n=3, cutoff=0.6)
 
 
-def shortened(text: str, longest: int = 200) -> str:
+def truncate(text: str, longest: int = 200) -> str:
     """`text`, as people are shown it; what was cut ends with an ellipsis, so that a beginning of a secret is found."""
     return text if len(text) <= longest else text[: longest - 1] + ELLIPSIS
 
 
-def shown(name: str) -> str:
+def truncate_name(name: str) -> str:
     """The name as a sentence has it, which stays readable however long the name is."""
-    return shortened(name, _LONGEST_SHOWN)
+    return truncate(name, _LONGEST_SHOWN)
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """A sentence that says that `name` is no `kind`, and what may have been meant."""
-    spellings = {fold(each): each for each in known}
-    meant = [shown(spellings[match]) for match in near(fold(name), spellings)]
+    spellings = {normalize(each): each for each in known}
+    meant = [truncate_name(spellings[match]) for match in suggest(normalize(name), spellings)]
     if meant:
-        return f"unknown {kind} '{shown(name)}'; did you mean {' or '.join(meant)}?"
-    first = map(shown, heapq.nsmallest(_MOST_KNOWN, spellings.values(), key=str.casefold))
+        return f"unknown {kind} '{truncate_name(name)}'; did you mean {' or '.join(meant)}?"
+    first = map(truncate_name, heapq.nsmallest(_MOST_KNOWN, spellings.values(), key=str.casefold))
     rest = f" and {more:,} more" if (more := len(spellings) - _MOST_KNOWN) > 0 else ""
-    return f"unknown {kind} '{shown(name)}'; known are {', '.join(first) or 'none'}{rest}"
+    return f"unknown {kind} '{truncate_name(name)}'; known are {', '.join(first) or 'none'}{rest}"

@@ -48,7 +48,7 @@ _WITHIN = {"'": "''", '"': '\\"'}  # how a quote is written within such quotes
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarNode:
     value: str | int | float | bool | None
     line: int
     column: int
@@ -58,7 +58,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class SequenceNode:
     items: tuple[Node, ...]
     line: int
     column: int
@@ -68,8 +68,8 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
-    entries: tuple[tuple[Scalar, Node], ...]
+class MappingNode:
+    entries: tuple[tuple[ScalarNode, Node], ...]
     line: int
     column: int
 
@@ -80,35 +80,35 @@ class Mapping:
         return {str(key.value): node.plain() for key, node in self.entries}
 
 
-Node = Scalar | Sequence | Mapping
+Node = ScalarNode | SequenceNode | MappingNode
 
 
-def problem(node: Node, message: str, path: str = "") -> Problem:
+def locate_problem(node: Node, message: str, path: str = "") -> Problem:
     return Problem(message, node.line or None, node.column or None, path)
 
 
-def node_of(value: Plain) -> Node:
+def to_node(value: Plain) -> Node:
     """A tree of values that no text was read for: it has no lines."""
     if isinstance(value, dict):
-        return Mapping(tuple((Scalar(key, 0, 0), node_of(each)) for key, each in value.items()), 0, 0)
+        return MappingNode(tuple((ScalarNode(key, 0, 0), to_node(each)) for key, each in value.items()), 0, 0)
     if isinstance(value, list):
-        return Sequence(tuple(node_of(each) for each in value), 0, 0)
-    return Scalar(value, 0, 0)
+        return SequenceNode(tuple(to_node(each) for each in value), 0, 0)
+    return ScalarNode(value, 0, 0)
 
 
-def scalars(node: Node) -> Iterator[Scalar]:
+def iter_scalars(node: Node) -> Iterator[ScalarNode]:
     """All values below `node`, in order of the text; keys are not values."""
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         yield node
-    for child in children(node):
-        yield from scalars(child)
+    for child in list_children(node):
+        yield from iter_scalars(child)
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def list_children(node: Node) -> tuple[Node, ...]:
     """The nodes directly below `node`."""
-    if isinstance(node, Mapping):
+    if isinstance(node, MappingNode):
         return tuple(child for _, child in node.entries)
-    return node.items if isinstance(node, Sequence) else ()
+    return node.items if isinstance(node, SequenceNode) else ()
 
 
 def parse(text: str) -> Node:
@@ -173,26 +173,26 @@ class _Open:
         self.is_map = isinstance(event, yaml.MappingStartEvent)
         self.line, self.column = event.start_mark.line + 1, event.start_mark.column + 1
         self.items: list[Node] = []
-        self.keys: dict[str, Scalar] = {}
-        self.key: Scalar | None = None
+        self.keys: dict[str, ScalarNode] = {}
+        self.key: ScalarNode | None = None
 
     def add(self, node: Node) -> None:
         if not self.is_map or self.key is not None:
             self.items.append(node)
             self.key = None
             return
-        if not isinstance(node, Scalar):
-            raise PipelineError([problem(node, "a key must be a plain name")])
+        if not isinstance(node, ScalarNode):
+            raise PipelineError([locate_problem(node, "a key must be a plain name")])
         name = str(node.value)
         if name in self.keys:
             first = self.keys[name].line
-            raise PipelineError([problem(node, f"the key '{name}' stands twice (first in line {first})")])
-        self.keys[name] = self.key = Scalar(name, node.line, node.column)
+            raise PipelineError([locate_problem(node, f"the key '{name}' stands twice (first in line {first})")])
+        self.keys[name] = self.key = ScalarNode(name, node.line, node.column)
 
     def close(self) -> Node:
         if self.is_map:
-            return Mapping(tuple(zip(self.keys.values(), self.items, strict=True)), self.line, self.column)
-        return Sequence(tuple(self.items), self.line, self.column)
+            return MappingNode(tuple(zip(self.keys.values(), self.items, strict=True)), self.line, self.column)
+        return SequenceNode(tuple(self.items), self.line, self.column)
 
 
 def _build(events: Iterable[Any]) -> Node:
@@ -230,10 +230,10 @@ def _refuse(event: Any, depth: int, root: Node | None) -> None:
         raise _error("only one document is allowed", event.start_mark)
 
 
-def _scalar(event: Any) -> Scalar:
+def _scalar(event: Any) -> ScalarNode:
     plain = event.implicit[0]
     value = _resolve(event.value) if plain else event.value
-    return Scalar(value, event.start_mark.line + 1, event.start_mark.column + 1)
+    return ScalarNode(value, event.start_mark.line + 1, event.start_mark.column + 1)
 
 
 def _resolve(text: str) -> str | int | float | bool | None:

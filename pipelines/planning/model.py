@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pipelines.language.arguments import Arguments
-from pipelines.language.names import choice
+from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.planning.options import Options
 from pipelines.planning.stage import Mode, Stage
@@ -19,8 +19,8 @@ class Output(Arguments):
     """
 
     path: str | None = None
-    mode: Annotated[Mode, choice("mode", Mode)] = Mode.OVERWRITE
-    format: Annotated[str, choice("format", ["parquet"])] = "parquet"
+    mode: Annotated[Mode, validate_choice("mode", Mode)] = Mode.OVERWRITE
+    format: Annotated[str, validate_choice("format", ["parquet"])] = "parquet"
 
 
 @dataclass(frozen=True, slots=True)

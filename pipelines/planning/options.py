@@ -11,10 +11,10 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, Pos
 from pipelines.fetch.fetcher import FetchOptions, check_user_agent
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
-from pipelines.language.names import choice
+from pipelines.language.names import validate_choice
 from pipelines.page_cache.cache import CacheOptions
 
-EngineColumn = Annotated[str, choice("engine column", ENGINE_COLUMNS)]
+EngineColumn = Annotated[str, validate_choice("engine column", ENGINE_COLUMNS)]
 
 
 class Robots(StrEnum):
@@ -25,7 +25,7 @@ class Robots(StrEnum):
 class Options(Arguments):
     """The top-level key `spindle`: what a pipeline sets about its own run."""
 
-    robots: Annotated[Robots, choice("robots", Robots)] = Field(
+    robots: Annotated[Robots, validate_choice("robots", Robots)] = Field(
         default=Robots.OBEY, description="whether pages that robots.txt forbids are left alone"
     )
     delay: NonNegativeFloat = Field(default=0, le=3600, description="seconds between two requests to one host")

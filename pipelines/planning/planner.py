@@ -9,9 +9,9 @@ from itertools import chain, islice
 
 from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem, RunError
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, engine_fault, name_fault
-from pipelines.language.names import near, shortened, unknown
-from pipelines.language.nodes import Mapping, Node, Scalar, children, problem, scalars
-from pipelines.language.parameters import column_reference
+from pipelines.language.names import describe_unknown, suggest, truncate
+from pipelines.language.nodes import MappingNode, Node, ScalarNode, iter_scalars, list_children, locate_problem
+from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.model import PipelineModel, StageCall
 from pipelines.planning.plan import Kind, Plan, Step, step_key
 from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
@@ -26,7 +26,7 @@ def plan(model: PipelineModel) -> Plan:
     walk = _Walk()
     for call in _needed(model.stages):
         if len(walk.problems) >= MAX_PROBLEMS:
-            raise PipelineError([*walk.problems, problem(call.node, NOT_READ)])
+            raise PipelineError([*walk.problems, locate_problem(call.node, NOT_READ)])
         walk.add(call)
     walk.end(model)
     if walk.problems:
@@ -122,28 +122,30 @@ class _Walk:
     def _check(self, call: StageCall) -> Iterator[Problem]:
         stage = call.stage
         if not self.rows and not _starts(stage):
-            yield problem(call.node, f"{call.written} has no rows to work on: {_BEGIN}")
+            yield locate_problem(call.node, f"{call.written} has no rows to work on: {_BEGIN}")
             return
         for label in stage.labels() if isinstance(stage, TableStage) else ():
             if label not in self.stored:
-                yield problem(_mention(call.node, label), _no_label(label, self.stored))
+                yield locate_problem(_mention(call.node, label), _no_label(label, self.stored))
         label = stage.stores() if isinstance(stage, TableStage) else None
         if label is not None and label in self.stored:
             where = f" (line {line})" if (line := self.stored[label].line) else ""
-            yield problem(_mention(call.node, label), f"'{label}' is stored already by an earlier stage{where}")
+            yield locate_problem(_mention(call.node, label), f"'{label}' is stored already by an earlier stage{where}")
         if isinstance(stage, Sink) and stage.path in self.saved:
-            yield problem(_mention(call.node, stage.path), f"'{stage.path}' is saved already by an earlier stage")
+            yield locate_problem(
+                _mention(call.node, stage.path), f"'{stage.path}' is saved already by an earlier stage"
+            )
         if stage.uses_page() and not self.page:
-            yield problem(call.node, self._no_page(call.written))
+            yield locate_problem(call.node, self._no_page(call.written))
         for name in stage.unknown(self.columns):
             hint = f"; in a page that is JSON it is $.{name}" if self.page and _is_field(call.node, name) else ""
-            yield problem(_mention(call.node, name), _no_column(name, self.columns) + hint)
+            yield locate_problem(_mention(call.node, name), _no_column(name, self.columns) + hint)
         if fault := _address_fault(stage, self.columns):
-            yield problem(call.node, fault)
+            yield locate_problem(call.node, fault)
         if isinstance(stage, LinkStage) and self.dropped:
             for name in stage.reads():
                 if name in ENGINE_COLUMNS and name not in tuple(self.columns):
-                    yield problem(_mention(call.node, name), _dropped(name, self.dropped))
+                    yield locate_problem(_mention(call.node, name), _dropped(name, self.dropped))
 
     def _no_page(self, name: str) -> str:
         if self.lost:
@@ -158,28 +160,28 @@ class _Walk:
     def end(self, model: PipelineModel) -> None:
         node = model.node
         if not self.rows:
-            self.problems.append(problem(node, f"the pipeline has no rows: {_BEGIN}"))
+            self.problems.append(locate_problem(node, f"the pipeline has no rows: {_BEGIN}"))
         elif not self.problems and not (self.columns.types or self.columns.open or model.options.keep_columns):
             message = "the pipeline gives no columns: extract some, or name engine columns in spindle.keepColumns"
-            self.problems.append(problem(node, message))
+            self.problems.append(locate_problem(node, message))
         kept = [name for name in model.options.keep_columns if name not in tuple(self.columns)]
         self.columns = self.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in kept))
 
 
 def _name_problems(node: Node, before: Columns, after: Columns) -> Iterator[Problem]:
     """Of the names that a stage has added."""
-    if (clash := after.clash()) and not before.clash():
-        yield problem(node, _differ(clash))
+    if (clash := after.find_clash()) and not before.find_clash():
+        yield locate_problem(node, _differ(clash))
     known = {*before}
     for name in after:
         if name not in known and (fault := name_fault(name)):
-            yield problem(_mention(node, name), fault)
+            yield locate_problem(_mention(node, name), fault)
 
 
 def check_names(made_up: Iterable[str], columns: Columns) -> None:
     """Checks names that a function made up, which are among the columns; raises RunError."""
     faults = [fault for name in made_up if (fault := name_fault(name) or engine_fault(name))]
-    if clash := columns.clash():
+    if clash := columns.find_clash():
         faults.append(_differ(clash))
     if faults:
         raise RunError(faults[0])
@@ -199,13 +201,13 @@ def check_references(steps: Iterable[Step], columns: Columns) -> None:
         if fault := _address_fault(step.stage, columns):
             raise RunError(f"line {step.line}: {fault}")
         columns = step.stage.columns(columns)
-        if clash := columns.clash():
+        if clash := columns.find_clash():
             raise RunError(f"line {step.line}: {_differ(clash)}")
 
 
 def _no_column(name: str, columns: Columns) -> str:
     spellings = {each.casefold(): each for each in chain(ENGINE_COLUMNS, columns)}
-    meant = [spellings[each] for each in near(name.casefold(), spellings)]
+    meant = [spellings[each] for each in suggest(name.casefold(), spellings)]
     there = ", ".join(islice(columns, _MOST_NAMED)) or "none yet"
     known = f"{there} and {more:,} more" if (more := len(columns.types) - _MOST_NAMED) > 0 else there
     hint = f"did you mean {' or '.join(meant)}? There are {known}" if meant else f"known are {known}"
@@ -219,7 +221,7 @@ def _address_fault(stage: Stage, columns: Columns) -> str | None:
     if name is None:
         return None
     return (
-        f"'{shortened(address or '')}' is one address for all rows, with ${name} as it stands; "
+        f"'{truncate(address or '')}' is one address for all rows, with ${name} as it stands; "
         f"make a column of addresses by sql_query, with concat('https://...', {name}) AS address, and give $address; "
         "a $ that is meant is written %24"
     )
@@ -227,26 +229,28 @@ def _address_fault(stage: Stage, columns: Columns) -> str | None:
 
 def _dropped(name: str, step: Step) -> str:
     where = f" (line {step.line})" if step.line else ""
-    return f"{name} is null here: it is not in the result of {shortened(step.title)}{where}; select it there, or *"
+    return f"{name} is null here: it is not in the result of {truncate(step.title)}{where}; select it there, or *"
 
 
 def _no_label(label: str, stored: Iterable[str]) -> str:
-    return unknown("label", label, stored) if stored else f"nothing is stored as '{label}' by a stage before this"
+    return (
+        describe_unknown("label", label, stored) if stored else f"nothing is stored as '{label}' by a stage before this"
+    )
 
 
 def _is_field(node: Node, name: str) -> bool:
     """Whether an extractor in `node` has the field `name`."""
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         return False
-    if isinstance(node, Mapping) and (field := node.get("field")) and field.plain() == name:
+    if isinstance(node, MappingNode) and (field := node.get("field")) and field.plain() == name:
         return True
-    return any(_is_field(child, name) for child in children(node))
+    return any(_is_field(child, name) for child in list_children(node))
 
 
 def _mention(node: Node, column: str) -> Node:
     """The value in `node` that names `column`."""
-    for scalar in scalars(node):
-        if isinstance(scalar.value, str) and column in (scalar.value, column_reference(scalar.value)):
+    for scalar in iter_scalars(node):
+        if isinstance(scalar.value, str) and column in (scalar.value, parse_column_reference(scalar.value)):
             return scalar
-    arguments = node.get("args") if isinstance(node, Mapping) else None
+    arguments = node.get("args") if isinstance(node, MappingNode) else None
     return arguments or node

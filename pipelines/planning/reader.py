@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
 from pipelines.language.arguments import bind, bind_list
-from pipelines.language.names import fold, near, shown, unknown
-from pipelines.language.nodes import Mapping, Node, Scalar, Sequence, children, problem
+from pipelines.language.names import describe_unknown, normalize, suggest, truncate_name
+from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, list_children, locate_problem
 from pipelines.planning import stage as registry
 from pipelines.planning.model import Output, PipelineModel, StageCall
 from pipelines.planning.options import Options
@@ -21,7 +21,7 @@ Read = TypeVar("Read")
 
 _KEYS = ("fetch", "pipeline", "output", "spindle")
 _FETCH = ("url", "traces", "images")
-_OPTIONS = {fold(name): name for name in Options.argument_names()}
+_OPTIONS = {normalize(name): name for name in Options.argument_names()}
 _MOST_STAGES = 1000
 # the names that leave it to the pipeline's fetch how pages are made
 _IN_BROWSER = {"join": "visitJoin", "explore": "visitExplore"}
@@ -44,8 +44,8 @@ def _join(path: str, below: str) -> str:
 
 def read(root: Node) -> PipelineModel:
     """The model of a whole document; raises PipelineError with every problem found."""
-    if not isinstance(root, Mapping):
-        raise PipelineError([problem(root, "a pipeline is a map with the key 'pipeline', a list of stages")])
+    if not isinstance(root, MappingNode):
+        raise PipelineError([locate_problem(root, "a pipeline is a map with the key 'pipeline', a list of stages")])
     problems = _Problems()
     stages: list[StageCall] = []
     output, options = Output(), Options()
@@ -64,11 +64,11 @@ def read(root: Node) -> PipelineModel:
 
 def misspelt_keys(root: Node) -> tuple[Problem, ...]:
     """Keys that are like the engine's and ignored as those of others are."""
-    if not isinstance(root, Mapping):
+    if not isinstance(root, MappingNode):
         return ()
-    found = ((key, near(str(key.value), _KEYS)) for key, _ in root.entries if key.value not in _KEYS)
+    found = ((key, suggest(str(key.value), _KEYS)) for key, _ in root.entries if key.value not in _KEYS)
     return tuple(
-        problem(key, f"the key '{shown(str(key.value))}' is ignored; did you mean {meant[0]}?")
+        locate_problem(key, f"the key '{truncate_name(str(key.value))}' is ignored; did you mean {meant[0]}?")
         for key, meant in found
         if meant and root.get(meant[0]) is None
     )
@@ -76,66 +76,68 @@ def misspelt_keys(root: Node) -> tuple[Problem, ...]:
 
 def engine_keys(root: Node) -> Node:
     """The document without what the engine ignores: keys of others, whose texts may hold a `${NAME}` of their own."""
-    if not isinstance(root, Mapping):
+    if not isinstance(root, MappingNode):
         return root
     return replace(root, entries=tuple(entry for entry in root.entries if entry[0].value in _KEYS))
 
 
-def _optional(root: Mapping, key: str, reading: Callable[[Node], Read], default: Read) -> Read:
+def _optional(root: MappingNode, key: str, reading: Callable[[Node], Read], default: Read) -> Read:
     node = root.get(key)
-    return default if node is None or (isinstance(node, Scalar) and node.value is None) else reading(node)
+    return default if node is None or (isinstance(node, ScalarNode) and node.value is None) else reading(node)
 
 
-def _map(node: Node, name: str) -> Mapping:
-    if not isinstance(node, Mapping):
-        raise PipelineError([problem(node, f"'{name}' must be a map")])
+def _map(node: Node, name: str) -> MappingNode:
+    if not isinstance(node, MappingNode):
+        raise PipelineError([locate_problem(node, f"'{name}' must be a map")])
     return node
 
 
 def _fetch(node: Node) -> tuple[StageCall, ...]:
-    if isinstance(node, Scalar):
-        raise PipelineError([problem(node, "'fetch' must be a map: {url: https://...}")])
+    if isinstance(node, ScalarNode):
+        raise PipelineError([locate_problem(node, "'fetch' must be a map: {url: https://...}")])
     block = _map(node, "fetch")
     if misplaced := [*_misplaced(block, _FETCH)]:
         raise PipelineError(misplaced)
     for key, _ in block.entries:
         if key.value not in _FETCH:
-            raise PipelineError([problem(key, unknown("argument", str(key.value), _FETCH))])
+            raise PipelineError([locate_problem(key, describe_unknown("argument", str(key.value), _FETCH))])
     url = block.get("url")
-    if url is None or (isinstance(url, Scalar) and url.value is None):
-        raise PipelineError([problem(node, "'url' is missing")])
+    if url is None or (isinstance(url, ScalarNode) and url.value is None):
+        raise PipelineError([locate_problem(node, "'url' is missing")])
     traces = block.get("traces")
-    if traces is None or (isinstance(traces, Scalar) and traces.value is None):
+    if traces is None or (isinstance(traces, ScalarNode) and traces.value is None):
         return (_call("fetch", "fetch", url, block),)
     return (replace(_call("visit", "fetch", block, block), name="fetch"),)
 
 
-def _misplaced(block: Mapping, takes: Iterable[str]) -> Iterator[Problem]:
+def _misplaced(block: MappingNode, takes: Iterable[str]) -> Iterator[Problem]:
     """Keys of a stage's arguments that a pipeline sets for all its stages."""
-    known = {fold(name) for name in takes}
+    known = {normalize(name) for name in takes}
     for key, _ in block.entries:
-        name = _OPTIONS.get(fold(str(key.value)))
-        if name and fold(name) not in known:
-            yield problem(key, f"{name} is set for the whole pipeline, in its key 'spindle'")
+        name = _OPTIONS.get(normalize(str(key.value)))
+        if name and normalize(name) not in known:
+            yield locate_problem(key, f"{name} is set for the whole pipeline, in its key 'spindle'")
 
 
 def _browses(call: StageCall) -> bool:
     return isinstance(call.stage, LinkStage) and call.stage.browsing() is not None
 
 
-def _stages(root: Mapping, in_browser: bool) -> Iterator[StageCall]:
+def _stages(root: MappingNode, in_browser: bool) -> Iterator[StageCall]:
     node = root.get("pipeline")
     if node is None:
-        raise PipelineError([problem(root, "the key 'pipeline' is missing: a list of stages")])
-    if not isinstance(node, Sequence):
-        raise PipelineError([problem(node, "'pipeline' must be a list of stages")])
+        raise PipelineError([locate_problem(root, "the key 'pipeline' is missing: a list of stages")])
+    if not isinstance(node, SequenceNode):
+        raise PipelineError([locate_problem(node, "'pipeline' must be a list of stages")])
     if len(node.items) > _MOST_STAGES:
-        raise PipelineError([problem(node.items[_MOST_STAGES], f"a pipeline has at most {_MOST_STAGES:,} stages")])
+        raise PipelineError(
+            [locate_problem(node.items[_MOST_STAGES], f"a pipeline has at most {_MOST_STAGES:,} stages")]
+        )
     problems = _Problems()
     calls: list[StageCall] = []
     for position, item in enumerate(node.items):
         if len(problems) >= MAX_PROBLEMS:
-            problems.append(problem(item, NOT_READ))
+            problems.append(locate_problem(item, NOT_READ))
             break
         with problems.collect(f"[{position}]"):
             calls.append(_stage(item, in_browser))
@@ -145,28 +147,30 @@ def _stages(root: Mapping, in_browser: bool) -> Iterator[StageCall]:
 
 
 def _stage(item: Node, in_browser: bool) -> StageCall:
-    if not isinstance(item, Mapping):
-        raise PipelineError([problem(item, "a stage is a map with 'stage' and 'args'")])
+    if not isinstance(item, MappingNode):
+        raise PipelineError([locate_problem(item, "a stage is a map with 'stage' and 'args'")])
     for key, _ in item.entries:
         if key.value not in ("stage", "args"):
             message = f"unknown key '{key.value}'; a stage has only 'stage' and 'args'"
-            raise PipelineError([problem(key, message)])
+            raise PipelineError([locate_problem(key, message)])
     name = item.get("stage")
-    if not isinstance(name, Scalar) or not isinstance(name.value, str):
-        raise PipelineError([problem(name or item, "'stage' must be the name of a stage")])
+    if not isinstance(name, ScalarNode) or not isinstance(name.value, str):
+        raise PipelineError([locate_problem(name or item, "'stage' must be the name of a stage")])
     try:
-        registered, stage = registry.find(_IN_BROWSER.get(fold(name.value), name.value) if in_browser else name.value)
+        registered, stage = registry.find(
+            _IN_BROWSER.get(normalize(name.value), name.value) if in_browser else name.value
+        )
     except UnknownName as error:
-        raise PipelineError([problem(name, str(error), "stage")]) from None
+        raise PipelineError([locate_problem(name, str(error), "stage")]) from None
     if stage.takes_name and not registered.partition(":")[2]:
         base = registered.rstrip(":")
-        raise PipelineError([problem(name, f"{base} needs the name of a function: {base}:NAME", "stage")])
+        raise PipelineError([locate_problem(name, f"{base} needs the name of a function: {base}:NAME", "stage")])
     written = registered if stage.takes_name else name.value
     problems = _Problems()
     with problems.collect("args"):
         arguments = item.get("args")
         if not stage.takes_name:
-            blocks = [each for each in (arguments, *children(arguments or item)) if isinstance(each, Mapping)]
+            blocks = [each for each in (arguments, *list_children(arguments or item)) if isinstance(each, MappingNode)]
             if misplaced := [found for block in blocks for found in _misplaced(block, stage.argument_names())]:
                 raise PipelineError(misplaced)
         return _call(registered, written, arguments, item)
@@ -176,5 +180,5 @@ def _stage(item: Node, in_browser: bool) -> StageCall:
 def _call(name: str, written: str, arguments: Node | None, node: Node) -> StageCall:
     _, stage = registry.find(name)
     if arguments is None:
-        arguments = Mapping((), node.line, node.column)
+        arguments = MappingNode((), node.line, node.column)
     return StageCall(name, written, bind_list(stage, arguments, stage.positional, stage.rest), node)

@@ -13,10 +13,9 @@ from typing import Any, cast
 
 from pipelines.errors import PipelineError
 from pipelines.language import nodes as document
-from pipelines.language.names import fold
-from pipelines.language.nodes import Mapping as Map
-from pipelines.language.nodes import Node, Plain, Scalar, Sequence
-from pipelines.language.parameters import names
+from pipelines.language.names import normalize
+from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode
+from pipelines.language.parameters import find_parameters
 from pipelines.planning import stage as registry
 from pipelines.planning.reader import engine_keys
 from pipelines.registry.catalog import UnknownName
@@ -55,7 +54,7 @@ def script_of(root: Node, transforms: Mapping[str, str]) -> str:
     functions = _functions(root, transforms)
     constants = _constants(functions)
     body = _pipeline(root)
-    needed = sorted(names(engine_keys(root)))
+    needed = sorted(find_parameters(engine_keys(root)))
     parameters = f", with {', '.join(needed)} in the environment" if needed else ""
     how = _text(f"Run it where Spindle is installed: python pipeline.py{parameters}")
     parts = [_HEAD.format(how=how, imports="import os\n\n" if needed else "")]
@@ -84,18 +83,18 @@ _kept = lru_cache(maxsize=1024)(_read)
 
 def _functions(root: Node, given: Mapping[str, str]) -> dict[str, str]:
     """The texts of the row transforms that the pipeline calls."""
-    known = {fold(name): (name, source) for name, source in (*_inline(root), *given.items())}
+    known = {normalize(name): (name, source) for name, source in (*_inline(root), *given.items())}
     found: dict[str, str] = {}
     for call in _calls(root):
         base, _, name = str(_plain(call, "stage")).partition(":")
-        if fold(base) == "pythonrowtransform" and fold(name.strip()) in known:
-            own, source = known[fold(name.strip())]
+        if normalize(base) == "pythonrowtransform" and normalize(name.strip()) in known:
+            own, source = known[normalize(name.strip())]
             found[own] = source
     return found
 
 
 def _inline(root: Node) -> Iterator[tuple[str, str]]:
-    stages: Any = cast(Any, root.plain()) if isinstance(root, Map) else {}
+    stages: Any = cast(Any, root.plain()) if isinstance(root, MappingNode) else {}
     for key in ("python_extensions", "stages"):
         stages = stages.get(key) if isinstance(stages, dict) else None
     for name, extension in cast(dict[str, Any], stages if isinstance(stages, dict) else {}).items():
@@ -105,18 +104,18 @@ def _inline(root: Node) -> Iterator[tuple[str, str]]:
 
 
 def _calls(root: Node) -> tuple[Node, ...]:
-    stages = root.get("pipeline") if isinstance(root, Map) else None
-    return stages.items if isinstance(stages, Sequence) else ()
+    stages = root.get("pipeline") if isinstance(root, MappingNode) else None
+    return stages.items if isinstance(stages, SequenceNode) else ()
 
 
 def _plain(node: Node, key: str) -> Plain:
-    child = node.get(key) if isinstance(node, Map) else None
+    child = node.get(key) if isinstance(node, MappingNode) else None
     return child.plain() if child else None
 
 
 def _pipeline(root: Node) -> str:
     arguments = [f"fetch={_value(_plain(root, 'fetch'), 4)}"] if _plain(root, "fetch") else []
-    calls = [_call(str(_plain(each, "stage")), each.get("args") if isinstance(each, Map) else None)
+    calls = [_call(str(_plain(each, "stage")), each.get("args") if isinstance(each, MappingNode) else None)
              for each in _calls(root)]  # fmt: skip
     arguments.append(_broken("stages=[", calls, "]", 4) if calls else "stages=[]")
     for key in ("output", "spindle"):
@@ -130,13 +129,13 @@ def _call(name: str, arguments: Node | None) -> str:
     given = [json.dumps(registered, ensure_ascii=False)]
     items: list[Plain] = []
     named: Plain = None
-    if isinstance(arguments, Map):
+    if isinstance(arguments, MappingNode):
         named = arguments.plain()
-    elif isinstance(arguments, Sequence):
+    elif isinstance(arguments, SequenceNode):
         items = [each.plain() for each in arguments.items]
         if kind.rest is None and items and isinstance(items[-1], dict):
             named = items.pop()
-    elif isinstance(arguments, Scalar) and arguments.value is not None:
+    elif isinstance(arguments, ScalarNode) and arguments.value is not None:
         items = [arguments.value]
     given.extend(_value(item, 12) for item in items)
     if isinstance(named, dict):

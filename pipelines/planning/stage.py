@@ -23,7 +23,7 @@ from pydantic import Field
 
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
-from pipelines.language.names import choice
+from pipelines.language.names import validate_choice
 from pipelines.registry.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Stage(Arguments):
 
     def unknown(self, before: Columns) -> Iterable[str]:
         """Names that the stage refers to and that no column has, as far as that is known before the run."""
-        return (name for name in self.reads() if not before.knows(name))
+        return (name for name in self.reads() if not before.has(name))
 
     def resolved(self, name: str, transforms: Transforms) -> Stage:
         """The stage with what its own `name` stands for; raises UnknownName and PipelineError."""
@@ -178,7 +178,7 @@ class Sink(Stage):
     holds = True
     format: ClassVar[str]
     path: str = Field(min_length=1)
-    mode: Annotated[Mode, choice("mode", Mode)] = Mode.OVERWRITE
+    mode: Annotated[Mode, validate_choice("mode", Mode)] = Mode.OVERWRITE
 
     def title(self) -> str:
         return f"{self.path} {self.mode}"

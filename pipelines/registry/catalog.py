@@ -17,7 +17,7 @@ from threading import RLock
 from types import FunctionType
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pipelines.language.names import fold, unknown
+from pipelines.language.names import describe_unknown, normalize
 from pipelines.registry.plugins import PluginFailure, find_entry_points, get_plugin_name
 
 ENGINE = "spindle"  # the plugin name of the engine's own entries
@@ -67,27 +67,27 @@ class Catalog(Generic[Thing]):
         """Register a thing; raises ValueError when one of the names is taken."""
         entry = Entry(name, aliases, thing, Catalog._current_plugin)
         for spelling in entry.spellings:
-            if taken := self._entries.get(fold(spelling)):
+            if taken := self._entries.get(normalize(spelling)):
                 raise ValueError(f"two {self.kind}s are called {spelling}: the other one is of {taken.plugin}")
-        self._entries.update({fold(spelling): entry for spelling in entry.spellings})
+        self._entries.update({normalize(spelling): entry for spelling in entry.spellings})
 
     def mark_unsupported(self, reason: str, *names: str) -> None:
         """Give the reason why these names, which users may expect, are not registered."""
-        self._unsupported.update({fold(name): reason for name in names})
+        self._unsupported.update({normalize(name): reason for name in names})
 
     def get(self, name: str) -> Entry[Thing] | None:
         """Return the entry for a name in any accepted spelling."""
-        if fold(name) not in self._entries:
+        if normalize(name) not in self._entries:
             load_plugins()
-        return self._entries.get(fold(name))
+        return self._entries.get(normalize(name))
 
     def find(self, name: str) -> Entry[Thing]:
         """Return the entry for a name in any accepted spelling; raises UnknownName."""
         found = self.get(name)
-        if found is None and (reason := self._unsupported.get(fold(name))):
+        if found is None and (reason := self._unsupported.get(normalize(name))):
             raise UnknownName(f"the {self.kind} '{name}' is not supported: {reason}")
         if found is None:
-            sentence = unknown(self.kind, name, [spelling for entry in self for spelling in entry.spellings])
+            sentence = describe_unknown(self.kind, name, [spelling for entry in self for spelling in entry.spellings])
             raise UnknownName("; ".join((sentence, *map(str, load_plugins()))))
         return found
 

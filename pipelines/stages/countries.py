@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pycountry
 from pydantic import AfterValidator, Field
 
-from pipelines.language.names import near, shown, unknown
-from pipelines.language.parameters import column_reference
+from pipelines.language.names import describe_unknown, suggest, truncate_name
+from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import TableStage, stage
 from pipelines.stages.dataframes import quote_column
 
@@ -65,8 +65,10 @@ def _spellings() -> dict[str, str]:
 def _country(text: str) -> str:
     if "${" not in text and text.strip().casefold() not in _spellings():
         names = [name.title() for name in _spellings() if len(name) > 3]
-        meant = unknown("country", text, names) if near(text.casefold(), map(str.casefold, names)) else None
-        raise ValueError(meant or f"unknown country '{shown(text)}'; write its English name or its code of ISO 3166")
+        meant = describe_unknown("country", text, names) if suggest(text.casefold(), map(str.casefold, names)) else None
+        raise ValueError(
+            meant or f"unknown country '{truncate_name(text)}'; write its English name or its code of ISO 3166"
+        )
     return text
 
 
@@ -94,7 +96,7 @@ pipeline:
         return f"{self.reads()[0]} {', '.join(self.countries)}"
 
     def reads(self) -> tuple[str, ...]:
-        return (column_reference(self.column) or self.column,)
+        return (parse_column_reference(self.column) or self.column,)
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F

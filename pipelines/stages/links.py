@@ -12,8 +12,8 @@ from pipelines.extract import SlowPattern, compile_selector
 from pipelines.extract.rows import Link, Row
 from pipelines.extract.selector_arguments import Selector
 from pipelines.fetch import canonical_url
-from pipelines.language.names import choice, shortened
-from pipelines.language.parameters import column_reference
+from pipelines.language.names import truncate, validate_choice
+from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import LinkStage, stage
 
 _LONGEST_TEXT = 10_000  # characters; links within links share their text, and many would repeat a page as often
@@ -25,14 +25,14 @@ class JoinType(StrEnum):
 
 
 def _url(value: str) -> str:
-    if column_reference(value) or value == "_" or "${" in value or canonical_url(value):
+    if parse_column_reference(value) or value == "_" or "${" in value or canonical_url(value):
         return value
     raise ValueError(f"'{value}' is neither an http or https address nor a $column")
 
 
 def _link(value: object, base: str | None) -> Link:
     url = canonical_url(str(value), base)
-    return Link(url, None) if url else Link(None, None, f"'{shortened(str(value))}' is not an http or https address")
+    return Link(url, None) if url else Link(None, None, f"'{truncate(str(value))}' is not an http or https address")
 
 
 def _links_of_column(column: str) -> Callable[[Row], Iterator[Link]]:
@@ -57,7 +57,7 @@ def _links_of_page(selector: str) -> Callable[[Row], Iterator[Link]]:
             return
         for element in found:
             if url := element.link():
-                yield Link(url, shortened(element.text(), _LONGEST_TEXT))
+                yield Link(url, truncate(element.text(), _LONGEST_TEXT))
 
     return links
 
@@ -72,14 +72,14 @@ class _Selecting(LinkStage):
         return self.selector
 
     def reads(self) -> tuple[str, ...]:
-        column = column_reference(self.selector)
+        column = parse_column_reference(self.selector)
         return (column,) if column else ()
 
     def uses_page(self) -> bool:
         return not self.reads()
 
     def worker(self) -> Callable[[Row], Iterable[Link]]:
-        column = column_reference(self.selector)
+        column = parse_column_reference(self.selector)
         return _links_of_column(column) if column else _links_of_page(self.selector)
 
 
@@ -104,7 +104,7 @@ pipeline:
         return None if self.reads() else self.url
 
     def reads(self) -> tuple[str, ...]:
-        column = "_" if self.url == "_" else column_reference(self.url)
+        column = "_" if self.url == "_" else parse_column_reference(self.url)
         return (column,) if column else ()
 
     def worker(self) -> Callable[[Row], Iterable[Link]]:
@@ -132,7 +132,9 @@ pipeline:
 """
 
     positional = ("selector", "joinType")
-    join_type: Annotated[JoinType, choice("join type", JoinType)] = Field(JoinType.LEFT_OUTER, alias="joinType")
+    join_type: Annotated[JoinType, validate_choice("join type", JoinType)] = Field(
+        JoinType.LEFT_OUTER, alias="joinType"
+    )
 
     def title(self) -> str:
         return self.selector if self.join_type is JoinType.LEFT_OUTER else f"{self.selector} {self.join_type}"

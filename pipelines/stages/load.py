@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt
 
 from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns
-from pipelines.language.names import choice
+from pipelines.language.names import validate_choice
 from pipelines.planning.stage import Source, stage
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pipelines.planning.context import RunContext
 
-ReadMode = Annotated[str, choice("mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))]
+ReadMode = Annotated[str, validate_choice("mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))]
 
 
 class Files(Source):

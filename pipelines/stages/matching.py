@@ -11,7 +11,7 @@ from pydantic import Field
 from pipelines.errors import RunError
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
-from pipelines.language.parameters import column_reference
+from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import TableStage, stage
 from pipelines.stages.dataframes import quote_column
 
@@ -78,7 +78,7 @@ pipeline:
 
     def _ean(self) -> str:
         name = self.fields[0].input_ean_field
-        return column_reference(name) or name
+        return parse_column_reference(name) or name
 
 
 def _digits(name: str) -> Column:

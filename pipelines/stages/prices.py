@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Field
 from pipelines.extract.price import parse_price, price_part
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns
-from pipelines.language.names import unknown
-from pipelines.language.parameters import column_reference
+from pipelines.language.names import describe_unknown
+from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import RowStage, stage
 
 _SIGNS = {
@@ -56,7 +56,7 @@ def _currency(code: str) -> str:
         return code
     known = [currency.alpha_3 for currency in pycountry.currencies]
     if code.strip().upper() not in known:
-        raise ValueError(unknown("currency", code, known))
+        raise ValueError(describe_unknown("currency", code, known))
     return code.strip().upper()
 
 
@@ -115,4 +115,4 @@ pipeline:
         return normalized
 
     def _name(self) -> str:
-        return column_reference(self.column) or self.column
+        return parse_column_reference(self.column) or self.column

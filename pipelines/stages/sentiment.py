@@ -16,7 +16,7 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright:
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns
-from pipelines.language.parameters import column_reference
+from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import RowStage, TableStage, stage
 from pipelines.stages.dataframes import quote_column
 
@@ -77,7 +77,7 @@ def label(value: float) -> str:
 
 
 def _name(reference: str) -> str:
-    return column_reference(reference) or reference
+    return parse_column_reference(reference) or reference
 
 
 @stage("sentiment")

@@ -14,13 +14,13 @@ from pipelines.language.expressions import (
     Query,
     check_expression,
     check_query,
-    expression_columns,
-    named_columns,
-    query_columns,
-    reads_again,
-    selects_all,
+    find_engine_columns,
+    find_expression_columns,
+    find_query_columns,
+    has_repeated_reads,
+    is_select_all,
 )
-from pipelines.language.parameters import column_reference
+from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import Reset, TableStage, stage
 from pipelines.stages.dataframes import materialize, quote_column
 
@@ -78,7 +78,7 @@ pipeline:
         return ", ".join(self.reads())
 
     def reads(self) -> tuple[str, ...]:
-        return tuple(column_reference(name) or name for name in self.names)
+        return tuple(parse_column_reference(name) or name for name in self.names)
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import Window
@@ -108,7 +108,7 @@ pipeline:
         return self.expression
 
     def unknown(self, before: Columns) -> Iterable[str]:
-        return () if before.open else before.unknown_in_sql(expression_columns(self.expression))
+        return () if before.open else before.find_unknown_in_sql(find_expression_columns(self.expression))
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows.where(_resolved(check_expression, self.expression))
@@ -137,17 +137,17 @@ pipeline:
         return " ".join(self.query.split())
 
     def unknown(self, before: Columns) -> Iterable[str]:
-        return () if before.open else before.unknown_in_sql(query_columns(self.query))
+        return () if before.open else before.find_unknown_in_sql(find_query_columns(self.query))
 
     def columns(self, before: Columns) -> Columns:
-        return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in named_columns(self.query)), open=True)
+        return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in find_engine_columns(self.query)), open=True)
 
     def drops_engine_columns(self) -> bool:
-        return not selects_all(self.query)
+        return not is_select_all(self.query)
 
     def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
         query = _resolved(check_query, self.query)
-        (materialize(rows) if reads_again(query) else rows).createOrReplaceTempView("rows")
+        (materialize(rows) if has_repeated_reads(query) else rows).createOrReplaceTempView("rows")
         # nothing but a query can stand in parentheses
         return rows.sparkSession.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608
 

@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem, RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, engine_fault
-from pipelines.language.names import choice, fold, shown, unknown
+from pipelines.language.names import describe_unknown, normalize, truncate_name, validate_choice
 from pipelines.planning.stage import Batched, RowStage, stage
 from pipelines.transforms.sandbox import Outcome, RowFailed
 from pipelines.transforms.schema import Mismatch, fitting, held
@@ -65,7 +65,7 @@ pipeline:
     takes_name = True
     rest = "keywords"
     keywords: Mapping[str, Any] = Field(default_factory=dict)
-    on_error: Annotated[OnError, choice("choice", OnError)] = Field(OnError.ROW, alias="onError")
+    on_error: Annotated[OnError, validate_choice("choice", OnError)] = Field(OnError.ROW, alias="onError")
     _transform: Transform | None = PrivateAttr(None)
 
     @model_validator(mode="before")
@@ -78,7 +78,7 @@ pipeline:
                 if not isinstance(each, dict):
                     raise ValueError("a row transform takes its arguments by name: a map")
                 given.update(cast(dict[str, Any], each))
-        own = {name: value for name, value in given.items() if fold(name) == fold("onError")}
+        own = {name: value for name, value in given.items() if normalize(name) == normalize("onError")}
         return {**own, "keywords": {name: value for name, value in given.items() if name not in own}}
 
     def resolved(self, name: str, transforms: Transforms) -> PythonRowTransform:
@@ -86,7 +86,7 @@ pipeline:
         try:
             transform = transforms.find(name)
         except PipelineError as error:
-            where = f"in the function '{shown(name)}'"
+            where = f"in the function '{truncate_name(name)}'"
             raise PipelineError(Problem(f"{where}, {each}") for each in error.problems) from error
         wrong = list(islice(self._wrong(transform), MAX_PROBLEMS))
         if wrong:
@@ -96,13 +96,13 @@ pipeline:
         return resolved
 
     def _wrong(self, transform: Transform) -> Iterable[str]:
-        called, takes = shown(transform.name), transform.function.keywords
+        called, takes = truncate_name(transform.name), transform.function.keywords
         for name in self.keywords:
             if name not in takes.names and not takes.others:
-                yield f"{called}: {unknown('argument', name, takes.names)}"
+                yield f"{called}: {describe_unknown('argument', name, takes.names)}"
         for name in takes.required:
             if name not in self.keywords:
-                yield f"{called}: the argument '{shown(name)}' is missing"
+                yield f"{called}: the argument '{truncate_name(name)}' is missing"
         for name, _ in transform.function.columns or ():
             if fault := engine_fault(name):
                 yield f"{called}: {fault}"

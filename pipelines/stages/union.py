@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from pipelines.errors import RunError
-from pipelines.language.arguments import Arguments, sentences
+from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
-from pipelines.language.names import choice
+from pipelines.language.names import validate_choice
 from pipelines.planning.stage import Source, TableStage, stage
 from pipelines.stages.dataframes import materialize
 from pipelines.stages.load import READERS, Files
@@ -27,7 +27,7 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"
 class UnionSource(Arguments):
     """One source of a union; `options` are the further arguments of the format's load stage."""
 
-    format: Annotated[str, choice("format", READERS)] = "csv"
+    format: Annotated[str, validate_choice("format", READERS)] = "csv"
     path: str = Field(min_length=1)
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
 
@@ -36,7 +36,7 @@ class UnionSource(Arguments):
         try:
             self.reader()
         except ValidationError as error:
-            raise ValueError(", ".join(sentences(READERS[self.format], error))) from None
+            raise ValueError(", ".join(describe_faults(READERS[self.format], error))) from None
         return self
 
     def reader(self) -> Files:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipelines.errors import PipelineError, Problem
 from pipelines.language.columns import engine_fault, name_fault
-from pipelines.language.names import fold, shown
+from pipelines.language.names import normalize, truncate_name
 from pipelines.transforms.schema import Types, annotated, is_none, last_name, parsed
 
 MAX_BYTES = 64 * 1024
@@ -63,7 +63,7 @@ def _module(text: str) -> ast.Module:
 def _function(name: str, module: ast.Module) -> ast.FunctionDef:
     """The function of the transform's name, in any spelling; or the only one that there is."""
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
-    named = [node for node in functions if fold(node.name) == fold(name)]
+    named = [node for node in functions if normalize(node.name) == normalize(name)]
     public = [node for node in functions if not node.name.startswith("_")]
     found = named or public
     if len(found) == 1:
@@ -148,8 +148,8 @@ def _field(key: ast.expr | None, annotation: ast.expr) -> tuple[str, str]:
 def no_column(name: str) -> Problem:
     """The type that a function declares for `name` is none that a column can have."""
     return Problem(
-        f"the type of '{shown(name)}' fits no column; columns are str, int, float, bool, bytes, date, datetime, "
-        "list[...] and dict[str, ...] of these, each also with | None"
+        f"the type of '{truncate_name(name)}' fits no column; columns are str, int, float, bool, bytes, date, "
+        "datetime, list[...] and dict[str, ...] of these, each also with | None"
     )
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from pipelines.errors import PipelineError
-from pipelines.language.names import fold, unknown
+from pipelines.language.names import describe_unknown, normalize
 from pipelines.registry.catalog import UnknownName
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction, source, values
 from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task, refusal
@@ -64,18 +64,18 @@ class Transforms:
 
     def find(self, name: str) -> Transform:
         """In any spelling; raises UnknownName, and PipelineError for a text that is wrong."""
-        own = self._spellings.get(fold(name))
+        own = self._spellings.get(normalize(name))
         if own is not None:
             return self._own(own)
         plugged = ROW_TRANSFORMS.get(name)
         if plugged:
             return Transform(plugged.name, described(plugged.name, plugged.thing), plugged.thing, self.limits)
         known = (*self.own, *(spelling for each in ROW_TRANSFORMS for spelling in each.spellings))
-        raise UnknownName(f"{unknown('row transform', name, known)} ({_WAYS})")
+        raise UnknownName(f"{describe_unknown('row transform', name, known)} ({_WAYS})")
 
     @cached_property
     def _spellings(self) -> Mapping[str, str]:
-        return {fold(own): own for own in reversed([*self.own])}  # of two that fold alike the first is called
+        return {normalize(own): own for own in reversed([*self.own])}  # of two that fold alike the first is called
 
     @cached_property
     def _read(self) -> dict[str, Transform | PipelineError]:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 from pydantic import BeforeValidator, InstanceOf, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pipelines.language.arguments import Arguments, sentences
-from pipelines.language.names import fold, unknown
+from pipelines.language.arguments import Arguments, describe_faults
+from pipelines.language.names import describe_unknown, normalize
 from pipelines.registry.catalog import Catalog, UnknownName
 
 if TYPE_CHECKING:
@@ -112,11 +112,11 @@ def read_action(entry: object) -> object:
         return entry
     if not isinstance(entry, dict):
         raise ValueError(_SHAPE)
-    named: dict[str, Any] = {fold(str(key)): key for key in entry}
+    named: dict[str, Any] = {normalize(str(key)): key for key in entry}
     given = [named[key] for key in ("action", "factory") if key in named]
     for folded, key in named.items():
         if folded not in ("action", "factory", "params"):
-            raise _fault(unknown("key", str(key), ("action", "params")), key)
+            raise _fault(describe_unknown("key", str(key), ("action", "params")), key)
     if len(given) == 2:
         raise _fault("give either 'action' or 'factory', not both", given[1])
     if not given:
@@ -135,7 +135,7 @@ def _bound(entry: dict[Any, Any], naming: str, params: str | None) -> object:
     try:
         return found.thing.model_validate((entry[params] if params else None) or {})
     except ValidationError as error:
-        told = zip(error.errors(include_url=False), sentences(found.thing, error), strict=True)
+        told = zip(error.errors(include_url=False), describe_faults(found.thing, error), strict=True)
         lines = [_line(f"{found.name}: {told}", *([params] if params else []), *fault["loc"]) for fault, told in told]
         raise ValidationError.from_exception_data(name, lines) from None
 

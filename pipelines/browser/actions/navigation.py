@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from pipelines.browser.actions import Action, Visit, action
 from pipelines.browser.actions.selectors import PageSelector
 from pipelines.fetch import canonical_url
-from pipelines.language.names import choice
+from pipelines.language.names import validate_choice
 
 # its numbers may be elements of those names where a form is the page's root
 _AT_BOTTOM = """(([step, behavior]) => {
@@ -73,7 +73,7 @@ class WaitFor(Action):
     example = "[{action: wait_for, params: {selector: h1}}]"
 
     selector: PageSelector
-    state: Annotated[str, choice("state", ("visible", "attached", "hidden", "detached"))] = "visible"
+    state: Annotated[str, validate_choice("state", ("visible", "attached", "hidden", "detached"))] = "visible"
     timeout: float = Field(30, gt=0, le=600)
 
     def title(self) -> str:
@@ -94,7 +94,7 @@ class ScrollToBottom(Action):
 
     example = "[{action: scroll_to_bottom, params: {behavior: smooth, step: 600, pauseMs: 50}}]"
 
-    behavior: Annotated[str, choice("behavior", ("auto", "smooth"))] = "auto"
+    behavior: Annotated[str, validate_choice("behavior", ("auto", "smooth"))] = "auto"
     step: int | None = Field(None, gt=0, le=100_000)
     pause_ms: int = Field(250, alias="pauseMs", ge=0, le=60_000)
     seconds: float = Field(30, gt=0, le=600)

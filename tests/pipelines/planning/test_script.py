@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines import Pipeline, PipelineError, Transforms, script, stage
-from pipelines.language.nodes import node_of
+from pipelines.language.nodes import to_node
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import fetch_options
 from pipelines.planning.script import script_of
@@ -112,7 +112,7 @@ def test_the_script_says_what_the_text_says(args: str) -> None:
     ],
 )
 def test_a_function_may_be_called_what_is_no_name_in_python(name: str) -> None:
-    root = node_of({"pipeline": [{"stage": "load_csv", "args": ["a"]}, {"stage": f"python_row_transform:{name}"}]})
+    root = to_node({"pipeline": [{"stage": "load_csv", "args": ["a"]}, {"stage": f"python_row_transform:{name}"}]})
     names: dict[str, Any] = {"__name__": "script"}
     exec(script_of(root, {name: SHOUT}), names)
     assert names["stage"] is stage

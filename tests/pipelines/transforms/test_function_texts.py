@@ -9,7 +9,7 @@ import pytest
 
 from pipelines import MAX_PROBLEMS, Pipeline, PipelineError, Transforms
 from pipelines.errors import NOT_READ
-from pipelines.language.names import near, unknown
+from pipelines.language.names import describe_unknown, suggest
 from pipelines.transforms import source
 
 BEGIN = "pipeline:\n- {stage: load_csv, args: [a.csv]}\n"
@@ -119,9 +119,9 @@ def test_of_very_many_wrong_calls_the_first_hundred_are_told() -> None:
 
 
 def test_an_unknown_name_is_told_among_the_first_that_are_known() -> None:
-    assert unknown("word", "x", ()) == "unknown word 'x'; known are none"
-    assert unknown("word", "x", ("bee", "Ant")) == "unknown word 'x'; known are Ant, bee"
-    sentence = unknown("word", "?" * 1000, (f"{n:03}{'x' * 1000}" for n in range(300)))
+    assert describe_unknown("word", "x", ()) == "unknown word 'x'; known are none"
+    assert describe_unknown("word", "x", ("bee", "Ant")) == "unknown word 'x'; known are Ant, bee"
+    sentence = describe_unknown("word", "?" * 1000, (f"{n:03}{'x' * 1000}" for n in range(300)))
     assert sentence.startswith(f"unknown word '{'?' * 59}…'; known are 000xxx")
     assert sentence.endswith("x… and 260 more")
     assert len(sentence) < 3000
@@ -136,9 +136,9 @@ def test_names_that_would_take_long_to_compare_are_not(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("pipelines.language.names.difflib.get_close_matches", count)
     known = ["k" * 65, *(f"{n:03}" + "k" * 61 for n in range(1000))]
-    assert near("k" * 65, known) == near("", known) == []
-    near("k" * 64, known)
-    near("k" * 20, known)
+    assert suggest("k" * 65, known) == suggest("", known) == []
+    suggest("k" * 64, known)
+    suggest("k" * 20, known)
     assert compared == [(24, 64), (200, 64)]
 
 
