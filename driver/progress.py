@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.coordination.coordinator import Counts
+from pipelines.coordination.server import Counts
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage

@@ -62,9 +62,8 @@ def one_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
     options = fetch_options(plan.options, ("127.0.0.1/32",))
     with tempfile.TemporaryDirectory() as folder:
         kept = {"off": None, "written": f"{folder}/pages", "read": pages}[cache]
-        with Run(plan, RunContext(fetch=options, cache=CacheOptions(shared=kept)), SHOWN_ROWS) as run:
-            if not kept:
-                run.endpoint = replace(run.endpoint, pages=None)
+        context = RunContext(fetch=options, cache=CacheOptions(kept, enabled=kept is not None))
+        with Run(plan, context, SHOWN_ROWS) as run:
             began = time.perf_counter()
             run.write(spark, f"{folder}/rows")
             seconds = time.perf_counter() - began

@@ -23,12 +23,12 @@ from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
-from pipelines.coordination.hosts import Hosts, OwnHosts
 from pipelines.fetch import FetchOptions, Page
 from pipelines.fetch.failures import describe_too_many_redirects, is_retryable_status
 from pipelines.fetch.page import parse_retry_after
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.request import Request, as_asked, led_to
+from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 from pipelines.page_cache.cache import PageCache
 
 T = TypeVar("T")
@@ -49,11 +49,11 @@ class BrowserFetcher:
         options: FetchOptions,
         browsing: Browsing,
         browser: BrowserOptions | None = None,
-        hosts: Hosts | None = None,
+        throttle: HostThrottle | None = None,
         cache: PageCache | None = None,
     ) -> None:
         self._options = options
-        self._hosts = hosts or OwnHosts(options)
+        self._throttle = throttle or LocalHostThrottle(options)
         self._cache = cache
         self._browsing = browsing
         self._chromium = chromium(browser or BrowserOptions.from_environment(), browsing.images)
@@ -68,7 +68,7 @@ class BrowserFetcher:
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
         """A page for each (url, tag), in the order in which they finish; one for each snapshot where there are more."""
-        queue = RequestQueue(requests, self._options, self._hosts, self._cache)
+        queue = RequestQueue(requests, self._options, self._throttle, self._cache)
         running: dict[Future[Outcome], Request[T]] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
         pages: deque[tuple[Page, T]] = deque()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import pycurl
 
-from pipelines.coordination.hosts import Hosts, OwnHosts
 from pipelines.fetch.fetcher import FetchOptions
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
 from pipelines.fetch.queue import RequestQueue
+from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 from pipelines.fetch.transfer import Transfer
 
 if TYPE_CHECKING:
@@ -32,18 +32,18 @@ _random = SystemRandom()
 class HttpFetcher:
     """Fetches pages, up to `options.concurrency` at a time; for one thread. Connections live until `close`.
 
-    `hosts` says whom it may ask when. What `cache` has fresh is not fetched, what is old only if it has changed, and
-    what comes is kept; the cache is the caller's to close.
+    `throttle` limits the requests to each host. Fresh pages come from `cache`, stale ones are revalidated, and new ones
+    are stored; the caller closes the cache.
     """
 
     def __init__(
         self,
         options: FetchOptions | None = None,
-        hosts: Hosts | None = None,
+        throttle: HostThrottle | None = None,
         cache: PageCache | None = None,
     ) -> None:
         self._options = options or FetchOptions()
-        self._hosts = hosts or OwnHosts(self._options)
+        self._throttle = throttle or LocalHostThrottle(self._options)
         self._cache = cache
         self._guard = Guard(self._options.allow_networks)
         self._idle: list[Transfer] = []
@@ -72,7 +72,7 @@ class HttpFetcher:
         """A page for each (url, tag), in the order in which they finish; failures are pages with an `error`.
         `requests` is pulled from only as requests can start. Several such iterators of one fetcher may be interleaved.
         """
-        queue = RequestQueue(requests, self._options, self._hosts, self._cache)
+        queue = RequestQueue(requests, self._options, self._throttle, self._cache)
         mine: set[Transfer] = set()
         finished: deque[Transfer] = deque()
         try:

@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pipelines.coordination.hosts import Hosts
 from pipelines.fetch.fetcher import FetchOptions
 from pipelines.fetch.page import Page, refresh_page
 from pipelines.fetch.request import Cookies, Request, as_asked, led_to, on_the_way
-from pipelines.fetch.robots import Unreached
+from pipelines.fetch.throttle import HostThrottle, Refusal
 from pipelines.fetch.urls import canonical_url
 from pipelines.language.names import truncate
 
@@ -37,13 +36,13 @@ class RequestQueue(Generic[T]):
         self,
         requests: Iterable[tuple[str, T]],
         options: FetchOptions,
-        hosts: Hosts,
+        throttle: HostThrottle,
         cache: PageCache | None = None,
     ) -> None:
         self._finished: list[tuple[Page, T]] = []
         self._requests = iter(requests)
         self._exhausted = False
-        self._hosts = hosts
+        self._throttle = throttle
         self._cache = cache
         self._room = options.concurrency
         self._max_held = 64 * options.concurrency
@@ -65,7 +64,7 @@ class RequestQueue(Generic[T]):
             return
         while self._delayed and self._delayed[0][0] <= time.monotonic():
             self._offer(heapq.heappop(self._delayed)[2])
-        self._may_enter.extend(self._hosts.news())
+        self._may_enter.extend(self._throttle.poll())
         for _ in range(room):
             # one by one: the moment that a host grants is that of a request which starts at once
             while not self._ready and self._may_enter:
@@ -126,13 +125,13 @@ class RequestQueue(Generic[T]):
     def abandon(self, running: Iterable[Request[T]]) -> None:
         """Nobody waits for pages any more: neither for those of the requests that run, nor for others."""
         for request in (*running, *self._ready):
-            self._hosts.leave(request.origin, waiting=False)
+            self._throttle.release(request.origin)
         for each in self._held:
-            self._hosts.forget(each)
+            self._throttle.cancel(each)
 
     def back_off(self, request: Request[T], seconds: float) -> None:
         """The host of `request` wants to be left alone for so long."""
-        self._hosts.back_off(request.origin, seconds)
+        self._throttle.pause(request.origin, seconds)
 
     @property
     def empty(self) -> bool:
@@ -144,7 +143,7 @@ class RequestQueue(Generic[T]):
             self._cache.tick()
         if self._delayed:
             longest = min(longest, max(0.0, self._delayed[0][0] - time.monotonic()))
-        return self._hosts.wait(longest, sleep)
+        return self._throttle.wait(longest, sleep)
 
     def _pull(self) -> None:
         """Pull until a request is ready, or no more may wait."""
@@ -245,13 +244,13 @@ class RequestQueue(Generic[T]):
 
     def _may_ask(self, request: Request[T]) -> bool:
         """Whether `request` need not wait for its host: it is ready now, or over because it must never start."""
-        leave = self._hosts.enter(request.origin, request.address)
-        if leave is True:
+        permit = self._throttle.acquire(request.origin, request.address)
+        if permit is True:
             self._ready.append(request)
-        elif leave is not False:
-            self._finished.append((_forbidden(request, leave), request.tag))
+        elif isinstance(permit, Refusal):
+            self._finished.append((_forbidden(request, permit), request.tag))
             self._over(request)
-        return leave is not False
+        return permit is not False
 
     def _over(self, request: Request[T]) -> None:
         """`request` is over at its address: who has waited for that has the page at hand now, or some ask for it too.
@@ -279,17 +278,16 @@ class RequestQueue(Generic[T]):
             self._moved.pop(cache.key(address), None)
 
     def _left(self, request: Request[T]) -> None:
-        waiting = request.origin in self._held
-        self._hosts.leave(request.origin, waiting)
-        if waiting:
+        self._throttle.release(request.origin)
+        if request.origin in self._held:
             self._enter(request.origin)
 
 
-def _forbidden(request: Request[T], reason: str) -> Page:
+def _forbidden(request: Request[T], refusal: Refusal) -> Page:
+    reason = refusal.reason
     sentence = f"redirects to {truncate(request.address)}: {reason}" if request.passed else reason
     page = _failed(request.asked_url, sentence)
-    forbidden = not isinstance(reason, Unreached)
-    return replace(page, url=request.address if request.passed else page.url, forbidden=forbidden)
+    return replace(page, url=request.address if request.passed else page.url, forbidden=refusal.forbidden)
 
 
 def _failed(url: str, error: str) -> Page:

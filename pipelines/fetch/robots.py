@@ -9,6 +9,7 @@ from functools import lru_cache
 from protego import Protego
 
 from pipelines.fetch.page import Page
+from pipelines.fetch.throttle import Refusal
 from pipelines.fetch.urls import origin
 
 MAX_ROBOTS = 500 * 1024  # bytes that are read at most (RFC 9309, section 2.5); a fetcher for these files stops there
@@ -17,10 +18,6 @@ _MOST_PATTERNS = 5_000  # each costs every address of the site some µs
 _LARGE = 16 * 1024  # characters; parsed they take eighty times as much
 _AGENT = re.compile(r"(?i)\s*+user[- ]?agent(?:\s*+:|\s(?![^#:]*:(?:\s|#|\Z)))\s*+([^#]*+)")  # as Protego takes it
 _OTHERS = "/"  # which is in no crawler's name
-
-
-class Unreached(str):
-    """Why nothing may be fetched from a site that did not answer: it forbids nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +33,13 @@ class Robots:
     refusal: str | None = None
     unreached: bool = False
 
-    def forbids(self, url: str) -> str | None:
-        """Why `url`, an address of the site, may not be fetched, Unreached where nobody says so; None when it may."""
+    def forbids(self, url: str) -> Refusal | None:
+        """Return the reason why `url`, an address of the site, may not be fetched; None when it may."""
         if self.refusal is not None:
-            return Unreached(self.refusal) if self.unreached else self.refusal
+            return Refusal(self.refusal, forbidden=not self.unreached)
         if self.text is None or _rules(self.text).can_fetch(url, self.agent):
             return None
-        return f"{robots_url(url)} forbids this address to {self.agent}"
+        return Refusal(f"{robots_url(url)} forbids this address to {self.agent}")
 
     @property
     def crawl_delay(self) -> float:

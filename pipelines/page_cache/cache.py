@@ -23,7 +23,7 @@ _SECRET_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
-    """`shared` is the folder that runs share, None for a run by itself; `own` that of this run alone.
+    """`shared` is the folder that runs share, None for a run by itself; `private` that of this run alone.
 
     A page of an earlier run is trusted as long as its server says, for `lifetime_seconds` where it does not; with 0
     never without asking. Whatever came after `since` belongs to this run. Addresses that hold one of `secrets` are
@@ -31,10 +31,11 @@ class CacheOptions:
     """
 
     shared: str | None = None
-    own: str | None = None
+    private: str | None = None
     lifetime_seconds: float = 1800
     since: datetime | None = None
     secrets: tuple[str, ...] = ()
+    enabled: bool = True
 
 
 class PageCache:
@@ -45,14 +46,14 @@ class PageCache:
     """
 
     def __init__(self, options: CacheOptions, variant: str = "") -> None:
-        self._own = PageStore(Path(options.own)) if options.own else None
+        self._private = PageStore(Path(options.private)) if options.private else None
         self._shared = PageStore(Path(options.shared)) if options.shared else None
-        self._stores = [store for store in (self._own, self._shared) if store]
+        self._stores = [store for store in (self._private, self._shared) if store]
         self._lifetime = timedelta(seconds=options.lifetime_seconds)
         self._since = options.since or datetime.now(UTC)
         self._secrets = {each for secret in options.secrets for each in spellings(secret)}
         self._variant = variant
-        folder = options.shared or options.own
+        folder = options.shared or options.private
         secret = _secret(Path(folder)) if folder else token_bytes(_SECRET_BYTES)
         self._keyed = blake2b(f"{variant}\n".encode(), digest_size=8, key=secret)
 
@@ -94,7 +95,7 @@ class PageCache:
             return
         if self._secrets and self._tells(page):
             return
-        store = self._shared if self._shared and may_be_kept(page) else self._own
+        store = self._shared if self._shared and may_be_kept(page) else self._private
         if store:
             store.put((self.key(page.requested_url), self._variant, page))
 

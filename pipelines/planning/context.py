@@ -40,6 +40,7 @@ class RunContext:
     `local_folders` None lets every local path be read: a person's own machine, a notebook. `stored` are the rows that
     the run remembers by label, `saved` the files that it has written by the path that the pipeline names them with.
     `saves_folder` is where rows are written that go to the project's storage; without it all paths are local ones.
+    `bind` is the address of this machine that tasks reach the driver at.
     """
 
     fetch: FetchOptions = field(default_factory=FetchOptions)
@@ -50,6 +51,7 @@ class RunContext:
     stored: dict[str, DataFrame] = field(default_factory=dict[str, "DataFrame"])
     saves_folder: str | None = None
     saved: dict[str, Files] = field(default_factory=dict[str, "Files"])
+    bind: str = "127.0.0.1"
 
     def files(self, path: str) -> Files:
         """The files behind `path`; raises RunError where there are none, or none that may be read."""

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.browser.actions import Browsing
-from pipelines.coordination.channel import Endpoint
+from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError, first_line
 from pipelines.fetch import canonical_url
 from pipelines.language.columns import ENGINE_COLUMNS, Columns

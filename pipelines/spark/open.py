@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pipelines.coordination.channel import Endpoint, connected
+from pipelines.coordination.client import connect
+from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
 from pipelines.language.columns import Columns
 from pipelines.planning.planner import check_names
@@ -68,7 +69,7 @@ def run(task: Closing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     """In a Python worker: the open values of each batch as columns."""
     context = TaskContext.get()
     name = f"{task.key}/open/{context.partitionId() if context else 0}"
-    reporter = Reporter(connected(task.endpoint, name), name)
+    reporter = Reporter(connect(task.endpoint, name))
     for batch in batches:
         yield _closed(task, batch, reporter)
     reporter.close()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import xxhash
 
-from pipelines.coordination.channel import Channel
+from pipelines.coordination.client import Connection
+from pipelines.coordination.messages import Report
 from pipelines.extract.rows import Fetched, Row
 from pipelines.fetch import Page
 from pipelines.spark.preview import FirstRows
@@ -33,12 +34,11 @@ class Step:
 
 
 class Reporter:
-    """Counts of one task and the first `shown_rows` rows of its steps, sent over its channel."""
+    """Counts of one task and the first `preview_rows` rows of its steps, sent over its connection."""
 
-    def __init__(self, channel: Channel | None, task: str, shown_rows: int = 0) -> None:
-        self._channel = channel
-        self._task = task
-        self._shown_rows = shown_rows
+    def __init__(self, connection: Connection | None, preview_rows: int = 0) -> None:
+        self._connection = connection
+        self._preview_rows = preview_rows
         self._steps: dict[str, Step] = {}
         self._fetched: list[int] = []
         self._failed: list[int] = []
@@ -48,7 +48,7 @@ class Reporter:
 
     def step(self, key: str) -> Step:
         """The counts of a step, to be counted up."""
-        return self._steps.setdefault(key, Step(FirstRows(self._shown_rows)))
+        return self._steps.setdefault(key, Step(FirstRows(self._preview_rows)))
 
     def page(self, step: Step, page: Page, fetched: Fetched) -> None:
         step.pages += 1
@@ -71,25 +71,24 @@ class Reporter:
     def close(self) -> None:
         """Sends the rest and waits until the driver has it, so that it knows all before the pass ends."""
         self._send()
-        if self._channel:
-            self._channel.finish()
+        if self._connection:
+            self._connection.finish()
 
     def _send(self) -> None:
         self._sent = time.monotonic()
-        if not self._channel:
+        if not self._connection:
             return
         steps = self._steps.items()
-        message = {
-            "task": self._task,
-            "rows": {key: step.rows for key, step in steps if step.rows},
-            "pages": {key: step.pages for key, step in steps if step.pages},
-            "errors": {key: step.errors for key, step in steps if step.errors},
-            "bytes": {key: step.bytes for key, step in steps if step.pages},
-            "fetched": self._fetched,
-            "failed": self._failed,
-            "forbidden": self._forbidden,
-            "failures": self._failures,
-            "first": {key: rows for key, step in steps if (rows := step.first.news())},
-        }
+        report = Report(
+            rows={key: step.rows for key, step in steps if step.rows},
+            pages={key: step.pages for key, step in steps if step.pages},
+            errors={key: step.errors for key, step in steps if step.errors},
+            bytes={key: step.bytes for key, step in steps if step.pages},
+            fetched=self._fetched,
+            failed=self._failed,
+            forbidden=self._forbidden,
+            failures=self._failures,
+            previews={key: rows for key, step in steps if (rows := step.first.news())},
+        )
         self._fetched, self._failed, self._forbidden = [], [], []
-        self._channel.send(message)
+        self._connection.send(report)

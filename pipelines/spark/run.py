@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.coordination.coordinator import Coordinator, Counts
+from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
 from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.planning.context import RunContext
@@ -41,18 +43,22 @@ class Run:
         self._plan = plan
         self._context = context or RunContext()
         self._preview_rows = preview_rows
-        self._coordinator = Coordinator(self._context.fetch, shown_rows=preview_rows)
+        self._coordinator = Coordinator(self._context.fetch, preview_rows, self._context.bind)
         self._engine: Engine | None = None
-        self.endpoint = self._coordinator.endpoint
+        self._resources = ExitStack()
 
     def __enter__(self) -> Self:
-        self._coordinator.__enter__()
+        self._resources.enter_context(self._coordinator)
+        if self._context.cache.enabled:
+            folder = TemporaryDirectory(prefix="spindle-pages-", ignore_cleanup_errors=True)
+            cache = replace(self._context.cache, private=self._resources.enter_context(folder))
+            self._context = replace(self._context, cache=cache)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._coordinator.__exit__(kind, error, trace)
+        self._resources.close()
 
     def write(self, spark: SparkSession, path: str) -> RunResult:
         """Write the output rows to a new folder, without holding them in memory where they come from workers."""
@@ -66,7 +72,7 @@ class Run:
         if engine.made_by is None:
             preview = to_records(engine.output(first_rows(rows, self._preview_rows)), PREVIEW_LENGTH)
         else:
-            preview = engine.preview(self._coordinator.first_rows(engine.made_by))
+            preview = engine.preview(self._coordinator.get_preview(engine.made_by))
         return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)
 
     def collect(self, spark: SparkSession) -> DataFrame:
@@ -87,14 +93,14 @@ class Run:
     def counts(self) -> dict[str, Counts]:
         """Return what was counted so far, by step key."""
         by_spark = self._engine.counts() if self._engine else {}
-        return {key: Counts(rows=rows) for key, rows in by_spark.items()} | self._coordinator.counts()
+        return {key: Counts(rows=rows) for key, rows in by_spark.items()} | self._coordinator.get_counts()
 
     def first_rows(self, step: str) -> Iterable[Mapping[str, Any]]:
         """Return the first rows of a step that Python workers run, at most `preview_rows`."""
-        return self._coordinator.first_rows(step)
+        return self._coordinator.get_preview(step)
 
     def _start(self, spark: SparkSession) -> Engine:
-        self._engine = Engine(spark, self._plan, self._context, self.endpoint)
+        self._engine = Engine(spark, self._plan, self._context, self._coordinator.endpoint)
         return self._engine
 
     def _finish(self, engine: Engine, rows: DataFrame) -> None:
@@ -104,7 +110,7 @@ class Run:
 
     def _check_failures(self) -> None:
         """Raise RunError when more of the distinct URLs failed than the pipeline allows."""
-        fetches, allowed = self._coordinator.fetches(), self._plan.options.max_failure_ratio
+        fetches, allowed = self._coordinator.get_fetch_totals(), self._plan.options.max_failure_ratio
         if fetches.forbidden and not fetches.urls and allowed < 1:
             raise RunError(
                 f"robots.txt forbids all {fetches.forbidden} addresses that were to be fetched; "

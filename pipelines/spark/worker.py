@@ -20,11 +20,11 @@ from pyspark import TaskContext
 from pipelines.browser.actions import Browsing
 from pipelines.browser.options import BrowserOptions
 from pipelines.browser.page import BrowserPage
-from pipelines.coordination.channel import DriverGone, Endpoint, connected
-from pipelines.coordination.hosts import Hosts
-from pipelines.coordination.leases import Leases
+from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
+from pipelines.coordination.messages import Endpoint
 from pipelines.extract.rows import NOTHING, Fetched, Ordinal, Row
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
+from pipelines.fetch.throttle import HostThrottle
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import CacheOptions, PageCache
 from pipelines.planning.stage import Batched, LinkStage, RowStage
@@ -86,19 +86,21 @@ def run(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     task = replace(task, options=_options(task))
     context = TaskContext.get()
     name = f"{task.name}/{context.partitionId() if context else 0}"
-    channel = connected(task.endpoint, name)
-    if task.fetches and task.endpoint and not channel:
+    connection = connect(task.endpoint, name)
+    if task.fetches and task.endpoint and not connection:
         raise DriverGone
     try:
-        reporter = Reporter(channel, name, task.endpoint.shown_rows if task.endpoint else 0)
-        yield from _batches(task, batches, reporter, Leases(channel, task.options) if channel else None)
+        reporter = Reporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
+        yield from _batches(
+            task, batches, reporter, SharedHostThrottle(connection, task.options) if connection else None
+        )
     finally:
-        if channel:
-            channel.close()
+        if connection:
+            connection.close()
 
 
 def _batches(
-    task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hosts: Hosts | None
+    task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, throttle: HostThrottle | None
 ) -> Iterator[pa.RecordBatch]:
     links = {key: Table(each.columns, each.schema, task.stages) for key, each in task.explorations().items()}
     output = Output(Table(task.columns, task.schema, task.stages), links)
@@ -106,7 +108,7 @@ def _batches(
     enter, waiting = _chain(task, output, unwritten, reporter)
     entered = reporter.step(task.enters)
     explores = task.enters in links  # which counts its pages itself
-    for row in _rows(task, batches, reporter, hosts):
+    for row in _rows(task, batches, reporter, throttle):
         if not explores:
             entered.row(row)
         enter(row)
@@ -134,7 +136,9 @@ def _full(output: Output, unwritten: Unwritten) -> Iterator[pa.RecordBatch]:
         yield output.take()
 
 
-def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hosts: Hosts | None) -> Iterator[Row]:
+def _rows(
+    task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, throttle: HostThrottle | None
+) -> Iterator[Row]:
     entering = _entering(task.entering, batches)
     if not task.fetches:
         for _, row in entering:
@@ -146,7 +150,7 @@ def _rows(task: Pass, batches: Iterable[pa.RecordBatch], reporter: Reporter, hos
     once = isinstance(first, Exploration) and first.level > 0
     without_link: deque[Row] = deque()
     step = reporter.step(task.enters)
-    with _cache(task) as cache, _fetcher(task, hosts, cache) as fetcher:
+    with _cache(task) as cache, _fetcher(task, throttle, cache) as fetcher:
         for page, rows in fetcher.fetch(_requests(entering, without_link, once)):
             fetched = Fetched.of(page)
             reporter.page(step, page, fetched)
@@ -167,21 +171,20 @@ def _options(task: Pass) -> FetchOptions:
 
 
 def _cache(task: Pass) -> AbstractContextManager[PageCache | None]:
-    own = task.endpoint.pages if task.endpoint else None
-    if not (own or task.cache.shared):
+    if not (task.cache.private or task.cache.shared):
         return nullcontext()
     variant = task.options.user_agent
     if task.browsing:  # as a digest: what a trace types may be a secret, and stands with the page otherwise
         variant = f"{variant}\n{sha256(repr(task.browsing).encode()).hexdigest()}"
-    return PageCache(replace(task.cache, own=own), variant)
+    return PageCache(task.cache, variant)
 
 
-def _fetcher(task: Pass, hosts: Hosts | None, cache: PageCache | None) -> Fetcher:
+def _fetcher(task: Pass, throttle: HostThrottle | None, cache: PageCache | None) -> Fetcher:
     if task.browsing:
         from pipelines.browser.fetcher import BrowserFetcher  # late: Playwright takes its time to load
 
-        return BrowserFetcher(task.options, task.browsing, hosts=hosts, cache=cache)
-    return HttpFetcher(task.options, hosts, cache)
+        return BrowserFetcher(task.options, task.browsing, throttle=throttle, cache=cache)
+    return HttpFetcher(task.options, throttle, cache)
 
 
 def _traced(row: Row, page: BrowserPage) -> Row:

@@ -8,7 +8,7 @@ import pytest
 
 from driver.secrets import MASK, Secrets
 from driver.spec import ExecutionSpec
-from pipelines.coordination.hosts import OwnHosts
+from pipelines.fetch.throttle import LocalHostThrottle, Refusal
 from pipelines.fetch import FetchOptions, HttpFetcher, canonical_url
 from pipelines.fetch.queue import RequestQueue
 from tests.support.driver import spec
@@ -42,11 +42,11 @@ def test_a_beginning_that_is_no_secret_by_itself_is_shown(tmp_path: Path, monkey
     assert hides.hidden(canonical_url("http://shop.test/a/b")) == "http://shop.test/a/b"
 
 
-class Forbidding(OwnHosts):
+class Forbidding(LocalHostThrottle):
     """Lets a request in, and none that a redirect led on."""
 
-    def enter(self, origin: str, url: str) -> bool | str:
-        return super().enter(origin, url) if url == "http://shop.test/" else "robots.txt forbids this address"
+    def acquire(self, origin: str, url: str) -> bool | Refusal:
+        return super().acquire(origin, url) if url == "http://shop.test/" else Refusal("forbidden by robots.txt")
 
 
 @pytest.mark.parametrize("at", range(140, 200))

@@ -10,9 +10,8 @@ import pytest
 
 from pipelines.browser.actions import Browsing
 from pipelines.browser.fetcher import BrowserFetcher
-from pipelines.coordination.channel import Channel
-from pipelines.coordination.coordinator import Coordinator
-from pipelines.coordination.leases import Leases
+from pipelines.coordination.client import Connection, SharedHostThrottle
+from pipelines.coordination.server import Coordinator
 from pipelines.fetch import FetchOptions, Page
 from pipelines.page_cache.cache import CacheOptions, PageCache
 from tests.support.browser import OPTIONS, visited
@@ -37,10 +36,10 @@ def other() -> Iterator[Site]:
 def by_leave(urls: list[str], options: FetchOptions = OPTIONS, cache: PageCache | None = None) -> dict[str, Page]:
     """The pages by the address that was asked for, with the driver's leases."""
     with Coordinator(options) as coordinator:
-        channel = Channel(coordinator.endpoint, "a/0")
-        with BrowserFetcher(options, Browsing(), hosts=Leases(channel, options), cache=cache) as fetcher:
+        connection = Connection(coordinator.endpoint, "a/0")
+        with BrowserFetcher(options, Browsing(), throttle=SharedHostThrottle(connection, options), cache=cache) as fetcher:
             pages = {url: page for page, url in fetcher.fetch((url, url) for url in urls)}
-        channel.finish()
+        connection.finish()
     return {url: pages[url] for url in urls}
 
 

@@ -9,11 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from pipelines.coordination.hosts import OwnHosts
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.request import led_to
-from pipelines.fetch.robots import Unreached
+from pipelines.fetch.throttle import LocalHostThrottle, Refusal
 from pipelines.page_cache.cache import CacheOptions, PageCache
 from tests.support.bad_server import BadServer
 from tests.support.fetching import LOOPBACK
@@ -27,27 +26,27 @@ class Told:
         self.new = list[str]()
         self.said: list[tuple[str, str]] = []
 
-    def enter(self, origin: str, url: str) -> bool | str:
+    def acquire(self, origin: str, url: str) -> bool | Refusal:
         if self.open[origin]:
             self.open[origin] -= 1
             self.said.append(("enters", origin))
             return True
         return False
 
-    def leave(self, origin: str, waiting: bool) -> None:
+    def release(self, origin: str) -> None:
         self.said.append(("leaves", origin))
 
-    def forget(self, origin: str) -> None:
+    def cancel(self, origin: str) -> None:
         self.said.append(("forgets", origin))
 
-    def back_off(self, origin: str, seconds: float) -> None: ...
+    def pause(self, origin: str, seconds: float) -> None: ...
 
-    def news(self) -> set[str]:
+    def poll(self) -> set[str]:
         news, self.new = set(self.new), []
         return news
 
-    def wait(self, longest: float, sleep: bool) -> float:
-        return longest
+    def wait(self, timeout: float, block: bool) -> float:
+        return timeout
 
 
 ONE, TWO, THREE = (f"http://{name}.test" for name in ("one", "two", "three"))
@@ -89,7 +88,7 @@ def test_what_several_redirects_lead_to_is_asked_for_once_where_the_first_brings
 ) -> None:
     options, urls = FetchOptions(), [f"{ONE}/old/{number}" for number in range(3)]
     with PageCache(CacheOptions(str(tmp_path))) as cache:
-        queue = RequestQueue(((url, url) for url in urls), options, OwnHosts(options), cache)
+        queue = RequestQueue(((url, url) for url in urls), options, LocalHostThrottle(options), cache)
         for request in list(queue.starting(16)):
             queue.redirected(request, f"{ONE}/home", 0.1)
         [first] = queue.starting(16)
@@ -107,7 +106,7 @@ def test_what_several_redirects_lead_to_is_asked_for_once_where_the_first_brings
 def test_what_a_link_and_a_redirect_lead_to_is_asked_for_once(direct_first: bool, tmp_path: Path) -> None:
     options, urls = FetchOptions(), [f"{ONE}/old", f"{ONE}/home"]
     with PageCache(CacheOptions(str(tmp_path))) as cache:
-        queue = RequestQueue(((url, url) for url in urls), options, OwnHosts(options), cache)
+        queue = RequestQueue(((url, url) for url in urls), options, LocalHostThrottle(options), cache)
         if direct_first:
             old, home = queue.starting(2)
             queue.redirected(old, f"{ONE}/home", 0.1)
@@ -141,7 +140,7 @@ def test_where_the_first_of_several_redirects_fails_two_ask_in_its_place_and_so_
 def test_who_waits_for_what_others_were_led_to_is_held_like_any_other(tmp_path: Path) -> None:
     options, urls = FetchOptions(concurrency=1, per_host=1000), iter([f"{ONE}/old/{number}" for number in range(1000)])
     with PageCache(CacheOptions(str(tmp_path))) as cache:
-        queue = RequestQueue(((url, url) for url in urls), options, OwnHosts(options), cache)
+        queue = RequestQueue(((url, url) for url in urls), options, LocalHostThrottle(options), cache)
         [first] = queue.starting(1)
         queue.redirected(first, f"{ONE}/home", 0.1)
         assert list(queue.starting(1)) == [first]
@@ -154,7 +153,7 @@ def test_who_carries_cookies_asks_alone_and_what_it_is_shown_is_nobody_elses(tmp
     """The first and the third are led there without cookies, the second with some, the last too, but later."""
     options, urls = FetchOptions(per_host=4), [f"{ONE}/old/{number}" for number in range(4)]
     with PageCache(CacheOptions(str(tmp_path))) as cache:
-        queue = RequestQueue(((url, url) for url in urls), options, OwnHosts(options), cache)
+        queue = RequestQueue(((url, url) for url in urls), options, LocalHostThrottle(options), cache)
         *early, late = queue.starting(16)
         for request, cookies in zip(early, ((), [{"name": "a"}], ()), strict=True):
             queue.redirected(request, f"{ONE}/home", 0.1, cookies)
@@ -169,27 +168,24 @@ def test_who_carries_cookies_asks_alone_and_what_it_is_shown_is_nobody_elses(tmp
         assert list(queue.starting(16)) == [late]
 
 
-UNREACHED = Unreached("could not connect to one.test:80, so nothing may be fetched from the site")
-
-
-@pytest.mark.parametrize(("refusal", "forbidden"), [(UNREACHED, False), (str(UNREACHED), True)])
-def test_only_a_site_that_answers_forbids_whatever_the_sentences_are(refusal: str, forbidden: bool) -> None:
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_only_a_site_that_answers_forbids_a_page(forbidden: bool) -> None:
     class Refusing(Told):
-        def enter(self, origin: str, url: str) -> bool | str:
-            return refusal
+        def acquire(self, origin: str, url: str) -> bool | Refusal:
+            return Refusal("no answer", forbidden)
 
     queue = RequestQueue([(f"{ONE}/0", None)], FetchOptions(), Refusing())
     assert list(queue.starting(16)) == []
     [(found, _)] = queue.take_finished()
-    assert (found.error, found.forbidden) == (refusal, forbidden)
+    assert (found.error, found.forbidden) == ("no answer", forbidden)
 
 
 def test_who_waits_for_what_turns_out_to_be_forbidden_is_told_so_too(tmp_path: Path) -> None:
     class Strict(Told):
         rules = False
 
-        def enter(self, origin: str, url: str) -> bool | str:
-            return "forbidden" if self.rules and url.endswith("/home") else super().enter(origin, url)
+        def acquire(self, origin: str, url: str) -> bool | Refusal:
+            return Refusal("forbidden") if self.rules and url.endswith("/home") else super().acquire(origin, url)
 
     hosts, urls = Strict(), [f"{ONE}/old/{number}" for number in range(3)]
     hosts.open[ONE] = 3

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from protego import Protego
 
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
-from pipelines.fetch.robots import MAX_ROBOTS, Robots, Unreached, read_robots, robots_url
+from pipelines.fetch.robots import MAX_ROBOTS, Robots, read_robots, robots_url
+from pipelines.fetch.throttle import Refusal
 from tests.support.bad_server import BadServer
 
 SITE = "http://shop.test"
@@ -100,7 +101,7 @@ def test_nothing_is_fetched_where_more_patterns_stand_than_are_read() -> None:
     text = "User-agent: *\n" + "".join(f"Allow: /*{number}$\n" for number in range(5_001))
     refusal = robots(text).forbids(SITE + "/x")
     assert refusal
-    assert "more than 5,000 patterns" in refusal
+    assert "more than 5,000 patterns" in refusal.reason
     plain = "User-agent: *\n" + "".join(f"Disallow: /{number}\n" for number in range(20_000))
     assert robots(plain).forbids(SITE + "/x") is None
 
@@ -120,15 +121,13 @@ def test_a_site_without_rules_allows_everything(status: int) -> None:
 @pytest.mark.parametrize("status", [500, 502, 503])
 def test_a_site_that_cannot_say_allows_nothing(status: int) -> None:
     rules = robots("", status)
-    assert rules.forbids(SITE + "/x")
     assert rules.refusal == (f"robots.txt could not be read (status {status}), so nothing may be fetched from the site")
-    assert not isinstance(rules.forbids(SITE + "/x"), Unreached)
+    assert rules.forbids(SITE + "/x") == Refusal(rules.refusal)
 
 
 def test_a_site_that_does_not_answer_allows_nothing() -> None:
     rules = robots("", None, "could not connect to shop.test:80")
-    assert rules.forbids(SITE + "/x")
-    assert isinstance(rules.forbids(SITE + "/x"), Unreached)
+    assert rules.forbids(SITE + "/x") == Refusal(rules.refusal or "", forbidden=False)
     assert rules.refusal == (
         "could not connect to shop.test:80, so its robots.txt is not known, and nothing may be fetched from the site"
     )

@@ -16,10 +16,10 @@ from urllib.parse import quote
 
 import pytest
 
-from pipelines.coordination.hosts import OwnHosts
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.page import refresh_page
 from pipelines.fetch.queue import RequestQueue
+from pipelines.fetch.throttle import LocalHostThrottle
 from pipelines.page_cache.cache import CacheOptions, PageCache
 from pipelines.page_cache.freshness import lifetime
 from pipelines.page_cache.groups import SUFFIX, Entry, GroupReader, GroupWriter, keys
@@ -40,7 +40,9 @@ def page(number: int, body: bytes = b"<p>body</p>", **changes: object) -> Page:
 
 
 def cache(folder: Path, lifetime: float = DAY, variant: str = "", own: Path | None = None) -> PageCache:
-    made = PageCache(CacheOptions(str(folder), str(own) if own else None, lifetime), variant)
+    made = PageCache(
+        CacheOptions(shared=str(folder), private=str(own) if own else None, lifetime_seconds=lifetime), variant
+    )
     opened.append(made)
     return made
 
@@ -262,7 +264,7 @@ class TestKeys:
         assert len({each.key(self.GENUINE) for each in made}) == 1
         alone, shared = tmp_path / "alone", tmp_path / "new" / "folder"
         assert cache(shared, own=alone).key(self.GENUINE) == made[0].key(self.GENUINE)
-        assert PageCache(CacheOptions(own=str(alone))).key(self.GENUINE) != made[0].key(self.GENUINE)
+        assert PageCache(CacheOptions(private=str(alone))).key(self.GENUINE) != made[0].key(self.GENUINE)
 
     def test_are_made_with_what_nobody_else_reads(self, tmp_path: Path) -> None:
         cache(tmp_path)
@@ -279,7 +281,7 @@ class TestKeys:
         options = FetchOptions()
         urls = [(url, None) for url in (self.COMPUTED, self.GENUINE)]
         with cache(tmp_path) as kept:
-            queue = RequestQueue(urls, options, OwnHosts(options), kept)
+            queue = RequestQueue(urls, options, LocalHostThrottle(options), kept)
             [computed] = queue.starting(1)
             queue.redirected(computed, "http://evil.test/", 0.1)
             assert {each.address for each in queue.starting(16)} == {"http://evil.test/", self.GENUINE}
@@ -448,7 +450,7 @@ class TestFetching:
     ) -> None:
         began, url = datetime.now(UTC), bad_server.url(path.replace(" ", "%20"))
         for run in ("a", "a", "b"):
-            fetch(tmp_path / "shared", [url], own=str(tmp_path / run), since=began)
+            fetch(tmp_path / "shared", [url], private=str(tmp_path / run), since=began)
         assert sum(bad_server.requests.values()) == 2
         assert files(tmp_path / "shared") == []
 
@@ -471,7 +473,7 @@ class TestFetching:
     )
     def test_what_may_be_better_next_time_is_not(self, path: str, tmp_path: Path, bad_server: BadServer) -> None:
         for _ in range(2):
-            fetch(tmp_path, [bad_server.url(path)], own=str(tmp_path / "own"))
+            fetch(tmp_path, [bad_server.url(path)], private=str(tmp_path / "own"))
         assert sum(bad_server.requests.values()) == 2
 
     def test_an_old_page_is_asked_for_by_its_validators(self, tmp_path: Path, bad_server: BadServer) -> None:

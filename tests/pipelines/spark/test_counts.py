@@ -9,7 +9,7 @@ from threading import Event
 from pyspark.sql import SparkSession
 
 from pipelines import Pipeline
-from pipelines.coordination.coordinator import Coordinator
+from pipelines.coordination.server import Coordinator
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import fetch_options
 from pipelines.spark.engine import Engine
@@ -24,7 +24,7 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
     context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
     with Coordinator(context.fetch) as coordinator:
         Engine(spark, plan, context, coordinator.endpoint).rows().count()
-        counts = coordinator.counts()
+        counts = coordinator.get_counts()
     seed, join, *_ = (counts[key] for key in sorted(counts))
     assert (seed.rows, seed.pages, seed.errors, seed.bytes) == (1, 1, 0, 32)
     assert (join.rows, join.pages, join.errors, join.bytes) == (2, 2, 1, len("<h1>One</h1>") + len("<h1>no</h1>"))
@@ -37,7 +37,7 @@ def test_an_explore_counts_each_page_once(spark: SparkSession, site: Site) -> No
     context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
     with Coordinator(context.fetch) as coordinator:
         Engine(spark, plan, context, coordinator.endpoint).rows().count()
-        counts = coordinator.counts()
+        counts = coordinator.get_counts()
     seed, explore = (counts[key] for key in sorted(counts))
     assert (seed.rows, seed.pages, explore.rows, explore.pages) == (1, 1, 3, 2)
 

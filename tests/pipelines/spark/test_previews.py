@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from driver.progress import Progress
 from pipelines import Pipeline
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
+from pipelines.page_cache.cache import CacheOptions
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import fetch_options
 from pipelines.spark.engine import Engine
@@ -32,9 +33,9 @@ def write(
 ) -> Generator[tuple[RunResult, Progress]]:
     """Write the output of a run that caches no pages, so that a second request for a page would be seen."""
     plan = Pipeline.from_yaml(text).plan()
-    context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)), limit=limit)
+    fetch = fetch_options(plan.options, ("127.0.0.0/8",))
+    context = RunContext(fetch=fetch, cache=CacheOptions(enabled=False), limit=limit)
     with Run(plan, context, shown) as run:
-        run.endpoint = replace(run.endpoint, pages="")
         progress = Progress(plan, run, _hidden)
         result = run.write(spark, str(folder / "rows"))
         progress.set_result(result)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from driver.failures import sentence
 from pipelines import Pipeline, PipelineError, RunError
-from pipelines.coordination.coordinator import Coordinator
+from pipelines.coordination.server import Coordinator
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import fetch_options
 from pipelines.spark.engine import Engine
@@ -50,7 +50,7 @@ def run(spark: SparkSession) -> RunWith:
             rows = engine.rows().persist()
             found = to_records(engine.output(rows.orderBy("_ordinal")))
             if counted is not None:
-                counted.update({key: each.errors for key, each in coordinator.counts().items() if each.errors})
+                counted.update({key: each.errors for key, each in coordinator.get_counts().items() if each.errors})
         spark.catalog.clearCache()
         return found
 

@@ -1,0 +1,115 @@
+"""Messages between the driver's coordinator and its tasks, as MessagePack frames over one TCP connection per task.
+
+A frame is four bytes of length, big-endian, and a message. Origins are scheme, host and port of a site.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from pipelines.fetch.robots import Robots
+
+LENGTH_BYTES = 4
+MAX_HELLO_BYTES = 4096  # all that is read before the token is verified
+
+Ordinal = tuple[int, ...]
+PlacedRow = tuple[Ordinal, dict[str, Any]]
+
+
+class Endpoint(Struct, frozen=True):
+    """Address and token of the driver's coordinator, and the number of preview rows that it collects for each step."""
+
+    host: str
+    port: int
+    token: str
+    preview_rows: int = 0
+
+
+class Hello(Struct, frozen=True, tag=True):
+    """The first message of a task."""
+
+    token: str
+    task: str
+
+
+class Acquire(Struct, frozen=True, tag=True):
+    """Request up to `slots` more slots at a host. The first one is answered with SiteRules before any Grant."""
+
+    origin: str
+    slots: int
+
+
+class Release(Struct, frozen=True, tag=True):
+    """Return slots; with `turn` also the right to start the next requests at a host with a delay."""
+
+    origin: str
+    slots: int
+    turn: bool = False
+
+
+class Pause(Struct, frozen=True, tag=True):
+    """Leave a host alone: requested by a task after a 429 or 503, then broadcast to all tasks."""
+
+    origin: str
+    seconds: float
+
+
+class Report(Struct, frozen=True, tag=True):
+    """A task's totals by step key, and what is new since its previous report: hashes of URLs, preview rows."""
+
+    rows: dict[str, int]
+    pages: dict[str, int]
+    errors: dict[str, int]
+    bytes: dict[str, int]
+    fetched: list[int] = []
+    failed: list[int] = []
+    forbidden: list[int] = []
+    failures: list[tuple[str, str]] = []
+    previews: dict[str, list[PlacedRow]] = {}
+
+
+class End(Struct, frozen=True, tag=True):
+    """End of a task; the coordinator echoes it once it has processed all earlier messages."""
+
+
+class SiteRules(Struct, frozen=True, tag=True):
+    """The robots.txt rules of a site, and the seconds between the starts of two requests."""
+
+    origin: str
+    robots: Robots
+    delay: float
+
+
+class Grant(Struct, frozen=True, tag=True):
+    """Additional slots, of which the task may keep `keep` after their requests.
+
+    At a host with a delay each slot is good for one request, the first not earlier than in `wait` seconds.
+    """
+
+    origin: str
+    slots: int
+    keep: int = 0
+    wait: float = 0.0
+
+
+class Recall(Struct, frozen=True, tag=True):
+    """Other tasks need slots: return all but `keep` as requests end."""
+
+    origin: str
+    keep: int
+
+
+TaskMessage = Hello | Acquire | Release | Pause | Report | End
+DriverMessage = SiteRules | Grant | Recall | Pause | End
+
+_encoder = Encoder()
+decode_task_message = Decoder(TaskMessage).decode
+decode_driver_message = Decoder(DriverMessage).decode
+
+
+def encode_frame(message: TaskMessage | DriverMessage) -> bytes:
+    payload = _encoder.encode(message)
+    return len(payload).to_bytes(LENGTH_BYTES) + payload

@@ -1,0 +1,289 @@
+"""The driver's coordinator: a server to which every task of a run reports its counts, and which limits their requests.
+
+It runs on one asyncio loop in a thread of its own, with one connection per task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+import socket
+import threading
+import time
+from asyncio import StreamReader, StreamWriter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from pipelines.coordination.host_limits import HostLimits
+from pipelines.coordination.messages import (
+    LENGTH_BYTES,
+    MAX_HELLO_BYTES,
+    Acquire,
+    DriverMessage,
+    End,
+    Endpoint,
+    Hello,
+    Pause,
+    PlacedRow,
+    Release,
+    Report,
+    SiteRules,
+    TaskMessage,
+    decode_task_message,
+    encode_frame,
+)
+from pipelines.errors import first_line
+from pipelines.fetch import FetchOptions, HttpFetcher
+from pipelines.fetch.robots import MAX_ROBOTS, Robots, read_robots, robots_url, unreached
+
+_log = logging.getLogger(__name__)
+_HELLO_SECONDS = 10.0
+_MAX_FRAME_BYTES = 256 * 1024 * 1024
+_ROBOTS_FETCHERS = 16  # robots.txt files fetched in parallel
+_ROBOTS_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Counts of one step so far; `bytes` of bodies as transferred, `seconds` between the first and the last report."""
+
+    rows: int = 0
+    pages: int = 0
+    errors: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTotals:
+    """Numbers of distinct URLs that were requested, failed in every attempt, or are forbidden by their sites.
+
+    `examples` are a few failures as (URL, reason).
+    """
+
+    urls: int
+    failed: int
+    forbidden: int
+    examples: tuple[tuple[str, str], ...]
+
+
+@dataclass(eq=False)
+class _Task:
+    """A connected task; another attempt of the same Spark task has a connection of its own."""
+
+    name: str
+    writer: StreamWriter
+    origins: set[str] = field(default_factory=set[str])
+
+    def send(self, message: DriverMessage) -> None:
+        """Send without waiting: a task that reads slowly delays no other."""
+        self.writer.write(encode_frame(message))
+
+
+@dataclass(eq=False)
+class _Site:
+    """`waiting` are slots wanted by task while robots.txt is being fetched, `tasks` those that know the site."""
+
+    robots: Robots | None = None
+    fetch: asyncio.Future[Robots] | None = None
+    waiting: dict[_Task, int] = field(default_factory=dict[_Task, int])
+    tasks: set[_Task] = field(default_factory=set[_Task])
+
+
+class Coordinator:
+    """Server for the tasks of one run, listening on `bind` at a free port. Use as a context manager.
+
+    `options` limit the requests to each host. The first `preview_rows` rows of each step are collected. A task that
+    runs again replaces the counts of its earlier attempt.
+    """
+
+    def __init__(self, options: FetchOptions | None = None, preview_rows: int = 0, bind: str = "127.0.0.1") -> None:
+        self._options = options or FetchOptions()
+        self._limits = HostLimits(self._options.per_host)
+        self._sites: dict[str, _Site] = {}
+        self._tasks = set[_Task]()
+        self._lock = threading.Lock()  # of the counts, which other threads read
+        self._reports: dict[str, Report] = {}
+        self._seen: dict[str, tuple[float, float]] = {}
+        self._previews: dict[str, dict[str, list[PlacedRow]]] = {}
+        self._urls: dict[int, bool] = {}
+        self._forbidden = set[int]()
+        family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+        self._socket = socket.create_server((bind, 0), family=family, backlog=1024)
+        token = secrets.token_hex(16)
+        self.endpoint = Endpoint(bind, self._socket.getsockname()[1], token, preview_rows)
+        self._stopped = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
+        self._fetchers = ThreadPoolExecutor(_ROBOTS_FETCHERS, "robots")
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._fetchers.shutdown(wait=False, cancel_futures=True)
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join()
+
+    def get_counts(self) -> dict[str, Counts]:
+        """Return counts by step key, for the steps that have begun."""
+        with self._lock:
+            return {key: self._sum(key, last - first) for key, (first, last) in self._seen.items()}
+
+    def get_preview(self, key: str) -> list[dict[str, Any]]:
+        """Return the first rows of a step in document order that have arrived, with the engine's columns."""
+        with self._lock:
+            rows = merge(*self._previews.get(key, {}).values(), key=itemgetter(0))
+            return [row for _, row in islice(rows, self.endpoint.preview_rows)]
+
+    def get_fetch_totals(self) -> FetchTotals:
+        with self._lock:
+            failed = sum(not ok for ok in self._urls.values())
+            examples = [each for report in self._reports.values() for each in report.failures]
+            return FetchTotals(len(self._urls), failed, len(self._forbidden), tuple(examples[:3]))
+
+    def _sum(self, key: str, seconds: float) -> Counts:
+        reports = self._reports.values()
+        return Counts(
+            sum(each.rows.get(key, 0) for each in reports),
+            sum(each.pages.get(key, 0) for each in reports),
+            sum(each.errors.get(key, 0) for each in reports),
+            sum(each.bytes.get(key, 0) for each in reports),
+            seconds,
+        )
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._handle, sock=self._socket)
+        await self._stopped.wait()
+        server.close()
+        for task in list(self._tasks):  # tasks that still run end by this
+            task.writer.transport.abort()
+        for site in self._sites.values():
+            if site.fetch:
+                site.fetch.cancel()
+
+    async def _handle(self, reader: StreamReader, writer: StreamWriter) -> None:
+        with suppress(OSError, EOFError, TimeoutError, msgspec.DecodeError):  # lost connections and strangers
+            try:
+                hello = await asyncio.wait_for(_read(reader, MAX_HELLO_BYTES), _HELLO_SECONDS)
+                if isinstance(hello, Hello) and hmac.compare_digest(hello.token, self.endpoint.token):
+                    await self._listen(_Task(hello.task, writer), reader)
+            finally:
+                writer.close()
+
+    async def _listen(self, task: _Task, reader: StreamReader) -> None:
+        self._tasks.add(task)
+        try:
+            while not isinstance(message := await _read(reader, _MAX_FRAME_BYTES), End):
+                self._take(task, message)
+            task.send(message)
+            await task.writer.drain()
+        finally:
+            self._tasks.remove(task)
+            for origin in task.origins:
+                self._sites[origin].tasks.discard(task)
+                self._sites[origin].waiting.pop(task, None)
+            self._limits.remove(task, task.origins)
+
+    def _take(self, task: _Task, message: TaskMessage) -> None:
+        match message:
+            case Acquire(origin=origin, slots=slots):
+                self._acquire(task, origin, slots)
+            case Release(origin=origin, slots=slots, turn=turn):
+                self._limits.release(task, origin, slots, turn)
+            case Pause(origin=origin, seconds=seconds):
+                self._limits.pause(origin, seconds, self._sites[origin].tasks)
+            case Report():
+                self._count(task.name, message)
+            case _:
+                raise ConnectionAbortedError(f"unexpected {message}")
+
+    def _acquire(self, task: _Task, origin: str, slots: int) -> None:
+        site = self._sites.get(origin)
+        if site is None:
+            site = self._sites[origin] = _Site()
+            if self._options.robots:
+                fetch = self._loop.run_in_executor(self._fetchers, _fetch_robots, origin, self._options)
+                site.fetch = fetch
+                fetch.add_done_callback(lambda done: self._open(origin, site, done))
+            else:
+                site.robots = Robots("")
+                self._limits.open(origin, self._options.delay)
+        task.origins.add(origin)
+        if site.robots is None:
+            site.waiting[task] = slots
+        else:
+            self._admit(task, origin, site, site.robots, slots)
+
+    def _open(self, origin: str, site: _Site, fetched: asyncio.Future[Robots]) -> None:
+        if fetched.cancelled():
+            return
+        site.robots = robots = fetched.result()
+        self._limits.open(origin, self._get_delay(robots))
+        waiting, site.waiting = site.waiting, {}
+        for task, slots in waiting.items():
+            self._admit(task, origin, site, robots, slots)
+
+    def _admit(self, task: _Task, origin: str, site: _Site, robots: Robots, slots: int) -> None:
+        if task not in site.tasks:
+            site.tasks.add(task)
+            task.send(SiteRules(origin, robots, self._get_delay(robots)))
+            if (seconds := self._limits.get_pause(origin)) > 0:
+                task.send(Pause(origin, seconds))
+        if robots.refusal is None:
+            self._limits.acquire(task, origin, slots)
+
+    def _get_delay(self, robots: Robots) -> float:
+        return max(robots.crawl_delay, self._options.delay)
+
+    def _count(self, task: str, report: Report) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self._reports[task] = report
+            self._forbidden.update(report.forbidden)
+            self._urls.update(dict.fromkeys(report.fetched, True))
+            for url in report.failed:
+                self._urls.setdefault(url, False)
+            for key, rows in report.previews.items():
+                self._previews.setdefault(key, {})[task] = rows
+            for key in report.rows.keys() | report.pages.keys():
+                self._seen[key] = (self._seen.get(key, (now, now))[0], now)
+
+
+async def _read(reader: StreamReader, max_bytes: int) -> TaskMessage:
+    length = int.from_bytes(await reader.readexactly(LENGTH_BYTES))
+    if length > max_bytes:
+        raise ConnectionAbortedError("the message is too long")
+    return decode_task_message(await reader.readexactly(length))
+
+
+def _fetch_robots(origin: str, options: FetchOptions) -> Robots:
+    """Fetch the rules of a site; they forbid everything when there is no answer."""
+    seconds = min(_ROBOTS_SECONDS, options.total_timeout)
+    options = replace(
+        options, max_body=MAX_ROBOTS, max_redirects=5, total_timeout=seconds, first_byte_timeout=seconds, concurrency=1
+    )
+    try:
+        with HttpFetcher(options) as fetcher:
+            ((page, _),) = fetcher.fetch([(robots_url(origin), None)])
+        return read_robots(page, options.user_agent)
+    except Exception as error:  # tasks wait for an answer, whatever the error is
+        _log.exception("%s could not be read", robots_url(origin))
+        return unreached("", f"{type(error).__name__}: {first_line(error)}")
