@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import cast
 
 import pyarrow.parquet as pq

@@ -8,9 +8,9 @@ import pytest
 
 from driver.secrets import MASK, Secrets
 from driver.spec import ExecutionSpec
-from pipelines.fetch.throttle import LocalHostThrottle, Refusal
 from pipelines.fetch import FetchOptions, HttpFetcher, canonical_url
 from pipelines.fetch.queue import RequestQueue
+from pipelines.fetch.throttle import LocalHostThrottle, Refusal
 from tests.support.driver import spec
 
 KEY = "wertvollesgeheimnis123456"

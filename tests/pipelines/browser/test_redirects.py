@@ -37,7 +37,9 @@ def by_leave(urls: list[str], options: FetchOptions = OPTIONS, cache: PageCache 
     """The pages by the address that was asked for, with the driver's leases."""
     with Coordinator(options) as coordinator:
         connection = Connection(coordinator.endpoint, "a/0")
-        with BrowserFetcher(options, Browsing(), throttle=SharedHostThrottle(connection, options), cache=cache) as fetcher:
+        with BrowserFetcher(
+            options, Browsing(), throttle=SharedHostThrottle(connection, options), cache=cache
+        ) as fetcher:
             pages = {url: page for page, url in fetcher.fetch((url, url) for url in urls)}
         connection.finish()
     return {url: pages[url] for url in urls}

@@ -30,7 +30,7 @@ from pipelines.fetch import FetchOptions, HttpFetcher
 from pipelines.fetch.robots import Robots, unreached
 from pipelines.fetch.throttle import Refusal
 from pipelines.page_cache.cache import CacheOptions, PageCache
-from tests.support.pipeline_site import Site, serving
+from tests.support.site import Site, serve_site
 
 LOOPBACK = ("127.0.0.1/32",)
 SECONDS = 120
@@ -39,7 +39,7 @@ SECONDS = 120
 @pytest.fixture(scope="module")
 def sites() -> Iterator[list[Site]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(serving()) for _ in range(3)]
+        yield [stack.enter_context(serve_site()) for _ in range(3)]
 
 
 @dataclass(frozen=True)
