@@ -25,7 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
         port = free_port()
         environment = {"SPINDLE_DATA": folder, "SPINDLE_PORT": str(port)}
-        subprocess.run([sys.executable, "-m", "cli.prepare"], env={**os.environ, **environment}, check=True)
+        subprocess.run([sys.executable, "-m", "cli.data_folder"], env={**os.environ, **environment}, check=True)
         with child(["-m", "api"], environment, Path(folder) / "api.log") as process:
             wait_for(f"http://127.0.0.1:{port}/readyz", process)
             report(accepted(port, Path(folder)))

@@ -29,7 +29,7 @@ from pydantic import SecretStr
 from sqlalchemy import insert, update
 
 from bench.service import Child, child, free_port, machine, p50_p95, wait_for
-from cli.prepare import prepare
+from cli.data_folder import prepare
 from core.agents.repository import AgentRepository
 from core.identity.api_keys import create_key
 from core.identity.organizations import create_organization

@@ -1,11 +1,11 @@
-"""`spindle check`: the faults of a pipeline file, or its plan."""
+"""`spindle check`: print the problems of a pipeline file, or its plan."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from cli.parameters import parameters, transforms_of
+from cli.terminal import parse_parameters, read_transforms
 from pipelines import Pipeline, PipelineError
 from pipelines.planning.requirements import find_missing_browser
 from pipelines.registry.catalog import load_plugins
@@ -20,8 +20,8 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None) -> i
         print(f"warning: {failure}", file=sys.stderr)
     try:
         pipeline = Pipeline.from_yaml(file.read_text())
-        own = transforms_of(transforms)
-        plan = pipeline.plan(parameters(parameter), own) if parameter else pipeline.plan_open(own)
+        own = read_transforms(transforms)
+        plan = pipeline.plan(parse_parameters(parameter), own) if parameter else pipeline.plan_open(own)
     except PipelineError as error:
         for problem in error.problems:
             print(f"{file}:{problem.line or 1}:{problem.column or 1}: {problem.message}", file=sys.stderr)

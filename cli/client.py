@@ -1,4 +1,4 @@
-"""What the command line asks a running Spindle, over REST alone."""
+"""The REST client of the commands."""
 
 from __future__ import annotations
 
@@ -16,24 +16,21 @@ from core.infra.settings import Settings
 
 TIMEOUT_SECONDS = 30
 UNAUTHORIZED, TOO_MANY_REQUESTS = 401, 429
-NEGATIVE = 3
-"""Exit code of a command that worked and whose finding is a no: an execution failed, a dry run would change things."""
+NEGATIVE_RESULT = 3
+"""Exit code of a command that worked with a negative result: an execution failed, a dry run found changes."""
 
 
 class ClientError(Exception):
-    """What went wrong, as a sentence for the person at the terminal; it never holds a key."""
+    """A failure, as a sentence for the user; it never contains a key."""
 
 
 class Unreachable(ClientError):
-    """Nothing answers at the address; it may be starting."""
+    """Nothing answers at the address: the server may be starting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where Spindle is and which key opens it, as far as the caller told; the rest is that of a server beside us.
-
-    A server that runs has left its address in its data folder.
-    """
+    """The server's address and API key; the data folder of a local instance has both when they are not given."""
 
     url: str | None
     key: str | None
@@ -41,7 +38,7 @@ class Connection:
 
     @property
     def service_url(self) -> str:
-        """The address of the operations: a bare host gets the paths that the settings name."""
+        """The base URL of the operations; a URL without a path gets the paths of the settings."""
         settings = Settings(data=self.data)
         if self.url is None:
             address = self.data / "address"
@@ -53,36 +50,36 @@ class Connection:
         paths = f"{settings.root_path}/{settings.service_segment}/api"
         return self.url.rstrip("/") + (paths if bare else "")
 
-    def api_key(self) -> str:
+    def read_api_key(self) -> str:
         if self.key:
             return self.key.strip()
         try:
             return (self.data / "admin-key").read_text().strip()
         except OSError:
-            sentence = "There is no API key. Give one in SPINDLE_KEY or with --key"
-            raise ClientError(f"{sentence}; without, the one in {self.data / 'admin-key'} is used.") from None
+            sentence = "There is no API key. Set SPINDLE_KEY or use --key"
+            raise ClientError(f"{sentence}; the default, {self.data / 'admin-key'}, does not exist.") from None
 
 
 class Client:
-    """Calls operations and hands out their JSON; raises ClientError with a sentence for whatever goes wrong."""
+    """Call operations and return their JSON; raise ClientError for every failure."""
 
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
 
     def get(self, path: str, **params: Any) -> Any:
-        """Waits and asks again where the key has made its requests of this minute."""
+        """Get a resource; repeat the request after the rate limit's delay."""
         while (response := self._send("GET", path, params=params)).status_code == TOO_MANY_REQUESTS:
             time.sleep(int(response.headers.get("Retry-After", "1")))
-        return self._json(response)
+        return self._read_json(response)
 
     def post(self, path: str, body: Any) -> Any:
-        return self._json(self._send("POST", path, json=body))
+        return self._read_json(self._send("POST", path, json=body))
 
     def put(self, path: str, body: Any) -> Any:
-        return self._json(self._send("PUT", path, json=body))
+        return self._read_json(self._send("PUT", path, json=body))
 
     def delete(self, path: str) -> None:
-        self._json(self._send("DELETE", path))
+        self._read_json(self._send("DELETE", path))
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
@@ -93,28 +90,32 @@ class Client:
             raise Unreachable(f"Spindle at {self._http.base_url} did not answer in {TIMEOUT_SECONDS} s.") from None
         except httpx.TransportError as error:
             sentence = f"Spindle cannot be reached at {self._http.base_url} ({error})."
-            raise Unreachable(f"{sentence} Start it with `spindle up`, or name another with --url.") from None
+            raise Unreachable(f"{sentence} Start it with `spindle up`, or give another address with --url.") from None
 
-    def _json(self, response: httpx.Response) -> Any:
+    def _read_json(self, response: httpx.Response) -> Any:
         try:
             body = response.json()
             if response.is_success:
                 return body
             sentence = str(body["error"])
         except (ValueError, LookupError, TypeError):
-            what = f"{response.status_code} to {response.request.method} {response.url}"
-            raise ClientError(f"This is not how Spindle answers: {what}. Look at --url.") from None
+            answer = f"{response.status_code} to {response.request.method} {response.url}"
+            raise ClientError(f"The server does not answer like Spindle: {answer}. Check --url.") from None
+        lines = [
+            f"{each['path']}: {each['message']}" if each["path"] else each["message"]
+            for each in body.get("details", ())
+        ]
+        lines = [f"  {line}" for line in lines if line != sentence and not line.endswith(f": {sentence}")]
         if response.status_code == UNAUTHORIZED:
-            sentence += " Give another one in SPINDLE_KEY or with --key."
-        details = [f"  {each['path']}: {each['message']}" for each in body.get("details", ())]
-        raise ClientError("\n".join([sentence, *(line for line in details if not line.endswith(f": {sentence}"))]))
+            sentence += " Set another key in SPINDLE_KEY or with --key."
+        raise ClientError("\n".join([sentence, *lines]))
 
 
 @contextmanager
 def connect(connection: Connection) -> Generator[Client]:
-    key = connection.api_key()
+    key = connection.read_api_key()
     if not (key.isascii() and key.isprintable()):
-        raise ClientError("The API key is not one of Spindle's: it has characters that none of them has.")
+        raise ClientError("The API key is not one of Spindle's: it contains other characters than those.")
     try:
         http = httpx.Client(base_url=connection.service_url, headers={"X-API-Key": key}, timeout=TIMEOUT_SECONDS)
     except httpx.InvalidURL as error:

@@ -1,4 +1,4 @@
-"""spindle.yaml: the projects, agents and jobs that there should be. Who declares nothing of a field leaves it alone."""
+"""spindle.yaml: the declared projects, agents and jobs. Fields that are not declared keep their values."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from pydantic.alias_generators import to_camel
 
 from cli.client import ClientError
 
-# a kind, and names: a project's before its job's, a category's (or none) before its agent's, both before an extension's
+# (kind, name, ...) from the outside in: project before job; category (or "") before agent before extension
 Key = tuple[str, ...]
 KINDS = ("category", "agent", "extension", "project", "job")
 
 
-class Named(BaseModel):
+class NamedDeclaration(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
 
     name: str
 
 
-class Declared(Named):
+class RecordDeclaration(NamedDeclaration):
     description: str | None = None
     enabled: bool | None = None
 
 
-class CategoryDeclared(Declared):
+class CategoryDeclaration(RecordDeclaration):
     icon: str | None = None
     visibility: str | None = None
 
 
-class ExtensionDeclared(Named):
-    """A function that its agent's pipeline calls by this name; its text stands here or in a file beside this one."""
+class ExtensionDeclaration(NamedDeclaration):
+    """A Python function for the agent's pipeline; `functionFile` is relative to spindle.yaml."""
 
     function: str | None = None
     function_file: str | None = None
 
 
-class AgentDeclared(Declared):
-    """Its text stands here (`pipeline`, or `code` for Python) or in a file beside this one (`pipelineFile`)."""
+class AgentDeclaration(RecordDeclaration):
+    """An agent with `pipeline`, `code` (Python) or `pipelineFile`, which is relative to spindle.yaml."""
 
     category: str | None = None
     pipeline: str | dict[str, Any] | None = None
     pipeline_file: str | None = None
     code: str | None = None
-    extensions: list[ExtensionDeclared] | None = None
+    extensions: list[ExtensionDeclaration] | None = None
 
 
-class JobDeclared(Declared):
-    """`agent` is a name, or category/name; `inputDataset` a table as SQL names it, `schema.table`."""
+class JobDeclaration(RecordDeclaration):
+    """A job; `agent` is NAME or CATEGORY/NAME, `inputDataset` the SQL name SCHEMA.TABLE."""
 
     agent: str | None = None
     input_dataset: str | None = None
@@ -60,68 +60,68 @@ class JobDeclared(Declared):
     scheduled_time: AwareDatetime | None = Field(default=None, strict=False)
 
 
-class ProjectDeclared(Declared):
+class ProjectDeclaration(RecordDeclaration):
     cron_schedule: str | None = None
     parameters: dict[str, Any] | None = None
-    jobs: list[JobDeclared] | None = None
+    jobs: list[JobDeclaration] | None = None
 
 
 class Declaration(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    categories: list[CategoryDeclared] | None = None
-    agents: list[AgentDeclared] | None = None
-    projects: list[ProjectDeclared] | None = None
+    categories: list[CategoryDeclaration] | None = None
+    agents: list[AgentDeclaration] | None = None
+    projects: list[ProjectDeclaration] | None = None
 
-    def entities(self, folder: Path) -> dict[Key, dict[str, Any]]:
-        """What is declared of each category, agent, extension, project and job, by kind and full name."""
+    def read_records(self, folder: Path) -> dict[Key, dict[str, Any]]:
+        """Return the declared fields of every record by kind and names."""
         found: dict[Key, dict[str, Any]] = {}
-        for key, values in self._all(folder):
+        for key, values in self._iter_records(folder):
             if key in found:
-                raise ClientError(f"The {key[0]} '{full_name(key)}' is declared twice.")
+                raise ClientError(f"The {key[0]} '{format_name(key)}' is declared twice.")
             found[key] = values
         return found
 
     def owns(self, key: Key) -> bool:
-        """Whether what is not declared under this key is to be pruned: its section is there, and leaves it out."""
-        if outer := around(key):
-            sections: dict[Key, Sequence[Named] | None] = {
+        """Return whether --prune deletes an undeclared record with this key: its section is in the file."""
+        if parent := get_parent(key):
+            sections: dict[Key, Sequence[NamedDeclaration] | None] = {
                 ("project", each.name): each.jobs for each in self.projects or ()
             }
             sections |= {("agent", each.category or "", each.name): each.extensions for each in self.agents or ()}
-            return sections.get(outer) is not None
+            return sections.get(parent) is not None
         return {"category": self.categories, "agent": self.agents, "project": self.projects}[key[0]] is not None
 
-    def _all(self, folder: Path) -> Iterator[tuple[Key, dict[str, Any]]]:
+    def _iter_records(self, folder: Path) -> Iterator[tuple[Key, dict[str, Any]]]:
         for category in self.categories or ():
-            yield ("category", category.name), _values(category)
+            yield ("category", category.name), _dump_fields(category)
         for agent in self.agents or ():
             names = agent.category or "", agent.name
-            yield ("agent", *names), _agent(agent, folder)
+            yield ("agent", *names), _read_agent(agent, folder)
             for extension in agent.extensions or ():
-                yield ("extension", *names, extension.name), _extension(extension, folder)
+                yield ("extension", *names, extension.name), _read_extension(extension, folder)
         for project in self.projects or ():
-            yield ("project", project.name), _values(project)
+            yield ("project", project.name), _dump_fields(project)
             for job in project.jobs or ():
-                yield ("job", project.name, job.name), _values(job)
+                yield ("job", project.name, job.name), _dump_fields(job)
 
 
-def full_name(key: Key) -> str:
-    """`Shop/Books`, as people name it."""
+def format_name(key: Key) -> str:
+    """Return the name for messages, such as `Shop/Books`."""
     return "/".join(part for part in key[1:] if part)
 
 
-def around(key: Key) -> Key | None:
-    """What the record stands within and goes with: a job's project, an extension's agent."""
-    outer = {"job": "project", "extension": "agent"}.get(key[0])
-    return (outer, *key[1:-1]) if outer else None
+def get_parent(key: Key) -> Key | None:
+    """Return the record that contains this one: a job's project, an extension's agent."""
+    parent = {"job": "project", "extension": "agent"}.get(key[0])
+    return (parent, *key[1:-1]) if parent else None
 
 
 def read_declaration(path: Path) -> Declaration:
-    """Raises ClientError that tells file, line and field of what is wrong."""
+    """Read and validate the file; raise ClientError with file, line and field of every problem."""
     try:
         text = path.read_text(encoding="utf-8")
-        values = yaml.load(text, _Loader)  # noqa: S506 - a safe loader, without its reading of times
+        values = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader without timestamps
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
@@ -135,13 +135,14 @@ def read_declaration(path: Path) -> Declaration:
         root = yaml.compose(text, _Loader)
         problems = error.errors(include_url=False)
         lines = [
-            f"{path}:{_line(root, each['loc'])}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems
+            f"{path}:{_find_line(root, each['loc'])}: {'.'.join(map(str, each['loc']))}: {each['msg']}"
+            for each in problems
         ]
         raise ClientError("\n".join(lines)) from None
 
 
 class _Loader(yaml.SafeLoader):
-    """Leaves times as the text that they are written as."""
+    """A loader that reads timestamps as text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -150,18 +151,18 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def _values(declared: Named) -> dict[str, Any]:
+def _dump_fields(declared: NamedDeclaration) -> dict[str, Any]:
     return declared.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"jobs", "extensions"})
 
 
-def _agent(agent: AgentDeclared, folder: Path) -> dict[str, Any]:
-    """`pipeline` becomes the text, wherever it stands."""
-    values = _values(agent)
+def _read_agent(agent: AgentDeclaration, folder: Path) -> dict[str, Any]:
+    """Return the fields, with the text of the pipeline as `pipeline`."""
+    values = _dump_fields(agent)
     texts = [values.pop(name) for name in ("pipeline", "pipelineFile") if name in values]
     if len(texts) + ("code" in values) > 1:
         raise ClientError(f"The agent '{agent.name}' has more than one of pipeline, pipelineFile and code.")
     if agent.pipeline_file is not None:
-        values["pipeline"] = _text(folder / agent.pipeline_file)
+        values["pipeline"] = _read_text(folder / agent.pipeline_file)
     elif isinstance(agent.pipeline, dict):
         values["pipeline"] = yaml.safe_dump(agent.pipeline, sort_keys=False, allow_unicode=True)
     elif agent.pipeline is not None:
@@ -169,17 +170,17 @@ def _agent(agent: AgentDeclared, folder: Path) -> dict[str, Any]:
     return values
 
 
-def _extension(extension: ExtensionDeclared, folder: Path) -> dict[str, Any]:
-    """`function` becomes the text, wherever it stands."""
-    values = _values(extension)
+def _read_extension(extension: ExtensionDeclaration, folder: Path) -> dict[str, Any]:
+    """Return the fields, with the text of the function as `function`."""
+    values = _dump_fields(extension)
     if (file := values.pop("functionFile", None)) is None:
         return values
     if "function" in values:
         raise ClientError(f"The extension '{extension.name}' has both function and functionFile.")
-    return {**values, "function": _text(folder / file)}
+    return {**values, "function": _read_text(folder / file)}
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -187,8 +188,8 @@ def _text(path: Path) -> str:
         raise ClientError(f"{path} cannot be read: {reason}.") from None
 
 
-def _line(root: Any, path: Sequence[int | str]) -> int:
-    """Where the value at this path stands, or the last that is there of the way to it."""
+def _find_line(root: Any, path: Sequence[int | str]) -> int:
+    """Return the line of the value at this path, or of its nearest existing parent."""
     node = root
     for step in path:
         children = node.value if isinstance(node, yaml.CollectionNode) else []

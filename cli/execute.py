@@ -1,35 +1,50 @@
-"""`spindle execute`: starts a job on a server and, if asked, follows it to its end."""
+"""`spindle execute`: start a job on a server and, with --follow, show its progress and log until it ends."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
 
-from cli.client import NEGATIVE, Client, ClientError, Connection, Unreachable, connect
-from cli.follow import Json, follow
-from cli.parameters import parameters
-from cli.terminal import shown
+from cli.client import NEGATIVE_RESULT, Client, ClientError, Connection, Unreachable, connect
+from cli.terminal import escape_text, parse_parameters
 
 POLL_SECONDS = 1.0
-PATIENCE_SECONDS = 60.0
+RECONNECT_SECONDS = 60.0
 LOG_LINES = 10_000
 
+Json = dict[str, Any]
+FINAL_STATES = ("COMPLETED", "FAILED")
+NOT_STARTED: Json = {"fraction": 0.0, "stages": []}
+MARKS = {
+    "PENDING": Text("·", "dim"),
+    "RUNNING": Spinner("dots"),
+    "COMPLETED": Text("✔", "green"),
+    "FAILED": Text("✘", "red"),
+}
+WORDS = {state: state.lower() for state in MARKS}  # for files and pipes, whose encoding may lack the marks
 
-def execute(connection: Connection, job: str, parameter: list[str], following: bool) -> int:
-    """Returns 0 once the execution is accepted, or, when following, completed; 3 when it failed."""
+
+def execute(connection: Connection, job: str, parameter: list[str], follow: bool) -> int:
+    """Return 0 when the execution is accepted or, with `follow`, completed; NEGATIVE_RESULT when it failed."""
     console = Console(highlight=False, soft_wrap=True)
     with connect(connection) as client:
-        path = _path(client, job)
-        execution = client.post(f"{path}/execute", {"parameters": parameters(parameter)})["executionId"]
+        path = _find_job(client, job)
+        execution = client.post(f"{path}/execute", {"parameters": parse_parameters(parameter)})["executionId"]
         console.print(f"Execution {execution} was accepted.")
-        return _follow(console, client, job, f"{path}/executions/{execution}") if following else 0
+        return _follow(console, client, job, f"{path}/executions/{execution}") if follow else 0
 
 
-def _path(client: Client, name: str) -> str:
-    """The job's path; its name comes behind its project's, and either may contain a slash."""
+def _find_job(client: Client, name: str) -> str:
+    """Return the path of the job PROJECT/JOB; both names may contain slashes."""
     for project in client.get("/projects"):
         if not name.startswith(f"{project['name']}/"):
             continue
@@ -44,52 +59,101 @@ def _path(client: Client, name: str) -> str:
 
 def _follow(console: Console, client: Client, title: str, path: str) -> int:
     log = _Log(client, path)
+
+    def get_status() -> Json:
+        return _retry_while_unreachable(lambda: client.get(f"{path}/status"))
+
     try:
-        status = follow(console, title, lambda: _patiently(lambda: client.get(f"{path}/status")), _pause, log.news)
+        status = show_progress(console, title, get_status, lambda: time.sleep(POLL_SECONDS), log.read_new_lines)
     except KeyboardInterrupt:
-        console.print("The execution goes on; only following it has ended.")
+        console.print("No longer following the execution, which goes on.")
         return 130
-    console.print(shown(_sentence(status)))
-    return 0 if status["status"] == "COMPLETED" else NEGATIVE
+    seconds = status.get("executionTimeSeconds")
+    duration = "" if seconds is None else f" after {seconds} s"
+    if status["status"] == "COMPLETED":
+        console.print(f"Completed{duration}.")
+        return 0
+    console.print(escape_text(f"Failed{duration}: {status.get('errorMessage') or 'the server gives no reason'}"))
+    return NEGATIVE_RESULT
 
 
 class _Log:
-    """The lines of an execution's log that were not told yet."""
+    """An execution's log, read in steps."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client
         self._path = path
-        self._told: Sequence[str] = ()
+        self._seen: Sequence[str] = ()
 
-    def news(self) -> Sequence[str]:
-        lines = _patiently(lambda: self._client.get(f"{self._path}/logs", tail=LOG_LINES)["logs"])
-        told, self._told = self._told, lines
-        if len(lines) < LOG_LINES or not told:
-            return lines[len(told) :]
-        # of a longer log only the end is seen, and it has moved on: what was told last is looked for in it
-        at = next((at for at in range(len(lines), 0, -1) if lines[at - 1] == told[-1]), 0)
-        return lines[at:]
+    def read_new_lines(self) -> Sequence[str]:
+        lines = _retry_while_unreachable(lambda: self._client.get(f"{self._path}/logs", tail=LOG_LINES)["logs"])
+        seen, self._seen = self._seen, lines
+        if len(lines) < LOG_LINES or not seen:
+            return lines[len(seen) :]
+        # the server returns only the end of a longer log: find the last line of the previous answer in it
+        start = next((at for at in range(len(lines), 0, -1) if lines[at - 1] == seen[-1]), 0)
+        return lines[start:]
 
 
-def _patiently(ask: Callable[[], Any]) -> Any:
-    """A server that is being started again does not end the following."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def _retry_while_unreachable(request: Callable[[], Any]) -> Any:
+    """Repeat the request for a minute while the server does not answer: it may be restarting."""
+    deadline = time.monotonic() + RECONNECT_SECONDS
     while True:
         try:
-            return ask()
+            return request()
         except Unreachable:
             if time.monotonic() > deadline:
                 raise
-            _pause()
+            time.sleep(POLL_SECONDS)
 
 
-def _pause() -> None:
-    time.sleep(POLL_SECONDS)
+def show_progress(
+    console: Console,
+    title: str,
+    get_status: Callable[[], Json],
+    pause: Callable[[], None],
+    read_new_lines: Callable[[], Sequence[str]] = lambda: (),
+) -> Json:
+    """Show stages, progress and new log lines until the execution ends; return its final status.
+
+    Without a terminal only the log is printed, followed by a table of the stages.
+    """
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+    task = bar.add_task(escape_text(title).plain, total=1.0)
+    view = Live(bar, console=console, refresh_per_second=8) if console.is_terminal else None
+    with view or nullcontext():
+        while True:
+            status = get_status()
+            _print_lines(console, read_new_lines())
+            progress: Json = status.get("progress") or NOT_STARTED
+            bar.update(task, completed=progress["fraction"])
+            if view:
+                view.update(Group(_create_stage_table(progress["stages"], MARKS), bar))
+            if status["status"] in FINAL_STATES:
+                break
+            pause()
+    _print_lines(console, read_new_lines())
+    if not view and progress["stages"]:
+        console.print(_create_stage_table(progress["stages"], WORDS))
+    return status
 
 
-def _sentence(status: Json) -> str:
-    seconds = status.get("executionTimeSeconds")
-    took = "" if seconds is None else f" after {seconds} s"
-    if status["status"] == "COMPLETED":
-        return f"Completed{took}."
-    return f"Failed{took}: {status.get('errorMessage') or 'no reason was given'}"
+def _print_lines(console: Console, lines: Sequence[str]) -> None:
+    for line in lines:
+        console.print(escape_text(line))
+
+
+def _create_stage_table(stages: list[Json], marks: Mapping[str, RenderableType]) -> Table:
+    table = Table("", "Stage", box=None, padding=(0, 2, 0, 0))
+    for heading in ("Pages", "Rows", "Errors", "Seconds"):
+        table.add_column(heading, justify="right")
+    for stage in stages:
+        figures = (str(stage[key] or "") for key in ("pages", "rows", "errors"))
+        table.add_row(marks[stage["state"]], escape_text(stage["title"]), *figures, f"{stage['seconds']:.1f}")
+    return table

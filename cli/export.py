@@ -1,46 +1,150 @@
-"""`spindle export`: what there is on a server, as a file that `spindle apply` takes."""
+"""`spindle export`: read the records of a server in the terms of spindle.yaml, and write them as such a file."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from cli.client import ClientError, Connection, connect
-from cli.declaration import Key, around
-from cli.state import State
+from cli.client import Client, ClientError, Connection, connect
+from cli.declaration import Key, format_name, get_parent
+
+FIELDS = {
+    "category": ("name", "description", "icon", "visibility", "enabled"),
+    "agent": ("name", "description", "enabled"),
+    "extension": ("name", "function"),
+    "project": ("name", "description", "cronSchedule", "parameters", "enabled"),
+    "job": ("name", "description", "parameters", "scheduledTime", "enabled"),
+}
+# collections whose records jobs name by several fields: path, fields, separator
+REFERENCED = {
+    "dataset": ("/datasets", ("schema", "tableName"), "."),
+    "credential": ("/cloud-credentials", ("provider", "name"), "/"),
+}
+
 
 SECTIONS = {"category": "categories", "agent": "agents", "project": "projects"}
 INNER_SECTIONS = {"extension": "extensions", "job": "jobs"}
-LEFT_OUT: tuple[Any, ...] = (None, {}, [])
+EMPTY: tuple[Any, ...] = (None, {}, [])
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecord:
+    """A record's id, and its fields as spindle.yaml declares them."""
+
+    id: str
+    values: Mapping[str, Any]
+
+
+class ServerState:
+    """The records of a server that spindle.yaml can declare, by kind and name; `ambiguous` names have several."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.records: dict[Key, ServerRecord] = {}
+        self._referenced: dict[str, dict[str, str]] = {}
+        self._names: dict[str, str] = {}
+        found = list(self._read())
+        counts = Counter(key for key, _ in found)
+        self.ambiguous = frozenset(key for key, count in counts.items() if count > 1)
+        self.records = {key: record for key, record in found if key not in self.ambiguous}
+
+    def check_unique(self, keys: Iterable[Key]) -> None:
+        """Raise ClientError for a name that several records have."""
+        for key in keys:
+            if key in self.ambiguous:
+                record = f"{key[0]} '{format_name(key)}'"
+                raise ClientError(f"The server has more than one {record}. Rename or delete all but one.")
+
+    def check_unique_name(self, kind: str, name: str | None) -> None:
+        """Raise ClientError when several records of the kind have this name."""
+        self.check_unique(key for key in self.ambiguous if key[0] == kind and format_name(key) == name)
+
+    def get_id(self, kind: str, name: str) -> str:
+        """Return the id of the record with this name: datasets are `schema.table`, credentials `PROVIDER/name`."""
+        found = self._list_ids(kind).get(name)
+        if found is None:
+            self.check_unique_name(kind, name)
+            raise ClientError(f"There is no {kind} '{name}'.")
+        return found
+
+    def add(self, key: Key, record_id: str) -> None:
+        self.records[key] = ServerRecord(record_id, {})
+
+    def _list_ids(self, kind: str) -> Mapping[str, str]:
+        if kind not in REFERENCED:
+            return {format_name(key): record.id for key, record in self.records.items() if key[0] == kind}
+        if kind not in self._referenced:
+            path, parts, separator = REFERENCED[kind]
+            records = self._client.get(path)
+            self._referenced[kind] = {separator.join(each[part] for part in parts): each["id"] for each in records}
+        return self._referenced[kind]
+
+    def _find_name(self, kind: str, record_id: str) -> str | None:
+        return next((name for name, known in self._list_ids(kind).items() if known == record_id), None)
+
+    def _read(self) -> Iterator[tuple[Key, ServerRecord]]:
+        for category in self._client.get("/categories"):
+            self._names[category["id"]] = category["name"]
+            yield ("category", category["name"]), _create_record("category", category)
+        for agent in self._client.get("/agents"):
+            category = self._names.get(agent["categoryId"] or "")
+            key = ("agent", category or "", agent["name"])
+            self._names[agent["id"]] = format_name(key)
+            yield key, _create_record("agent", agent, category=category, **_get_code(agent))
+            for extension in self._client.get(f"/agents/{agent['id']}/python-extensions"):
+                yield ("extension", *key[1:], extension["name"]), _create_record("extension", extension)
+        for project in self._client.get("/projects"):
+            yield ("project", project["name"]), _create_record("project", project)
+            for job in self._client.get(f"/projects/id/{project['id']}/jobs"):
+                yield ("job", project["name"], job["name"]), _create_record("job", job, **self._read_references(job))
+
+    def _read_references(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        ids = job["cloudCredentialIds"] or [one for one in [job["cloudCredentialId"]] if one]
+        credentials = [self._find_name("credential", one) for one in ids]
+        return {
+            "agent": self._names.get(job["agentId"] or ""),
+            "inputDataset": self._find_name("dataset", job["inputDatasetId"]) if job["inputDatasetId"] else None,
+            "cloudCredentials": [name for name in credentials if name is not None],
+        }
+
+
+def _create_record(kind: str, record: Mapping[str, Any], **fields: Any) -> ServerRecord:
+    return ServerRecord(record["id"], {**{name: record[name] for name in FIELDS[kind]}, **fields})
+
+
+def _get_code(agent: Mapping[str, Any]) -> dict[str, Any]:
+    return {"pipeline": agent["pipelineYaml"]} if agent["pipelineYaml"] else {"code": agent["code"]}
 
 
 def export(connection: Connection, output: Path | None) -> int:
-    """Writes the file, or prints it."""
+    """Write the file, or print it without `output`."""
     with connect(connection) as client:
-        state = State(client)
-    state.check_distinct(state.repeated)
+        state = ServerState(client)
+    state.check_unique(state.ambiguous)
     document: dict[str, list[dict[str, Any]]] = {section: [] for section in SECTIONS.values()}
     written: dict[Key, dict[str, Any]] = {}
-    for key, entity in state.entities.items():
-        written[key] = values = _told(entity.values)
-        if outer := around(key):
-            written[outer].setdefault(INNER_SECTIONS[key[0]], []).append(values)
+    for key, record in state.records.items():
+        written[key] = values = _omit_defaults(record.values)
+        if parent := get_parent(key):
+            written[parent].setdefault(INNER_SECTIONS[key[0]], []).append(values)
         else:
             document[SECTIONS[key[0]]].append(values)
     _write(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000), output)
     return 0
 
 
-def _told(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is empty, and without `enabled` where it says what everybody expects."""
-    told = {name: value for name, value in values.items() if value not in LEFT_OUT}
-    if told.get("enabled") is True:
-        del told["enabled"]
-    return told
+def _omit_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Omit empty fields and `enabled: true`."""
+    declared = {name: value for name, value in values.items() if value not in EMPTY}
+    if declared.get("enabled") is True:
+        del declared["enabled"]
+    return declared
 
 
 def _write(text: str, output: Path | None) -> None:
@@ -54,11 +158,11 @@ def _write(text: str, output: Path | None) -> None:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as such."""
+    """A dumper that writes texts of several lines as block scalars."""
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _represent_text)

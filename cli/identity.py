@@ -1,4 +1,4 @@
-"""`spindle keys` and `spindle orgs`: API keys and organizations of a server."""
+"""`spindle keys` and `spindle orgs`: the API keys and organizations of a server."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.client import Connection, connect
-from cli.terminal import shown
+from cli.terminal import escape_text
 
 KEYS, ORGANIZATIONS = "/auth/api-keys", "/auth/organizations"
 ID_WIDTH = 36
-PIPE_WIDTH = 1_000  # without a terminal nothing is cut to the width of one
+PIPE_WIDTH = 1_000  # without a terminal, lines are not cut
 
 
 def create_key(connection: Connection, name: str, scopes: list[str], days: int | None) -> int:
-    """Prints the key alone, this once, so that a script can take it."""
+    """Print only the key, for scripts; the server does not show it again."""
     expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     with connect(connection) as client:
         print(client.post(KEYS, {"name": name, "scopes": scopes or None, "expiresAt": expires})["key"])
@@ -28,9 +28,10 @@ def list_keys(connection: Connection) -> int:
     with connect(connection) as client:
         keys = client.get(KEYS)
     rows = [
-        [key["id"], key["name"], " ".join(key["scopes"]), _state(key), key["lastUsedAt"] or "never"] for key in keys
+        [key["id"], key["name"], " ".join(key["scopes"]), _describe_state(key), key["lastUsedAt"] or "never"]
+        for key in keys
     ]
-    _show(["Id", "Name", "Scopes", "State", "Last used"], rows)
+    _print_table(["Id", "Name", "Scopes", "State", "Last used"], rows)
     return 0
 
 
@@ -41,7 +42,7 @@ def revoke_key(connection: Connection, key_id: str) -> int:
 
 
 def create_organization(connection: Connection, name: str) -> int:
-    """Prints the organization's first admin key alone, this once."""
+    """Print only the organization's first admin key; the server does not show it again."""
     with connect(connection) as client:
         print(client.post(ORGANIZATIONS, {"name": name})["key"])
     return 0
@@ -50,14 +51,14 @@ def create_organization(connection: Connection, name: str) -> int:
 def list_organizations(connection: Connection) -> int:
     with connect(connection) as client:
         found = client.get(ORGANIZATIONS)
-    _show(
+    _print_table(
         ["Id", "Name", "Slug", "Created"],
         [[each[key] for key in ("id", "name", "slug", "createdAt")] for each in found],
     )
     return 0
 
 
-def _state(key: dict[str, Any]) -> str:
+def _describe_state(key: dict[str, Any]) -> str:
     if key["revokedAt"]:
         return "revoked"
     if key["expiresAt"] is None:
@@ -66,13 +67,13 @@ def _state(key: dict[str, Any]) -> str:
     return f"expired {key['expiresAt']}" if expired else f"valid until {key['expiresAt']}"
 
 
-def _show(headings: list[str], rows: list[list[str]]) -> None:
+def _print_table(headings: list[str], rows: list[list[str]]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in headings:
-        # an id is copied from here, so that it is never cut or folded
+        # ids are copied from here: never cut or fold them
         table.add_column(heading, overflow="fold", min_width=ID_WIDTH if heading == "Id" else None)
     for row in rows:
-        table.add_row(*map(shown, row))
+        table.add_row(*map(escape_text, row))
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH

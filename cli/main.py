@@ -1,17 +1,20 @@
-"""The `spindle` command. A command imports what it runs only when it runs, so that `spindle --help` stays fast."""
+"""The `spindle` command. Each command imports its module when it runs, so that `spindle --help` stays fast."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
 
-from cli import remote
+if TYPE_CHECKING:
+    from cli.client import Connection
+
 
 main = typer.Typer(
     help="YAML pipelines that turn web pages and files into datasets you can query with SQL.",
@@ -27,12 +30,27 @@ TransformsFile = Annotated[
 ]
 Parameters = Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A ${NAME}, as NAME=value.")]
 
+DATA = Path(".spindle")
+Data = Annotated[Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder: database, keys, storage, logs.")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SPINDLE_URL", help="Address of Spindle; default: the instance of the data folder.", show_default=False
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SPINDLE_KEY",
+        help="API key; default: DATA/admin-key. Other users can see options: prefer the environment.",
+    ),
+]
+ServerData = Annotated[Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder of a Spindle on this machine.")]
+
 
 @main.command()
 def up(
-    data: Annotated[
-        Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder: database, keys, storage, logs.")
-    ] = Path(".spindle"),
+    data: Data = DATA,
     port: Annotated[int, typer.Option(envvar="SPINDLE_PORT", help="Port of the API.")] = 8080,
     ui_port: Annotated[int, typer.Option(envvar="SPINDLE_UI_PORT", help="Port of the Dagster UI.")] = 3000,
     host: Annotated[str, typer.Option(envvar="SPINDLE_HOST", help="Address that the API listens on.")] = "127.0.0.1",
@@ -56,7 +74,7 @@ def run(
     transforms: TransformsFile = None,
     cache: Annotated[
         Path | None,
-        typer.Option(help="Folder that keeps fetched pages, for later runs that may trust them.", file_okay=False),
+        typer.Option(help="Folder for fetched pages, which later runs use while they are fresh.", file_okay=False),
     ] = None,
 ) -> None:
     """Run a pipeline file without any server: progress, then the rows as a table."""
@@ -75,11 +93,9 @@ def check(file: PipelineFile, parameter: Parameters = None, transforms: Transfor
 
 @main.command()
 def migrate(
-    data: Annotated[
-        Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder: database, keys, storage, logs.")
-    ] = Path(".spindle"),
+    data: Data = DATA,
 ) -> None:
-    """Bring the metadata database up to date with this version."""
+    """Migrate the metadata database to this version."""
     environment = {**os.environ, "SPINDLE_DATA": str(data.resolve())}
     raise typer.Exit(subprocess.run([sys.executable, "-P", "-m", "core.infra.migrations"], env=environment).returncode)
 
@@ -91,37 +107,142 @@ def openapi() -> None:
 
 
 @main.command()
-def demo(
-    data: Annotated[Path | None, typer.Option(help="Data folder (default .spindle-demo in the clone).")] = None,
-    once: Annotated[bool, typer.Option("--once", help="End after the job; exit code 0 only if rows came.")] = False,
+def apply(
+    file: Annotated[Path, typer.Option("-f", "--file", help="A file that declares projects, agents and jobs.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes only; exit code 3 for any.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Delete records that the sections of the file omit.")] = False,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
 ) -> None:
-    """Start Spindle, crawl the shop in examples/ and show its rows."""
-    from cli.demo import demo
+    """Create and change the projects, agents, categories and jobs that a file declares."""
+    from cli.apply import apply
 
-    raise typer.Exit(demo(data, once))
+    _run_remote(lambda: apply(_connection(url, key, data), file, dry_run, prune))
 
 
-secrets = typer.Typer(help="What is sealed in the database.", no_args_is_help=True)
+@main.command()
+def export(
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="The file; default: standard output.")] = None,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Write the projects, agents, categories and jobs as a file for `spindle apply`."""
+    from cli.export import export
+
+    _run_remote(lambda: export(_connection(url, key, data), output))
+
+
+@main.command()
+def execute(
+    job: Annotated[str, typer.Argument(help="PROJECT/JOB, by their names.", metavar="PROJECT/JOB")],
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for the end; exit code 3 if it fails.")] = False,
+    parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A ${NAME}, as NAME=value.")] = None,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Execute a job; with --follow, show its progress and log until it ends."""
+    from cli.execute import execute
+
+    _run_remote(lambda: execute(_connection(url, key, data), job, parameter or [], follow))
+
+
+keys = typer.Typer(help="API keys of the organization.", no_args_is_help=True)
+orgs = typer.Typer(help="Organizations of the instance.", no_args_is_help=True)
+main.add_typer(keys, name="keys")
+main.add_typer(orgs, name="orgs")
+
+
+@keys.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(help="The purpose of the key.")],
+    scope: Annotated[list[str] | None, typer.Option(help="Default: all but the admin scopes.")] = None,
+    days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Days until the key expires.")] = None,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Create a key and print it; it is not shown again."""
+    from cli.identity import create_key
+
+    _run_remote(lambda: create_key(_connection(url, key, data), name, scope or [], days))
+
+
+@keys.command("list")
+def list_keys(url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+    """List the keys, without their secrets."""
+    from cli.identity import list_keys
+
+    _run_remote(lambda: list_keys(_connection(url, key, data)))
+
+
+@keys.command("revoke")
+def revoke_key(
+    key_id: Annotated[str, typer.Argument(help="Its id, as `spindle keys list` shows it.", metavar="ID")],
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Revoke a key; it is refused from now on."""
+    from cli.identity import revoke_key
+
+    _run_remote(lambda: revoke_key(_connection(url, key, data), key_id))
+
+
+@orgs.command("create")
+def create_organization(
+    name: Annotated[str, typer.Argument()], url: Url = None, key: ApiKey = None, data: ServerData = DATA
+) -> None:
+    """Create an organization and print its first admin key; it is not shown again."""
+    from cli.identity import create_organization
+
+    _run_remote(lambda: create_organization(_connection(url, key, data), name))
+
+
+@orgs.command("list")
+def list_organizations(url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+    """List the organizations."""
+    from cli.identity import list_organizations
+
+    _run_remote(lambda: list_organizations(_connection(url, key, data)))
+
+
+secrets = typer.Typer(help="The encrypted secrets in the database.", no_args_is_help=True)
+main.add_typer(secrets, name="secrets")
 
 
 @secrets.command("rotate")
 def rotate_secrets(
-    data: Annotated[
-        Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder: database, keys, storage, logs.")
-    ] = Path(".spindle"),
+    data: Data = DATA,
 ) -> None:
-    """Seal everything under a new service key, while Spindle is stopped; run it again if it was interrupted."""
-    from cli.secrets import rotate_secrets
+    """Encrypt all secrets with a new service key while Spindle is stopped; run it again after an interruption."""
+    from cli.data_folder import rotate_secrets
 
     raise typer.Exit(rotate_secrets(data))
 
 
-remote.register(main)
-main.add_typer(secrets, name="secrets")
+def _connection(url: str | None, key: str | None, data: Path) -> Connection:
+    from cli.client import Connection
+
+    return Connection(url, key, data)
+
+
+def _run_remote(command: Callable[[], int]) -> None:
+    """Exit with the command's code, or print a ClientError and exit with 1."""
+    from cli.client import ClientError
+
+    try:
+        code = command()
+    except ClientError as error:
+        print(error, file=sys.stderr)
+        code = 1
+    raise typer.Exit(code)
 
 
 def command() -> None:
-    """`spindle`; a setting that cannot be used is told in a sentence."""
+    """Run `spindle`; print a sentence for each invalid setting."""
     try:
         main()
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""`spindle run`: a pipeline file without any server."""
+"""`spindle run`: run a pipeline file without a server."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from cli.parameters import parameters, transforms_of
-from cli.terminal import shown
+from cli.terminal import escape_text, parse_parameters, read_transforms
 from driver.failures import sentence
 from driver.progress import Progress as RunProgress
 from pipelines import Pipeline, PipelineError, Plan, RunError
@@ -32,23 +31,23 @@ from pipelines.spark.session import session
 from pipelines.stages import echo
 from pipelines.stages.dataframes import to_records
 
-# loopback and private networks: on a person's own machine these are their own
+# loopback and private networks, which belong to the user on a machine of their own
 _OWN_NETWORKS = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 _FORMATS = (".parquet", ".csv", ".json")
-_KEPT_SECONDS, _MOST_BYTES = 7 * 86400, 10 * 10**9  # pages of earlier runs
-_SHOWN_ROWS = 50
-_CUT = 80
+_CACHE_SECONDS, _CACHE_BYTES = 7 * 86400, 10 * 10**9  # limits for pages of earlier runs
+_MAX_PRINTED_ROWS = 50
+_MAX_CELL_LENGTH = 80
 
 _console = Console(stderr=True)
 
 
-class _Echo(logging.Handler):
-    """Shows the rows of echo stages, which on a server are lines of the execution's log."""
+class _EchoHandler(logging.Handler):
+    """Print the rows of echo stages, which a server writes to the execution's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         echoed = record.__dict__["fields"]
         name = f"echo {echoed['label'] or ''}".strip()
-        _console.print(shown(f"{name} {echoed['number']}: {_cell(echoed['row'])}"))
+        _console.print(escape_text(f"{name} {echoed['number']}: {_format_cell(echoed['row'])}"))
 
 
 def run(
@@ -60,22 +59,21 @@ def run(
     transforms: Path | None = None,
     cache: Path | None = None,
 ) -> int:
-    """Runs the file and shows its rows in document order, or writes them to `output`; 1 when it fails.
+    """Run the file and print its rows in document order, or write them to `output`; return 1 when it fails.
 
-    `transforms` is a Python file with the functions that the pipeline calls as row transforms. Pages that are
-    kept below the folder `cache` are not fetched again as long as they may be trusted.
+    `transforms` is a Python file with row transforms. Fresh pages in the folder `cache` are not fetched again.
     """
     if output is not None and output.suffix not in _FORMATS:
         _console.print(f"{output}: the name must end in one of {', '.join(_FORMATS)}", style="red", markup=False)
         return 1
     try:
-        own = transforms_of(transforms)
-        plan = Pipeline.from_yaml(file.read_text()).plan(parameters(parameter), own)
+        own = read_transforms(transforms)
+        plan = Pipeline.from_yaml(file.read_text()).plan(parse_parameters(parameter), own)
         for warning in plan.warnings:
             _console.print(f"{file}:{warning.line or 1}: warning: {warning.message}", style="yellow", markup=False)
         if exposed := own.warning():
             _console.print(f"warning: {exposed}", style="yellow", markup=False)
-        _run(plan, _context(plan, guard, limit, cache), output)
+        _run(plan, _create_context(plan, guard, limit, cache), output)
     except PipelineError as error:
         for problem in error.problems:
             _console.print(f"{file}:{problem.line or 1}: {problem.message}", style="red", markup=False)
@@ -85,22 +83,22 @@ def run(
     except Exception as error:
         if not isinstance(error, RunError):
             _console.print_exception(max_frames=5)
-        _console.print(shown(sentence(error), "red"))
+        _console.print(escape_text(sentence(error), "red"))
         return 1
     return 0
 
 
-def _context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:
+def _create_context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:
     networks = () if guard else _OWN_NETWORKS
-    pages = cache_options(plan.options, CacheOptions(_pages(cache) if cache else None))
+    pages = cache_options(plan.options, CacheOptions(_open_page_folder(cache) if cache else None))
     return RunContext(fetch=fetch_options(plan.options, networks), limit=limit, cache=pages)
 
 
-def _pages(cache: Path) -> str:
-    """The folder in `cache` that is all ours, tidied. Raises RunError."""
+def _open_page_folder(cache: Path) -> str:
+    """Return the folder for pages within `cache`, without expired pages; raise RunError when it is not writable."""
     folder = cache.absolute() / "spindle-pages"
     try:
-        tidy(folder, _KEPT_SECONDS, _MOST_BYTES)
+        tidy(folder, _CACHE_SECONDS, _CACHE_BYTES)
     except OSError as error:
         raise RunError(f"pages cannot be kept in {cache}: {first_line(error)}") from error
     return str(folder)
@@ -110,13 +108,13 @@ def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     with _console.status("starting Spark"):
         spark = session()
     echoed = logging.getLogger(echo.__name__)
-    echoed.addHandler(_Echo())
+    echoed.addHandler(_EchoHandler())
     echoed.setLevel(logging.INFO)
-    with Run(plan, context) as run, _shown(RunProgress(plan, run)):
+    with Run(plan, context) as run, _show_progress(RunProgress(plan, run)):
         rows = run.collect_ordered(spark)
     count = rows.count()
     if output is None:
-        _print(to_records(rows.limit(_SHOWN_ROWS), cut=_CUT), rows.columns, count)
+        _print_rows(to_records(rows.limit(_MAX_PRINTED_ROWS), cut=_MAX_CELL_LENGTH), rows.columns, count)
     else:
         _write(rows, output)
         _console.print(f"{count:,} rows in {output}", markup=False)
@@ -137,33 +135,33 @@ def _write_csv(rows: DataFrame, path: Path) -> None:
         writer = csv.DictWriter(file, rows.columns)
         writer.writeheader()
         for record in to_records(rows):
-            writer.writerow({name: _cell(value) for name, value in record.items()})
+            writer.writerow({name: _format_cell(value) for name, value in record.items()})
 
 
-def _cell(value: Any) -> Any:
-    """A value in a text cell: nested ones as JSON."""
+def _format_cell(value: Any) -> Any:
+    """Return a value for a text cell: JSON for nested values."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
-def _print(rows: list[dict[str, Any]], columns: list[str], count: int) -> None:
+def _print_rows(rows: list[dict[str, Any]], columns: list[str], count: int) -> None:
     table = Table(*columns)
     for row in rows:
-        table.add_row(*(shown("" if row[name] is None else str(_cell(row[name]))) for name in columns))
+        table.add_row(*(escape_text("" if row[name] is None else str(_format_cell(row[name]))) for name in columns))
     Console().print(table, markup=False)
     more = f", the first {len(rows)} shown; -o FILE writes them all" if count > len(rows) else ""
     _console.print(f"{count:,} rows{more}", markup=False)
 
 
 @contextmanager
-def _shown(progress: RunProgress) -> Generator[None]:
-    """Shows a line for each step, with its counts, while the run goes on."""
+def _show_progress(progress: RunProgress) -> Generator[None]:
+    """Show a line with counts for each step during the run."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(20),
         TextColumn("{task.fields[counts]}"),
         TimeElapsedColumn(),
     )
-    done = threading.Event()
+    ended = threading.Event()
     with Progress(*columns, console=_console) as display:
         tasks = {
             stage["key"]: display.add_task(stage["title"], total=None, start=False, counts="")
@@ -175,7 +173,7 @@ def _shown(progress: RunProgress) -> Generator[None]:
                 _refresh(display, tasks[stage["key"]], stage)
 
         def follow() -> None:
-            while not done.wait(0.3):
+            while not ended.wait(0.3):
                 refresh()
 
         thread = threading.Thread(target=follow, daemon=True)
@@ -184,7 +182,7 @@ def _shown(progress: RunProgress) -> Generator[None]:
             yield
             progress.finish("COMPLETED")
         finally:
-            done.set()
+            ended.set()
             thread.join()
             refresh()
 

@@ -1,36 +1,40 @@
-"""`spindle up`: one foreground supervisor over the API, the launcher and Dagster's processes of one data folder."""
+"""`spindle up`: supervise the API, the launcher, webhooks and Dagster's processes of one data folder."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from cli.readiness import wait_until_ready
+import httpx
+
+from cli.data_folder import CannotStart, lock_data_folder
 from core.infra.database import DAGSTER_DATABASE, dagster_database_url
 from core.infra.processes import Child, adopt_orphans, end_descendants, reap_adopted
 from core.infra.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 STOP_SECONDS = 20
-
-
-class CannotStart(Exception):
-    """Why this instance cannot start, as a sentence for the person at the terminal."""
+POLL_SECONDS = 0.1
+REPORT_SECONDS = 30
+DAGSTER_READY = """{ instance { daemonHealth {
+    daemonStatus(daemonType: "QUEUED_RUN_COORDINATOR") { healthy lastHeartbeatTime } } }
+  repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"""
 
 
 def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1) -> int:
-    """Runs until SIGINT or SIGTERM; the exit code is 1 when it could not start."""
+    """Run until SIGINT or SIGTERM; return 1 when the instance cannot start."""
     settings = Settings(data=data.resolve(), port=port, ui_port=ui_port, host=host, api_workers=workers)
     try:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(settings.data), _told(settings), _held_port() as code_port:
+        with lock_data_folder(settings.data), _publish_address(settings), reserve_port() as code_port:
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")
             return asyncio.run(_supervise(settings, code_port))
@@ -40,19 +44,8 @@ def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1) -> int:
 
 
 @contextmanager
-def locked(data: Path) -> Generator[None]:
-    """Holds the data folder for one instance; raises CannotStart when another has it."""
-    with (data / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CannotStart(f"Another Spindle is running on {data}. Stop it, or choose another --data.") from None
-        yield
-
-
-@contextmanager
-def _told(settings: Settings) -> Generator[None]:
-    """While it runs, the data folder says where it is found."""
+def _publish_address(settings: Settings) -> Generator[None]:
+    """Store the API's address in the data folder while the instance runs, for commands on the same machine."""
     address = settings.data / "address"
     address.write_text(settings.service_url)
     try:
@@ -73,10 +66,11 @@ def _check_port(host: str, port: int, option: str) -> None:
 
 
 @contextmanager
-def _held_port() -> Generator[int]:
-    """A port that nobody else is given before the code server listens there, nor while it is started again.
+def reserve_port() -> Generator[int]:
+    """Reserve a port for the code server until the supervisor ends, also while the server restarts.
 
-    It is shared with those alone who ask to share, as gRPC does; until one listens, connections are refused.
+    The socket is bound with SO_REUSEPORT, as gRPC binds its own, and never listens: other processes cannot take the
+    port, and connections are refused until the code server listens.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -89,26 +83,26 @@ async def _supervise(settings: Settings, code_port: int) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     adopt_orphans()
-    environment = _environment(settings)
+    environment = _create_environment(settings)
     await asyncio.gather(
-        _prepare(environment, "cli.prepare"),
-        _prepare(environment, "orchestration.instance", str(code_port)),
+        _run_to_end(environment, "cli.data_folder"),
+        _run_to_end(environment, "orchestration.instance", str(code_port)),
     )
-    runs, *others = children = _children(settings, environment, code_port)
+    runs, *others = children = _create_children(settings, environment, code_port)
     tasks = [asyncio.create_task(child.keep_running()) for child in children]
-    meanwhile = [asyncio.create_task(_announce(settings)), asyncio.create_task(reap_adopted())]
+    background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted())]
     await stop.wait()
-    for task in meanwhile:
+    for task in background:
         task.cancel()
     print("Stopping ...", flush=True)
-    await runs.stop(STOP_SECONDS)  # first, while the API still takes what the drivers have to say
+    await runs.stop(STOP_SECONDS)  # first, while the API still accepts the reports of drivers
     await asyncio.gather(*(child.stop(STOP_SECONDS) for child in others))
     await asyncio.gather(*tasks)
     end_descendants()
     return 0
 
 
-def _children(settings: Settings, environment: dict[str, str], code_port: int) -> Sequence[Child]:
+def _create_children(settings: Settings, environment: dict[str, str], code_port: int) -> Sequence[Child]:
     quiet = ["--log-level", "warning"]
     workspace = [*quiet, "-w", str(settings.data / "dagster" / "workspace.yaml")]
     code = ["-m", "orchestration.definitions", "-d", str(ROOT), "--location-name", "spindle", "--port", str(code_port)]
@@ -122,15 +116,15 @@ def _children(settings: Settings, environment: dict[str, str], code_port: int) -
         "ui": [*behind, "dagster_webserver.cli", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
         "daemon": [*behind, "dagster._daemon.cli", "run", *workspace],
     }
-    return [Child(name, _python(*command), environment, settings.data) for name, command in commands.items()]
+    return [Child(name, _build_command(*command), environment, settings.data) for name, command in commands.items()]
 
 
-def _python(*module: str) -> list[str]:
-    """`-P` keeps what lies in the data folder from being imported in place of ours."""
+def _build_command(*module: str) -> list[str]:
+    """Return the command for a Python module; `-P` keeps files in the data folder from shadowing modules."""
     return [sys.executable, "-P", "-m", *module]
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def _create_environment(settings: Settings) -> dict[str, str]:
     spindle = {
         "SPINDLE_DATA": str(settings.data),
         "SPINDLE_HOST": settings.host,
@@ -147,13 +141,13 @@ def _dagster_database(settings: Settings) -> dict[str, str]:
     return {DAGSTER_DATABASE: url} if url else {}
 
 
-async def _prepare(environment: dict[str, str], *module: str) -> None:
-    process = await asyncio.create_subprocess_exec(*_python(*module), env=environment)
+async def _run_to_end(environment: dict[str, str], *module: str) -> None:
+    process = await asyncio.create_subprocess_exec(*_build_command(*module), env=environment)
     if await process.wait() != 0:
-        raise CannotStart(f"Could not prepare the data folder: {module[0]} failed, its message is above.")
+        raise CannotStart(f"Could not prepare the data folder: {module[0]} failed; see its message above.")
 
 
-async def _announce(settings: Settings) -> None:
+async def _print_addresses(settings: Settings) -> None:
     await wait_until_ready(settings)
     lines = {
         "API": settings.service_url,
@@ -162,3 +156,42 @@ async def _announce(settings: Settings) -> None:
         "Admin key": str(settings.data / "admin-key"),
     }
     print("\nSpindle is ready.", *(f"  {name:<11}{value}" for name, value in lines.items()), "", sep="\n", flush=True)
+
+
+async def wait_until_ready(settings: Settings) -> None:
+    """Return when the API and Dagster answer; report the missing parts every half minute."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
+    api, dagster = f"http://{host}:{settings.port}", f"http://127.0.0.1:{settings.ui_port}"
+    started, reported = time.time(), time.monotonic()
+    async with httpx.AsyncClient(timeout=5, trust_env=False) as http:
+        while missing := await find_missing(http, api, dagster, started):
+            if time.monotonic() - reported > REPORT_SECONDS:
+                reported = time.monotonic()
+                print(f"Still waiting for {' and '.join(missing)}.", flush=True)
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def find_missing(http: httpx.AsyncClient, api: str, dagster: str, started: float) -> list[str]:
+    parts = {"the API": _is_api_ready(http, api), "Dagster": _is_dagster_ready(http, dagster, started)}
+    answers = await asyncio.gather(*parts.values())
+    return [name for name, answer in zip(parts, answers, strict=True) if not answer]
+
+
+async def _is_api_ready(http: httpx.AsyncClient, url: str) -> bool:
+    try:
+        return (await http.get(f"{url}/readyz")).is_success
+    except httpx.HTTPError:
+        return False
+
+
+async def _is_dagster_ready(http: httpx.AsyncClient, url: str, started: float) -> bool:
+    """Return whether the webserver has loaded the definitions and the daemon takes runs from the queue.
+
+    A heartbeat before `started` is an earlier daemon's: Dagster calls a daemon healthy for half an hour after its last.
+    """
+    try:
+        data: Any = (await http.post(f"{url}/graphql", json={"query": DAGSTER_READY})).json()["data"]
+        daemon, repositories = data["instance"]["daemonHealth"]["daemonStatus"], data["repositoriesOrError"]
+        return bool(daemon["healthy"] and daemon["lastHeartbeatTime"] >= started and repositories["nodes"])
+    except (httpx.HTTPError, ValueError, LookupError, TypeError):  # no answer yet, or an incomplete one
+        return False

@@ -13,6 +13,8 @@ from tests.support.site import GatedSite, serve_gated_site
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.api import Server
+
 # The same examples each time, however long they take: what fails is what was changed.
 PASSED_OVER = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 settings.register_profile("spindle", derandomize=True, deadline=None, suppress_health_check=PASSED_OVER)
@@ -33,6 +35,15 @@ def spark() -> Iterator[SparkSession]:
     spark = session("local[2]", "tests")
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The API alone, without Dagster; tests use organizations or records of their own."""
+    from tests.support.api import start_server
+
+    with start_server(tmp_path_factory.mktemp("api")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

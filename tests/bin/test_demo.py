@@ -42,7 +42,7 @@ def processes_with(text: str) -> list[str]:
 
 
 @pytest.mark.timeout(420)
-def test_it_prints_rows_and_leaves_no_process(tmp_path: Path, taken_port: int) -> None:
+def test_the_demo_prints_rows_and_leaves_no_process(tmp_path: Path, taken_port: int) -> None:
     data = str(tmp_path / "data")
     done = demo(data)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -52,7 +52,7 @@ def test_it_prints_rows_and_leaves_no_process(tmp_path: Path, taken_port: int) -
     wait_until(lambda: not processes_with(data), PATIENCE_SECONDS)
 
 
-def test_without_rows_the_exit_code_says_so() -> None:
+def test_without_rows_the_exit_code_is_1() -> None:
     done = demo("/dev/null/data")
     assert done.returncode == 1
     assert "/dev/null/data cannot be the data folder: Not a directory." in done.stdout

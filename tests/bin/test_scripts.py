@@ -60,7 +60,7 @@ def test_set_up_does_not_change_the_working_folder(tmp_path: Path) -> None:
 def test_help_names_every_command() -> None:
     done = run("bin/spindle", "--help")
     assert done.returncode == 0
-    for command in ("up", "run", "check", "openapi", "demo"):
+    for command in ("up", "run", "check", "openapi", "apply", "execute"):
         assert f" {command} " in done.stdout
 
 

@@ -24,7 +24,7 @@ from pydantic import SecretStr
 from sqlalchemy import func, select
 
 from api.__main__ import main
-from cli.prepare import prepare
+from cli.data_folder import prepare
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.infra.storage import open_storage

@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from api.app import create_app
-from cli.prepare import prepare
+from cli.data_folder import prepare
 from core.infra.database import BUSY_TIMEOUT_SECONDS
 from core.infra.settings import Settings
 from tests.support.api import running

@@ -17,12 +17,15 @@ import pyarrow.parquet as pq
 import uvicorn
 from fastapi import FastAPI
 
+from api.app import create_app
+from cli.data_folder import prepare
 from core.identity.api_keys import create_key
 from core.identity.organizations import create_organization
 from core.infra.database import open_database
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import output_key
+from tests.support.service import PATIENCE_SECONDS
 
 T = TypeVar("T")
 BASE = "/api/svc/api"
@@ -123,6 +126,15 @@ class Server:
             _, key = create_key(session, owner, "test", scopes)
         database.close()
         return Api(self.client, self.settings, owner, key)
+
+
+@contextmanager
+def start_server(data: Path) -> Generator[Server]:
+    """Serve a new instance whose fetch guard allows loopback and whose rate limit is out of reach."""
+    settings = Settings(data=data, fetch_allow_networks=("127.0.0.1/32",), requests_per_minute=1_000_000)
+    prepare(settings)
+    with running(create_app(settings)) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as client:
+        yield Server(client, settings)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
+from cli.data_folder import lock_data_folder
 from cli.main import main
-from cli.up import locked
 from core.credentials.repository import Credentials, environment, sealed_place
 from core.credentials.rotation import finish_rotation, rotate
 from core.errors import Conflict
@@ -151,7 +151,7 @@ def test_what_no_key_opens_stays_and_is_told(sealed: Shop) -> None:
 def test_the_command_needs_the_server_stopped(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    with locked(data):
+    with lock_data_folder(data):
         refused = CliRunner().invoke(main, ["secrets", "rotate", "--data", str(data)])
     assert (refused.exit_code, "Another Spindle is running" in refused.output) == (1, True)
     missing = CliRunner().invoke(main, ["secrets", "rotate", "--data", str(tmp_path / "none")])

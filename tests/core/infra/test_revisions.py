@@ -16,7 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from cli.prepare import prepare
+from cli.data_folder import prepare
 from core.infra.database import database_url, make_engine
 from core.infra.migrations import OlderSchema, configuration, migrate
 from core.infra.settings import Settings
@@ -60,7 +60,7 @@ def test_a_server_refuses_a_newer_database_in_a_sentence(empty: Settings) -> Non
     migrate(empty)
     with connected(empty) as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    ended = run("-m", "cli.prepare", settings=empty)
+    ended = run("-m", "cli.data_folder", settings=empty)
     assert ended.returncode == 1
     assert ended.stderr.strip().splitlines() == [
         "The metadata database belongs to a newer version of Spindle. Start that version instead."

@@ -1,4 +1,4 @@
-"""When an instance says that it is ready, and the port that its code server has until then."""
+"""Readiness of an instance, and the reserved port of its code server."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from typing import Any
 import httpx
 import pytest
 
-from cli import readiness, up
+from cli.up import find_missing, reserve_port
 
 BEGAN = 1_000.0
 
 
 def dagster(heartbeat: float | None, *, healthy: bool = True, repositories: int = 1) -> dict[str, Any]:
-    """What the webserver answers."""
+    """An answer of the webserver."""
     status = {"healthy": healthy, "lastHeartbeatTime": heartbeat}
     nodes = [{"name": "__repository__"}] * repositories
     return {"instance": {"daemonHealth": {"daemonStatus": status}}, "repositoriesOrError": {"nodes": nodes}}
 
 
-def missing(answer: dict[str, Any]) -> list[str]:
+def list_missing(answer: dict[str, Any]) -> list[str]:
     def respond(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, json={"data": answer} if request.url.path == "/graphql" else "ok")
 
     async def ask() -> list[str]:
         async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as http:
-            return await readiness._missing(http, "http://api", "http://dagster", BEGAN)
+            return await find_missing(http, "http://api", "http://dagster", BEGAN)
 
     return asyncio.run(ask())
 
 
 @pytest.mark.parametrize(
-    ("answer", "waited_for"),
+    ("answer", "missing"),
     [
         (dagster(BEGAN), []),
-        (dagster(BEGAN - 1), ["Dagster"]),  # an earlier daemon's, which Dagster believes for half an hour
+        (dagster(BEGAN - 1), ["Dagster"]),  # an earlier daemon's heartbeat
         (dagster(None, healthy=False), ["Dagster"]),
         (dagster(BEGAN, healthy=False), ["Dagster"]),
         (dagster(BEGAN, repositories=0), ["Dagster"]),
     ],
 )
-def test_ready_is_what_has_been_heard_of_since_the_start(answer: dict[str, Any], waited_for: list[str]) -> None:
-    assert missing(answer) == waited_for
+def test_readiness_requires_a_heartbeat_since_the_start(answer: dict[str, Any], missing: list[str]) -> None:
+    assert list_missing(answer) == missing
 
 
-def test_the_code_servers_port_is_nobody_elses_and_answers_once_it_listens() -> None:
-    with up._held_port() as port:
+def test_the_reserved_port_refuses_connections_until_the_code_server_listens() -> None:
+    with reserve_port() as port:
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
             other.bind(("127.0.0.1", port))
         with pytest.raises(ConnectionRefusedError):

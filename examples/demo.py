@@ -1,7 +1,11 @@
-"""`spindle demo`: the main job from nothing to rows, over REST alone, against the shop in examples/."""
+"""The demo of bin/demo: start Spindle, crawl the shop in examples/shop over REST, and query its rows with SQL.
+
+python examples/demo.py [--once] [--data DIR]
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import socket
@@ -19,12 +23,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.follow import Json, follow
+from cli.execute import Json, show_progress
 from core.infra.settings import Settings
 
 CLONE = Path(__file__).parents[1]
 PIPELINE = CLONE / "examples" / "shop" / "pipeline.yaml"
-READY_WITHIN_SECONDS = 180
+START_SECONDS = 180
 POLL_SECONDS = 0.25
 SQL = """\
 SELECT sku, title, price, currency, category, availability
@@ -35,26 +39,29 @@ Child = subprocess.Popen[bytes]
 
 
 class DemoFailed(Exception):
-    """What went wrong, as a sentence for the person at the terminal."""
+    """A failure, as a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A started Spindle and a client that carries its admin key."""
+    """A running Spindle and a client with its admin key."""
 
     client: httpx.Client
     settings: Settings
 
 
-def demo(data: Path | None, once: bool) -> int:
-    """Runs the demo; returns the exit code, 0 only if rows came. Without `once` it stays until Ctrl-C."""
+def run_demo(data: Path | None, once: bool) -> int:
+    """Run the demo; return 0 only if it produced rows. Without `once`, keep Spindle running until Ctrl-C."""
     console = Console()
-    signal.signal(signal.SIGTERM, _end_as_by_ctrl_c)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with _shop(console) as shop_url, _spindle(console, data or CLONE / ".spindle-demo") as service:
-            _main_job(console, service, shop_url)
+        with (
+            _serve_shop(console) as shop_url,
+            _start_spindle(console, (data or CLONE / ".spindle-demo").absolute()) as service,
+        ):
+            _run_job(console, service, shop_url)
             if not once:
-                _stay(console, service)
+                _wait_for_interrupt(console, service)
     except DemoFailed as failure:
         console.print(f"[red]{failure}[/]")
         return 1
@@ -63,11 +70,11 @@ def demo(data: Path | None, once: bool) -> int:
     return 0
 
 
-def _end_as_by_ctrl_c(_signal: int, _frame: object) -> None:
+def _interrupt(_signal: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _main_job(console: Console, service: Service, shop_url: str) -> None:
+def _run_job(console: Console, service: Service, shop_url: str) -> None:
     began = time.monotonic()
     execution = _execute(service.client, shop_url)
     status = _follow(console, service.client, execution)
@@ -78,7 +85,7 @@ def _main_job(console: Console, service: Service, shop_url: str) -> None:
     _show_addresses(console, service.settings)
 
 
-def _stay(console: Console, service: Service) -> None:
+def _wait_for_interrupt(console: Console, service: Service) -> None:
     console.print("Spindle stays up until Ctrl-C.")
     try:
         while True:
@@ -88,26 +95,26 @@ def _stay(console: Console, service: Service) -> None:
 
 
 @contextmanager
-def _shop(console: Console) -> Generator[str]:
+def _serve_shop(console: Console) -> Generator[str]:
     if not PIPELINE.exists():
-        raise DemoFailed("The demo needs its shop in examples/, which only a clone of the repository has.")
-    port = _free_port(console, "the shop", 8900)
-    with _child(["-m", "examples.shop.site", "--port", str(port)], {}, Path(os.devnull)):
+        raise DemoFailed("The demo needs examples/shop, which only a clone of the repository contains.")
+    port = _find_port(console, "the shop", 8900)
+    with _run_child(["-m", "examples.shop.site", "--port", str(port)], {}, Path(os.devnull)):
         yield f"http://127.0.0.1:{port}/"
 
 
 @contextmanager
-def _spindle(console: Console, data: Path) -> Generator[Service]:
+def _start_spindle(console: Console, data: Path) -> Generator[Service]:
     try:
         data.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DemoFailed(f"{data} cannot be the data folder: {error.strerror}.") from None
-    port, ui_port = _free_port(console, "the API", 8080), _free_port(console, "the Dagster UI", 3000)
+    port, ui_port = _find_port(console, "the API", 8080), _find_port(console, "the Dagster UI", 3000)
     arguments = ["up", "--data", str(data), "--port", str(port), "--ui-port", str(ui_port)]
-    # The shop is served on loopback, which the fetch guard refuses otherwise.
+    # the shop is on loopback, which the fetch guard refuses by default
     environment = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}
     settings = Settings(data=data, port=port, ui_port=ui_port)
-    with _child(["-P", "-m", "cli.main", *arguments], environment, data / "demo.log") as child:
+    with _run_child(["-P", "-m", "cli.main", *arguments], environment, data / "demo.log") as child:
         with console.status("Starting Spindle ..."):
             _wait_until_ready(child, f"http://127.0.0.1:{port}", data / "demo.log")
         headers = {"X-API-Key": (data / "admin-key").read_text().strip()}
@@ -116,8 +123,8 @@ def _spindle(console: Console, data: Path) -> Generator[Service]:
 
 
 @contextmanager
-def _child(arguments: list[str], environment: Mapping[str, str], log: Path) -> Generator[Child]:
-    """A child in a session of its own, so that Ctrl-C reaches us first and we end it."""
+def _run_child(arguments: list[str], environment: Mapping[str, str], log: Path) -> Generator[Child]:
+    """Run a child process in a session of its own: Ctrl-C interrupts only the demo, which then ends the child."""
     with log.open("wb") as output:
         child = subprocess.Popen(
             [sys.executable, *arguments],
@@ -144,17 +151,17 @@ def _wait_for_end(child: Child) -> None:
 
 
 def _wait_until_ready(child: Child, url: str, log: Path) -> None:
-    deadline = time.monotonic() + READY_WITHIN_SECONDS
+    deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if child.poll() is not None:
             raise DemoFailed(f"Spindle ended while it started; {log} ends with:\n{_last_lines(log)}")
-        if _answers(f"{url}/readyz"):
+        if _is_ready(f"{url}/readyz"):
             return
         time.sleep(POLL_SECONDS)
-    raise DemoFailed(f"Spindle was not ready after {READY_WITHIN_SECONDS} s; {log} ends with:\n{_last_lines(log)}")
+    raise DemoFailed(f"Spindle was not ready after {START_SECONDS} s; {log} ends with:\n{_last_lines(log)}")
 
 
-def _answers(url: str) -> bool:
+def _is_ready(url: str) -> bool:
     try:
         return httpx.get(url, timeout=5).is_success
     except httpx.TransportError:
@@ -165,9 +172,9 @@ def _last_lines(log: Path, count: int = 15) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
 
 
-def _free_port(console: Console, what: str, preferred: int) -> int:
+def _find_port(console: Console, what: str, preferred: int) -> int:
     with socket.socket() as probe:
-        # As servers bind: a port that only waits for its old connections to end is free.
+        # bind as servers do: a port with connections in TIME_WAIT is free
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", preferred))
@@ -178,26 +185,28 @@ def _free_port(console: Console, what: str, preferred: int) -> int:
 
 
 def _execute(client: httpx.Client, shop_url: str) -> str:
-    """Makes what is missing, submits an execution, returns the path of that execution."""
+    """Create the missing records, submit an execution and return its path."""
     pipeline = PIPELINE.read_text(encoding="utf-8")
-    project = _ensure(client, "/projects", "/projects", {"name": "Shop demo"})["id"]
-    category = _ensure(client, "/categories", "/categories", {"name": "Demo", "visibility": "PRIVATE"})["id"]
+    project = _find_or_create(client, "/projects", "/projects", {"name": "Shop demo"})["id"]
+    category = _find_or_create(client, "/categories", "/categories", {"name": "Demo", "visibility": "PRIVATE"})["id"]
     agent_body = {"name": "Shop crawler", "categoryId": category, "pipelineYaml": pipeline}
-    agent = _ensure(client, f"/agents/{category}", "/agents", agent_body)["id"]
-    _json(client.put(f"/agents/{category}/{agent}", json={"pipelineYaml": pipeline}))  # an older demo's may differ
+    agent = _find_or_create(client, f"/agents/{category}", "/agents", agent_body)["id"]
+    _read_json(
+        client.put(f"/agents/{category}/{agent}", json={"pipelineYaml": pipeline})
+    )  # an earlier demo's may differ
     jobs = f"/projects/id/{project}/jobs"
-    job = _ensure(client, jobs, jobs, {"name": "products", "agentId": agent})["id"]
-    submitted = _json(client.post(f"{jobs}/{job}/execute", json={"parameters": {"SHOP_URL": shop_url}}))
+    job = _find_or_create(client, jobs, jobs, {"name": "products", "agentId": agent})["id"]
+    submitted = _read_json(client.post(f"{jobs}/{job}/execute", json={"parameters": {"SHOP_URL": shop_url}}))
     return f"{jobs}/{job}/executions/{submitted['executionId']}"
 
 
-def _ensure(client: httpx.Client, listed_at: str, created_at: str, body: Json) -> Json:
-    """The record of that name, from an earlier demo on the same data or new."""
-    found = [record for record in _json(client.get(listed_at)) if record["name"] == body["name"]]
-    return found[0] if found else _json(client.post(created_at, json=body))
+def _find_or_create(client: httpx.Client, listed_at: str, created_at: str, body: Json) -> Json:
+    """Return the record with the body's name: an earlier demo's, or a new one."""
+    found = [record for record in _read_json(client.get(listed_at)) if record["name"] == body["name"]]
+    return found[0] if found else _read_json(client.post(created_at, json=body))
 
 
-def _json(response: httpx.Response) -> Any:
+def _read_json(response: httpx.Response) -> Any:
     if response.is_error:
         raise DemoFailed(f"{response.request.method} {response.request.url} answered {response.text}")
     return response.json()
@@ -205,9 +214,9 @@ def _json(response: httpx.Response) -> Any:
 
 def _follow(console: Console, client: httpx.Client, execution: str) -> Json:
     def status() -> Json:
-        return _json(client.get(f"{execution}/status"))
+        return _read_json(client.get(f"{execution}/status"))
 
-    return follow(console, "shop → rows", status, lambda: time.sleep(POLL_SECONDS))
+    return show_progress(console, "shop → rows", status, lambda: time.sleep(POLL_SECONDS))
 
 
 def _show_rows(console: Console, client: httpx.Client) -> None:
@@ -222,7 +231,7 @@ def _show_rows(console: Console, client: httpx.Client) -> None:
 
 
 def _query(client: httpx.Client, sql: str) -> list[Json]:
-    return _json(client.post("/datasets/query", json={"sql": sql}))["results"]
+    return _read_json(client.post("/datasets/query", json={"sql": sql}))["results"]
 
 
 def _show_addresses(console: Console, settings: Settings) -> None:
@@ -234,3 +243,11 @@ def _show_addresses(console: Console, settings: Settings) -> None:
     }
     for name, address in addresses.items():
         console.print(f"{name:<11} {address}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="bin/demo", description="Start Spindle and crawl the example shop.")
+    parser.add_argument("--data", type=Path, help="data folder (default .spindle-demo in the clone)")
+    parser.add_argument("--once", action="store_true", help="end after the job; exit code 0 only if it produced rows")
+    arguments = parser.parse_args()
+    sys.exit(run_demo(arguments.data, arguments.once))

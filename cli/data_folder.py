@@ -1,0 +1,79 @@
+"""The data folder: its lock, its database and keys before a start, and the rotation of its secrets.
+
+`python -m cli.data_folder` prepares the folder that SPINDLE_DATA names.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from core.credentials.rotation import finish_rotation, rotate
+from core.errors import SpindleError
+from core.identity.api_keys import bootstrap
+from core.infra.database import open_database
+from core.infra.migrations import check_current, migrate
+from core.infra.settings import Settings
+
+
+class CannotStart(Exception):
+    """The reason, as a sentence for the user, why the instance cannot start."""
+
+
+def prepare(settings: Settings) -> None:
+    """Migrate the database, create the first organization and key, and complete an interrupted rotation.
+
+    Every start calls this; several processes may do so at once.
+    """
+    if settings.migrate:
+        migrate(settings)
+    else:
+        check_current(settings)
+    database = open_database(settings)
+    try:
+        bootstrap(database, settings)
+        finish_rotation(settings, database)
+    finally:
+        database.close()
+
+
+@contextmanager
+def lock_data_folder(data: Path) -> Generator[None]:
+    """Reserve the data folder for one instance; raise CannotStart when another instance has it."""
+    with (data / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotStart(f"Another Spindle is running on {data}. Stop it, or choose another --data.") from None
+        yield
+
+
+def rotate_secrets(data: Path) -> int:
+    """Encrypt all secrets with a new service key while no server runs; return 1 after printing a failure."""
+    settings = Settings(data=data.resolve())
+    try:
+        if not settings.data.is_dir():
+            raise CannotStart(f"There is no data folder {data}.")
+        with lock_data_folder(settings.data):
+            database = open_database(settings)
+            rotation = rotate(settings, database)
+            database.close()
+    except (CannotStart, SpindleError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"Encrypted {rotation.values - rotation.unreadable} values with a new service key.")
+    if rotation.unreadable:
+        print(f"{rotation.unreadable} values cannot be decrypted with the current key and were not changed.")
+    if settings.new_secret_key is not None:
+        print("Before you start Spindle again, set SPINDLE_SECRET_KEY to the value of SPINDLE_NEW_SECRET_KEY.")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        prepare(Settings())
+    except SpindleError as error:
+        sys.exit(str(error))
