@@ -15,8 +15,6 @@ from api.categories import endpoints as categories
 from api.cloud_credentials import endpoints as cloud_credentials
 from api.cms_tables import endpoints as cms_tables
 from api.datasets import endpoints as datasets
-from api.datasets import job_datasets as datasets_of_job
-from api.datasets import task_datasets as datasets_of_task
 from api.events import endpoints as events
 from api.executions import completion
 from api.executions import endpoints as executions
@@ -90,7 +88,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
     _include_python_extensions(app, prefix)
     for part in (zombies.router, projects.router, categories.router, agents.router, catalog.router):
         app.include_router(part, prefix=prefix, responses=EVERYWHERE)
-    for part in (datasets_of_task.router, datasets.router, html.router, auth.router, cloud_credentials.router):
+    for part in (datasets.task_router, datasets.router, html.router, auth.router, cloud_credentials.router):
         app.include_router(part, prefix=prefix, responses=EVERYWHERE)
     for part in (packages.router, metrics.router):
         app.include_router(part, prefix=prefix, responses=EVERYWHERE)
@@ -98,7 +96,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
         _include_in_project(app, part, f"{prefix}/projects/id/{{projectId}}", also=f"{prefix}/projects/{{projectId}}")
     for part in (job_logs.router, metrics_in_project.router):
         _include_in_project(app, part, f"{prefix}/projects/id/{{projectId}}", also=f"{prefix}/projects/{{projectId}}")
-    for part in (datasets_of_job.router, metrics_of_execution.router):
+    for part in (datasets.job_router, metrics_of_execution.router):
         _include_in_project(app, part, f"{prefix}/projects/{{projectId}}", also=f"{prefix}/projects/id/{{projectId}}")
 
 

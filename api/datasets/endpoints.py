@@ -1,34 +1,41 @@
-"""Datasets and SQL over them."""
+"""Datasets and SQL over them: all of an organization, one of a job, the output of a task."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
 from api.datasets.schemas import (
+    BoundQuery,
+    BoundRows,
     ColumnRecord,
     DatasetQuery,
     DatasetRecord,
+    DatasetSchema,
     Rows,
     TableRecord,
     dataset_record,
+    dataset_schema,
 )
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
-from api.kit.schemas import DatasetId
+from api.kit.schemas import DatasetId, JobId, ProjectId, TaskId
 from api.kit.services import ServicesOf
-from core.datasets.repository import Datasets
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
+task_router = APIRouter(prefix="/datasets/query/task/{taskId}", tags=["datasets"], route_class=KeyRoute)
+job_router = APIRouter(prefix="/jobs/{jobId}/datasets/{datasetId}", tags=["datasets"], route_class=KeyRoute)
+
 BigNumbers = Annotated[
     Literal["number", "string"],
     Query(alias="bigNumbers", description="string: integers beyond 2^53 and decimals arrive as strings."),
 ]
 Catalog = Annotated[str | None, Query(description="The SQL catalog or one of its other names.")]
-Schema = Annotated[str | None, Query(description="A project's schema; `default` holds what is in no project.")]
+Schema = Annotated[str | None, Query(description="A project's schema; `default` has the datasets without a project.")]
 
 
 @router.post(
@@ -38,18 +45,18 @@ def query_datasets(
     body: DatasetQuery, caller: DatasetReader, services: ServicesOf, big_numbers: BigNumbers = "number"
 ) -> Response:
     with QUERIES.seat(caller.organization_id):
-        result = services.queries.run(caller.organization_id, body.query(big_numbers == "string"))
-    return Response(b'{"results":' + result.json + b"}", media_type="application/json")
+        result = services.queries.run(caller, body.to_query(big_numbers == "string"))
+    return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
 
 
 @router.get("/query/tables", summary="List the tables that SQL can name")
 def list_tables(
     caller: DatasetReader, services: ServicesOf, catalog: Catalog = None, schema: Schema = None
 ) -> list[TableRecord]:
-    tables = services.queries.tables(caller.organization_id, catalog, schema)
     name = services.settings.sql_catalog
     return [
-        TableRecord(catalog=name, schema=table.schema, name=table.name, dataset_id=table.dataset_id) for table in tables
+        TableRecord(catalog=name, schema=table.schema, name=table.name, dataset_id=table.dataset_id)
+        for table in services.queries.list_tables(caller, catalog, schema)
     ]
 
 
@@ -61,22 +68,69 @@ def list_columns(
     catalog: Catalog = None,
     schema: Schema = None,
 ) -> list[ColumnRecord]:
-    columns = services.queries.columns(caller.organization_id, table, catalog, schema)
+    columns = services.queries.list_columns(caller, table, catalog, schema)
     return [ColumnRecord(name=column.name, type=column.type) for column in columns]
 
 
 @router.get("", summary="List the datasets")
 def list_datasets(caller: DatasetReader, services: ServicesOf, page: PageOf) -> list[DatasetRecord]:
-    with services.database.read() as session:
-        repository = Datasets(session, caller.organization_id)
-        datasets = page.linked(repository.list(limit=page.limit, after=page.after))
-    published = {table.dataset_id: table for table in services.queries.tables(caller.organization_id)}
-    return [dataset_record(dataset, published.get(dataset.id)) for dataset in datasets]
+    records = [dataset_record(each) for each in services.datasets.list(caller, limit=page.limit, after=page.after)]
+    page.link([each.id for each in records])
+    return records
 
 
 @router.get("/{datasetId}", summary="Read a dataset", responses=answers(404))
 def read_dataset(dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf) -> DatasetRecord:
-    with services.database.read() as session:
-        repository = Datasets(session, caller.organization_id)
-        dataset = repository.get(dataset_id)
-        return dataset_record(dataset, repository.current_version(dataset))
+    return dataset_record(services.datasets.get(caller, dataset_id))
+
+
+@job_router.post(
+    "/query", summary="Query one dataset with SQL", response_model=BoundRows, responses=answers(404, 413, 503)
+)
+def query_dataset(
+    project_id: ProjectId,
+    job_id: JobId,
+    dataset_id: DatasetId,
+    body: BoundQuery,
+    caller: DatasetReader,
+    services: ServicesOf,
+    big_numbers: BigNumbers = "number",
+) -> Response:
+    with QUERIES.seat(caller.organization_id):
+        query = body.to_query(big_numbers == "string", dataset_id)
+        result = services.queries.run_on_job(caller, project_id, job_id, query)
+    facts = {
+        "queryId": result.query_id,
+        "status": "COMPLETED",
+        "rowCount": result.page.row_count,
+        "executionTimeMs": result.milliseconds,
+    }
+    text = json.dumps(facts).removesuffix("}").encode() + b',"rows":' + result.page.json + b"}"
+    return Response(text, media_type="application/json")
+
+
+@job_router.get("/schema", summary="Columns and size of one dataset", responses=answers(404))
+def read_dataset_schema(
+    project_id: ProjectId, job_id: JobId, dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf
+) -> DatasetSchema:
+    return dataset_schema(services.queries.get_table_of_job(caller, project_id, job_id, dataset_id))
+
+
+@task_router.post(
+    "", summary="Query the output of a task with SQL", response_model=Rows, responses=answers(404, 413, 503)
+)
+def query_task(
+    task_id: TaskId,
+    body: DatasetQuery,
+    caller: DatasetReader,
+    services: ServicesOf,
+    big_numbers: BigNumbers = "number",
+) -> Response:
+    with QUERIES.seat(caller.organization_id):
+        result = services.queries.run_on_task(caller, task_id, body.to_query(big_numbers == "string"))
+    return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
+
+
+@task_router.get("/info", summary="The dataset that a task published", responses=answers(404))
+def read_task_output(task_id: TaskId, caller: DatasetReader, services: ServicesOf) -> DatasetSchema:
+    return dataset_schema(services.queries.get_table_of_task(caller, task_id))

@@ -8,11 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from api.kit.schemas import WHOLE, Body, Record, example
-from core.datasets.repository import address
+from core.datasets.repository import DatasetWithVersion, get_address
 from core.sql.catalog import Table
-from core.sql.queries import DEFAULT_ROWS, MAX_ROWS, trino_columns
-from core.sql.queries import Query as SqlQuery
-from core.tables import Dataset, DatasetVersion
+from core.sql.service import DEFAULT_ROWS, MAX_ROWS, Query
 
 
 class Paged(Body):
@@ -35,15 +33,15 @@ class DatasetQuery(Paged):
         default=None, alias="schema", description="Where unqualified names are looked for first."
     )
 
-    def query(self, big_numbers: bool, dataset_id: str | None = None) -> SqlQuery:
-        return SqlQuery(
+    def to_query(self, exact_numbers: bool, dataset_id: str | None = None) -> Query:
+        return Query(
             sql=self.sql,
             catalog=self.catalog,
             schema=self.schema_,
             limit=DEFAULT_ROWS if self.limit is None else self.limit,
             offset=self.offset or 0,
             dataset_id=dataset_id,
-            big_numbers=big_numbers,
+            exact_numbers=exact_numbers,
         )
 
 
@@ -54,6 +52,11 @@ class BoundQuery(Paged):
 
     sql: str
     format: str | None = Field(default=None, description="json, the only format.")
+
+    def to_query(self, exact_numbers: bool, dataset_id: str) -> Query:
+        limit = DEFAULT_ROWS if self.limit is None else self.limit
+        offset = self.offset or 0
+        return Query(self.sql, limit=limit, offset=offset, dataset_id=dataset_id, exact_numbers=exact_numbers)
 
 
 class Rows(Record):
@@ -108,21 +111,22 @@ class DatasetRecord(Record):
     updated_at: datetime
 
 
-def dataset_record(dataset: Dataset, published: DatasetVersion | Table | None) -> DatasetRecord:
+def dataset_record(found: DatasetWithVersion) -> DatasetRecord:
+    dataset, version = found.dataset, found.version
     same = ("id", "name", "project_id", "job_id", "format", "created_at", "updated_at")
     return DatasetRecord(
         **{name: getattr(dataset, name) for name in same},
         schema=dataset.schema_slug,
         table_name=dataset.slug,
-        storage_path=address(dataset),
-        file_path=address(dataset),
-        row_count=published and published.row_count,
-        size_bytes=published and published.size_bytes,
+        storage_path=get_address(dataset),
+        file_path=get_address(dataset),
+        row_count=version and version.row_count,
+        size_bytes=version and version.size_bytes,
     )
 
 
 def dataset_schema(table: Table) -> DatasetSchema:
-    columns = [ColumnRecord(name=column.name, type=column.type) for column in trino_columns(table)]
+    columns = [ColumnRecord(name=column.name, type=column.type) for column in table.get_trino_columns()]
     return DatasetSchema(
         dataset_id=table.dataset_id,
         table_name=table.name,

@@ -12,6 +12,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
+from core.datasets.service import DatasetService
 from core.identity.api_keys import KnownKeys
 from core.infra.database import Database, open_database
 from core.infra.rate_limits import RateLimiter
@@ -20,8 +21,8 @@ from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
 from core.packages.service import PackageService
 from core.projects.service import ProjectService
-from core.sql.pool import Pool
-from core.sql.queries import Queries
+from core.sql.engine import SqlEngine
+from core.sql.service import QueryService, open_sql_engine
 
 KEY_REFRESH_SECONDS = 0.5
 GARBAGE_THRESHOLD = 20_000  # allocations between collections; a single request already exceeds Python's 700
@@ -36,27 +37,29 @@ class Services:
     storage: Storage
     keys: KnownKeys
     limiter: RateLimiter
-    pool: Pool
-    queries: Queries
+    sql_engine: SqlEngine
+    datasets: DatasetService
+    queries: QueryService
     packages: PackageService
     projects: ProjectService
 
     def close(self) -> None:
-        self.pool.close()
+        self.sql_engine.close()
         self.database.close()
 
 
 def open_services(settings: Settings) -> Services:
     database, storage = open_database(settings), open_storage(settings)
-    pool = Pool(settings.data.resolve() / "sql")
+    sql_engine = open_sql_engine(settings, storage)
     return Services(
         settings=settings,
         database=database,
         storage=storage,
         keys=KnownKeys(database),
         limiter=RateLimiter(database, settings.requests_per_minute),
-        pool=pool,
-        queries=Queries(settings, database, storage, pool),
+        sql_engine=sql_engine,
+        datasets=DatasetService(database),
+        queries=QueryService(settings, database, sql_engine),
         packages=PackageService(settings, database, storage),
         projects=ProjectService(database),
     )

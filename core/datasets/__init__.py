@@ -1,0 +1,1 @@
+"""Datasets: named tables, each with a pointer to its current version."""

@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 from core.errors import NotFound
 from core.events.announce import announce_progress
 from core.executions.payload import CompletionPayload
-from core.executions.publish import publish
-from core.executions.saves import publish_saves
+from core.executions.publish import publish_output, publish_saves
 from core.executions.slots import hold_project
 from core.executions.states import Event, State
 from core.executions.transitions import move
@@ -91,7 +90,7 @@ def _running(session: Session, execution: Execution, payload: CompletionPayload)
 
 def _completed(session: Session, execution: Execution, payload: CompletionPayload) -> None:
     if _move(session, execution, Event.COMPLETE, payload, **_ended(execution, payload)):
-        publish(session, execution, payload)
+        publish_output(session, execution, payload)
         publish_saves(session, execution, payload)
 
 

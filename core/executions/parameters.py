@@ -7,7 +7,7 @@ from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from core.datasets.repository import SCHEME, address
+from core.datasets.repository import SCHEME, get_address
 from core.errors import BadInput, Detail
 from core.infra.settings import Settings
 from core.infra.validation import check_storable
@@ -52,7 +52,7 @@ def built_in(
         "RUN_DATE": at.date().isoformat(),
     }
     if source is not None:
-        values |= dict.fromkeys(INPUTS, address(source))
+        values |= dict.fromkeys(INPUTS, get_address(source))
     outputs = {name: f"{SCHEME}{project.slug}/{name.lower()}" for name in names if name.startswith(OUTPUT)}
     return values | outputs
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.datasets.repository import SCHEME, Datasets
+from core.datasets.repository import SCHEME, DatasetRepository
 from core.errors import BadInput, Detail
 from core.tables import Project
 from pipelines import Plan, Sink, Step
@@ -38,17 +38,20 @@ def inputs(session: Session, project: Project, plan: Plan) -> dict[str, Any]:
     What an earlier stage of the plan saves need not be there yet. Raises BadInput for any other place without a
     dataset, and for a save that points out of the organization's storage.
     """
-    datasets, found = Datasets(session, project.organization_id), dict[str, Any]()
+    datasets, found = DatasetRepository(session, project.organization_id), dict[str, Any]()
     saved: set[str] = set()
     for step in plan.steps:
         if isinstance(step.stage, Sink) and not _is_local(step.stage.path):
             saved.add(step.stage.path)
             output_name(session, project, step.stage.path, f"line {step.line}")
         for path in _read(step):
-            at = datasets.at((path if "://" in path else f"{SCHEME}{project.slug}/{path}").rstrip("/"))
-            if at is not None:
-                dataset, version = at
-                found[path] = {"paths": version.paths, "format": dataset.format}
+            version = datasets.find_at((path if "://" in path else f"{SCHEME}{project.slug}/{path}").rstrip("/"))
+            if version is not None:
+                found[path] = {
+                    "format": version.format,
+                    "locations": version.locations,
+                    "snapshot": version.snapshot,
+                }
             elif path not in saved:
                 message = f"There is no dataset at '{path}' yet."
                 raise BadInput(message, [Detail(f"line {step.line}", message)])

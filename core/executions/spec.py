@@ -147,4 +147,4 @@ def completion_url(settings: Settings, execution: Execution) -> str:
 
 
 def _input(storage: Storage, found: dict[str, Any]) -> Input:
-    return Input(paths=[storage.url_for(key, "spark") for key in found["paths"]], format=found["format"])
+    return Input(paths=[storage.url_for(key, "spark") for key in found["locations"]], format=found["format"])

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.agents.repository import bad_pipeline
 from core.credentials.repository import Credentials, inject, named
-from core.datasets.repository import Datasets
+from core.datasets.repository import DatasetRepository
 from core.errors import Conflict
 from core.events.announce import announce
 from core.executions.parameters import INPUTS, Value, built_in, resolve, row_limit
@@ -154,7 +154,8 @@ def _values(
     session: Session, pipeline: Pipeline, execution: Execution, job: Job, project: Project, request: Request
 ) -> dict[str, Value]:
     names, dataset_id = pipeline.parameters, job.input_dataset_id
-    source = Datasets(session, job.organization_id).get(dataset_id) if dataset_id and names & set(INPUTS) else None
+    datasets = DatasetRepository(session, job.organization_id)
+    source = datasets.get(dataset_id) if dataset_id and names & set(INPUTS) else None
     return resolve(
         names,
         parameters=request.parameters,

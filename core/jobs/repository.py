@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.agents.repository import AgentRepository
 from core.credentials.repository import Credentials
-from core.datasets.repository import Datasets
+from core.datasets.repository import DatasetRepository
 from core.errors import BadInput, Detail, NotFound
 from core.executions.slots import hold_project
 from core.executions.states import State
@@ -138,7 +138,8 @@ class JobRepository(Repository[Job]):
         if job is None or known.get("agent_id") != job.agent_id:
             agents = AgentRepository(self.session, self.organization_id, viewer_key_id=self._viewer_key_id)
             self._check_known(known, "agent_id", "agentId", agents.get)
-        self._check_known(known, "input_dataset_id", "inputDatasetId", Datasets(self.session, self.organization_id).get)
+        datasets = DatasetRepository(self.session, self.organization_id)
+        self._check_known(known, "input_dataset_id", "inputDatasetId", datasets.get)
         credentials = Credentials(self.session, self.organization_id)
         for credential_id in set(known.get("cloud_credential_ids", ())).difference(before):
             self._check_known({"id": credential_id}, "id", "cloudCredentialIds", credentials.get)

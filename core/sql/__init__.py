@@ -1,1 +1,1 @@
-"""SQL over an organization's datasets: names, gate, and DuckDB in query processes of its own."""
+"""SQL over an organization's datasets: names, statements and their checks, and the engine that runs them."""

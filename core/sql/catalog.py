@@ -1,4 +1,4 @@
-"""The tables that an organization's queries may name: its datasets' current versions and nothing else."""
+"""The tables that an organization's queries may read: the current versions of its datasets."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
 
 from core.infra.validation import storable
 from core.tables import Dataset, DatasetVersion
 
+QUERYABLE_FORMATS = frozenset({"parquet"})
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column and its type under Spark's name, as the driver reported it."""
+    """A column and the name of its type."""
 
     name: str
     type: str
@@ -23,63 +27,81 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One published dataset: `schema.name` in SQL, the folders of its current version behind it."""
+    """The published version of one dataset. Column types are Spark's; locations are storage keys."""
 
     dataset_id: str
     schema: str
     name: str
     columns: tuple[Column, ...]
-    folders: tuple[str, ...]
+    format: str
+    locations: tuple[str, ...]
+    snapshot: str | None
     row_count: int | None
     size_bytes: int | None
 
     @property
-    def view(self) -> str:
-        """The one identifier that stands for this table inside the query process."""
+    def full_name(self) -> str:
         return f"{self.schema}.{self.name}"
+
+    def get_trino_columns(self) -> tuple[Column, ...]:
+        """Return the columns with Trino's type names: queries are written in Trino's dialect."""
+        return tuple(Column(column.name, convert_type(column.type, "spark", "trino")) for column in self.columns)
 
 
 class Catalog:
-    """Reads the published tables of one organization."""
+    """The published tables of one organization."""
 
     def __init__(self, session: Session, organization_id: str) -> None:
         self._session = session
         self._organization_id = organization_id
 
-    def tables(self, schema: str | None = None) -> list[Table]:
-        if schema is not None and not storable(schema):
-            return []
-        query = self._published()
+    def load_tables(self, schema: str | None = None) -> list[Table]:
+        """Return all tables, or those of one schema, by name."""
+        query = self._select()
         if schema is not None:
+            if not storable(schema):
+                return []
             query = query.where(Dataset.schema_slug == schema)
-        return self._all(query.order_by(Dataset.schema_slug, Dataset.slug))
+        return self._load(query.order_by(Dataset.schema_slug, Dataset.slug))
 
-    def named(self, names: Collection[str]) -> list[Table]:
-        """The tables, of any schema, that have one of these names."""
-        return self._all(self._published().where(Dataset.slug.in_([name for name in names if storable(name)])))
+    def find_by_names(self, names: Collection[str]) -> list[Table]:
+        """Return the tables of any schema that have one of these names."""
+        return self._load(self._select().where(Dataset.slug.in_([name for name in names if storable(name)])))
 
-    def dataset(self, dataset_id: str) -> Table | None:
-        found = self._all(self._published().where(Dataset.id == dataset_id))
+    def find_by_dataset(self, dataset_id: str) -> Table | None:
+        if not storable(dataset_id):
+            return None
+        found = self._load(self._select().where(Dataset.id == dataset_id))
         return found[0] if found else None
 
-    def _published(self) -> Select[Any]:
-        version = DatasetVersion.id == Dataset.current_version_id
-        query = select(Dataset, DatasetVersion).join(DatasetVersion, version)
-        # what was saved as CSV is for pipelines to load: queries read Parquet alone
-        return query.where(Dataset.organization_id == self._organization_id, Dataset.format == "parquet")
+    def _select(self) -> Select[Any]:
+        current = DatasetVersion.id == Dataset.current_version_id
+        query = select(Dataset, DatasetVersion).join(DatasetVersion, current)
+        return query.where(
+            Dataset.organization_id == self._organization_id, DatasetVersion.format.in_(QUERYABLE_FORMATS)
+        )
 
-    def _all(self, query: Select[Any]) -> list[Table]:
-        return [_table(row) for row in self._session.execute(query)]
+    def _load(self, query: Select[Any]) -> list[Table]:
+        return [
+            Table(
+                dataset_id=dataset.id,
+                schema=dataset.schema_slug,
+                name=dataset.slug,
+                columns=tuple(Column(column["name"], column["type"]) for column in version.columns),
+                format=version.format,
+                locations=tuple(version.locations),
+                snapshot=version.snapshot,
+                row_count=version.row_count,
+                size_bytes=version.size_bytes,
+            )
+            for dataset, version in self._session.execute(query)
+        ]
 
 
-def _table(row: Row[Any]) -> Table:
-    dataset, version = row
-    return Table(
-        dataset_id=dataset.id,
-        schema=dataset.schema_slug,
-        name=dataset.slug,
-        columns=tuple(Column(column["name"], column["type"]) for column in version.columns),
-        folders=tuple(version.paths),
-        row_count=version.row_count,
-        size_bytes=version.size_bytes,
-    )
+def convert_type(type: str, source: str, target: str) -> str:
+    """Convert a type's name to another dialect; to text when it is not a type of both, as drivers may report any."""
+    try:
+        name = exp.DataType.build(type, dialect=source).sql(target, unsupported_level=ErrorLevel.RAISE)
+    except (SqlglotError, ValueError):
+        name = "VARCHAR"
+    return name.lower() if target == "trino" else name

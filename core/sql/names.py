@@ -1,4 +1,4 @@
-"""What a name in a query means: which catalog, which schema, which of the organization's tables."""
+"""Resolution of the names in a query: catalog, schema and table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWN_NAMES = frozenset({"output", "output_table", "dataset"})
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table as a query writes it, in lower case: `catalog.schema.name`, the first two optional."""
+    """A table's name in a query, in lower case: `name`, `schema.name` or `catalog.schema.name`."""
 
     name: str
     schema: str | None = None
@@ -27,17 +27,16 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class NameScope:
-    """The defaults of one request: its schema, and the dataset that the query is bound to, if any."""
+    """What names mean in one request: the default schema, and the table that the query is bound to, if any."""
 
     catalogs: frozenset[str]
     schema: str | None = None
     bound: Table | None = None
 
     def resolve(self, name: TableName, tables: Iterable[Table]) -> Table | None:
-        """The table that `name` means among `tables`, None where there is none or the name is ambiguous.
+        """Return the table that a name means; None for an unknown or ambiguous name.
 
-        Raises:
-            BadInput: the name's catalog does not exist.
+        Raises BadInput for an unknown catalog.
         """
         self.check_catalog(name.catalog)
         if self.bound is not None and name.schema is None and name.name in OWN_NAMES | {self.bound.name}:
@@ -51,29 +50,30 @@ class NameScope:
 
     def check_catalog(self, catalog: str | None) -> None:
         if catalog is not None and catalog.lower() not in self.catalogs:
-            raise BadInput(f"There is no catalog {catalog}{near(catalog, self.catalogs)}.")
+            raise BadInput(f"There is no catalog {catalog}{suggest(catalog, self.catalogs)}.", code="unknown-catalog")
 
 
-def name_scope(settings: Settings, catalog: str | None, schema: str | None, bound: Table | None = None) -> NameScope:
-    """The scope of a request that names `catalog` and `schema` as its session's defaults."""
+def make_scope(settings: Settings, catalog: str | None, schema: str | None, bound: Table | None = None) -> NameScope:
+    """Return the scope of a request with these defaults. Raises BadInput for an unknown catalog."""
     catalogs = frozenset(name.lower() for name in (settings.sql_catalog, *settings.sql_catalog_aliases))
     scope = NameScope(catalogs, schema.lower() if schema else None, bound)
     scope.check_catalog(catalog or None)
     return scope
 
 
-def unknown_table(name: TableName, tables: Iterable[Table]) -> BadInput:
-    """The error for a name that means no table, or more than one."""
+def report_unknown_table(name: TableName, tables: Iterable[Table]) -> BadInput:
+    """Return the error for a name that means no table, or more than one."""
     everything = list(tables)
     schemas = sorted(table.schema for table in everything if table.name == name.name)
     if name.schema is None and len(schemas) > 1:
-        return BadInput(f"The table {name} is in several schemas ({', '.join(schemas)}); name one of them.")
+        sentence = f"The table {name} is in several schemas ({', '.join(schemas)}); name one of them."
+        return BadInput(sentence, code="ambiguous-table")
     wanted = name.name if name.schema is None else f"{name.schema}.{name.name}"
-    known = {table.view: table.view for table in everything} | {table.name: table.view for table in everything}
-    return BadInput(f"There is no table {name}{near(wanted, known)}.")
+    known = [name for table in everything for name in (table.full_name, table.name)]
+    return BadInput(f"There is no table {name}{suggest(wanted, known)}.", code="unknown-table")
 
 
-def near(wanted: str, known: Iterable[str]) -> str:
-    """`; did you mean a or b?` without its question mark, empty where nothing is near."""
+def suggest(wanted: str, known: Iterable[str]) -> str:
+    """Return ` (near matches: a, b)`, or nothing when no known name is similar."""
     matches = get_close_matches(wanted.lower(), list(known), n=3, cutoff=0.6)
     return f" (near matches: {', '.join(matches)})" if matches else ""

@@ -1,4 +1,4 @@
-"""Tables that executions publish."""
+"""Datasets and their published versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.tables.base import Base, Owned, new_id, now
 
 
 class Dataset(Owned):
-    """A named table; `current_version_id` is the one pointer that publishing switches."""
+    """A named table. Publishing switches `current_version_id`, the one pointer that readers follow."""
 
     __tablename__ = "datasets"
     __table_args__ = (UniqueConstraint("organization_id", "schema_slug", "slug"),)
@@ -27,7 +27,11 @@ class Dataset(Owned):
 
 
 class DatasetVersion(Base):
-    """What one execution published: the storage keys that hold its rows; an append keeps the earlier ones."""
+    """An immutable version of a dataset.
+
+    `locations` are the storage keys of its folders: files of one format belong to it as they are, and an append adds a
+    folder. A format with a log of its own has one location, and `snapshot` is the version in that log.
+    """
 
     __tablename__ = "dataset_versions"
     __table_args__ = (UniqueConstraint("dataset_id", "execution_id"),)
@@ -35,7 +39,9 @@ class DatasetVersion(Base):
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id", ondelete="CASCADE"), index=True)
     execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
     logical_path: Mapped[str | None] = mapped_column(Text, index=True)
-    paths: Mapped[list[str]]
+    format: Mapped[str] = mapped_column(default="parquet")
+    locations: Mapped[list[str]]
+    snapshot: Mapped[str | None]
     columns: Mapped[list[dict[str, Any]]]
     row_count: Mapped[int | None] = mapped_column(BigInteger)
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from core.agents.repository import AgentRepository
 from core.categories.repository import CategoryRepository
 from core.credentials.repository import Credentials
-from core.datasets.repository import Datasets
+from core.datasets.repository import DatasetRepository
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.queries import Executions
 from core.infra.encryption import Keyring
@@ -267,10 +267,10 @@ class TestJobs:
     def test_references_must_be_the_organizations_own(self, shop: Shop, other_shop: Shop) -> None:
         other_shop.complete(other_shop.submit())
         with shop.database.write() as session:
-            (dataset,) = Datasets(session, other_shop.organization_id).list()
+            (published,) = DatasetRepository(session, other_shop.organization_id).list()
             for field, path, theirs in (
                 ("agent_id", "agentId", other_shop.agent_id),
-                ("input_dataset_id", "inputDatasetId", dataset.id),
+                ("input_dataset_id", "inputDatasetId", published.dataset.id),
             ):
                 for value in (theirs, UNKNOWN):
                     with pytest.raises(BadInput) as error:
@@ -302,7 +302,7 @@ READS: dict[str, Read] = {
     "project": lambda session, caller, theirs, row_id: ProjectRepository(session, caller).get(row_id),
     "job": lambda session, caller, theirs, row_id: JobRepository(session, caller).get(theirs.project_id, row_id),
     "agent": lambda session, caller, theirs, row_id: AgentRepository(session, caller).get(row_id),
-    "dataset": lambda session, caller, theirs, row_id: Datasets(session, caller).get(row_id),
+    "dataset": lambda session, caller, theirs, row_id: DatasetRepository(session, caller).get(row_id),
     "execution": lambda session, caller, theirs, row_id: Executions(session, caller).get(
         theirs.project_id, theirs.job_id, row_id
     ),
@@ -332,4 +332,4 @@ def test_another_organizations_row_is_an_unknown_one(shop: Shop, other_shop: Sho
 def test_a_table_by_a_name_that_no_text_has_is_an_unknown_one(shop: Shop, name: str) -> None:
     with shop.database.read() as session:
         catalog = Catalog(session, shop.organization_id)
-        assert (catalog.tables(name), catalog.named({name})) == ([], [])
+        assert (catalog.load_tables(name), catalog.find_by_names({name})) == ([], [])

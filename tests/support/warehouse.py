@@ -10,12 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core.identity.api_keys import Identity
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import output_key
-from core.sql.pool import Pool
-from core.sql.queries import Queries, Query
+from core.sql.embedded.engine import DuckDbEngine
+from core.sql.embedded.pool import Pool
+from core.sql.service import Query, QueryService
 from core.tables import Base, Dataset, DatasetVersion, Organization, new_id
 
 
@@ -25,7 +27,7 @@ class Warehouse:
 
     settings: Settings
     database: Database
-    queries: Queries
+    queries: QueryService
     ids: dict[str, str] = field(default_factory=dict)
 
     def organization(self, name: str) -> None:
@@ -48,7 +50,7 @@ class Warehouse:
                 session.add(dataset)
                 session.flush()
             version = DatasetVersion(
-                id=new_id(), dataset_id=dataset.id, execution_id=execution, paths=[key], columns=columns,
+                id=new_id(), dataset_id=dataset.id, execution_id=execution, locations=[key], columns=columns,
                 row_count=rows.num_rows,
             )  # fmt: skip
             session.add(version)
@@ -56,7 +58,10 @@ class Warehouse:
             return dataset.id
 
     def rows(self, sql: str, organization: str = "acme", **request: Any) -> list[dict[str, Any]]:
-        return self.queries.run(self.ids[organization], Query(sql, **request)).rows
+        return self.queries.run(self.caller(organization), Query(sql, **request)).page.rows
+
+    def caller(self, organization: str) -> Identity:
+        return Identity(self.ids[organization], "key", frozenset({"datasets:read"}))
 
 
 PRODUCTS = pa.table({"id": [1, 2, 3], "name": ["kettle", "mug", None], "price": [19.5, 4.0, None]})
@@ -69,11 +74,16 @@ SECRETS = pa.table({"secret": ["the other organization's row"]})
 SECRET_COLUMNS = [{"name": "secret", "type": "string"}]
 
 
+def make_query_service(settings: Settings, database: Database, pool: Pool) -> QueryService:
+    engine = DuckDbEngine(open_storage(settings), pool, settings.sql_timeout_seconds)
+    return QueryService(settings, database, engine)
+
+
 def make_warehouse(data: Path, pool: Pool) -> Generator[Warehouse]:
     settings = Settings(data=data, sql_timeout_seconds=120)
     database = open_database(settings)
     Base.metadata.create_all(database.engine)
-    warehouse = Warehouse(settings, database, Queries(settings, database, open_storage(settings), pool))
+    warehouse = Warehouse(settings, database, make_query_service(settings, database, pool))
     warehouse.organization("acme")
     warehouse.organization("rival")
     warehouse.publish("acme", "shop", "products", PRODUCTS, PRODUCT_COLUMNS)

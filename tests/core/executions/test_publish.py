@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.datasets.repository import Datasets, address
+from core.datasets.repository import DatasetRepository, get_address
 from core.errors import BadInput
 from core.infra.storage.protocol import output_key
 from core.jobs.repository import JobRepository
@@ -19,9 +19,9 @@ LOAD = "pipeline:\n  - {stage: load_csv, args: [{path: '%s'}]}\n"
 
 def current(shop: Shop, execution: Execution) -> tuple[Dataset, DatasetVersion]:
     with shop.database.read() as session:
-        datasets = Datasets(session, shop.organization_id)
+        datasets = DatasetRepository(session, shop.organization_id)
         dataset = datasets.get(shop.reload(execution).dataset_id or "")
-        version = datasets.current_version(dataset)
+        version = datasets.find_version(dataset)
     assert version is not None
     return dataset, version
 
@@ -39,12 +39,12 @@ def test_completion_publishes_the_jobs_table(shop: Shop) -> None:
     shop.complete(execution, rows=3, output_file_size_bytes=2**40)
     dataset, version = current(shop, execution)
     assert (dataset.schema_slug, dataset.slug, dataset.format) == ("shop", "books", "parquet")
-    assert (version.paths, version.row_count, version.size_bytes) == ([key(execution)], 3, 2**40)
+    assert (version.locations, version.row_count, version.size_bytes) == ([key(execution)], 3, 2**40)
     assert version.columns == [{"name": "title", "type": "string"}]
-    assert address(dataset) == "spindle://shop/books"
+    assert get_address(dataset) == "spindle://shop/books"
     with shop.database.read() as session:
         assert session.get_one(Job, shop.job_id).output_dataset_id == dataset.id
-        assert [each.id for each in Datasets(session, shop.organization_id).list()] == [dataset.id]
+        assert [each.dataset.id for each in DatasetRepository(session, shop.organization_id).list()] == [dataset.id]
 
 
 def test_without_output_block_the_newest_output_replaces(shop: Shop) -> None:
@@ -52,7 +52,7 @@ def test_without_output_block_the_newest_output_replaces(shop: Shop) -> None:
     shop.complete(first)
     shop.complete(second, rows=5)
     _, version = current(shop, second)
-    assert (version.paths, version.row_count) == ([key(second)], 5)
+    assert (version.locations, version.row_count) == ([key(second)], 5)
 
 
 def test_append_adds_to_what_lies_at_the_path(shop: Shop) -> None:
@@ -62,7 +62,7 @@ def test_append_adds_to_what_lies_at_the_path(shop: Shop) -> None:
     shop.complete(second)
     dataset, version = current(shop, second)
     assert dataset.logical_path == "spindle://shop/all"
-    assert (version.paths, version.row_count) == ([key(first), key(second)], 6)
+    assert (version.locations, version.row_count) == ([key(first), key(second)], 6)
 
 
 def test_overwrite_keeps_the_new_folder_only(shop: Shop) -> None:
@@ -72,7 +72,7 @@ def test_overwrite_keeps_the_new_folder_only(shop: Shop) -> None:
     shop.write_pipeline(output("overwrite"))
     last = shop.submit()
     shop.complete(last)
-    assert current(shop, last)[1].paths == [key(last)]
+    assert current(shop, last)[1].locations == [key(last)]
 
 
 def test_appends_of_two_jobs_to_one_path_add_up(shop: Shop) -> None:
@@ -87,9 +87,9 @@ def test_appends_of_two_jobs_to_one_path_add_up(shop: Shop) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(shop.complete, executions))
     with shop.database.read() as session:
-        found = Datasets(session, shop.organization_id).at("spindle://shop/all")
+        found = DatasetRepository(session, shop.organization_id).find_at("spindle://shop/all")
     assert found is not None
-    assert sorted(found[1].paths) == sorted(map(key, executions))
+    assert sorted(found.locations) == sorted(map(key, executions))
 
 
 def test_a_failed_execution_publishes_nothing(shop: Shop) -> None:
@@ -97,7 +97,7 @@ def test_a_failed_execution_publishes_nothing(shop: Shop) -> None:
     shop.complete(first)
     shop.report(second, "FAILED", error_message="It broke.")
     shop.complete(second)
-    assert current(shop, first)[1].paths == [key(first)]
+    assert current(shop, first)[1].locations == [key(first)]
 
 
 def test_a_path_that_is_not_the_attempts_own_is_recorded_and_not_read(shop: Shop) -> None:
@@ -158,7 +158,7 @@ def test_a_load_reads_what_was_published_when_it_was_submitted(shop: Shop) -> No
     shop.complete(first)
     shop.write_pipeline(LOAD % "${OUTPUT_CSV}")
     reader = shop.submit()
-    expected = {"spindle://shop/output_csv": {"paths": [key(first)], "format": "parquet"}}
+    expected = {"spindle://shop/output_csv": {"locations": [key(first)], "format": "parquet", "snapshot": None}}
     assert reader.inputs == expected
 
 
@@ -166,7 +166,7 @@ def test_a_load_finds_tables_by_schema_and_name(shop: Shop) -> None:
     first = shop.submit()
     shop.complete(first)
     shop.write_pipeline(LOAD % "spindle://shop/books")
-    assert shop.submit().inputs["spindle://shop/books"]["paths"] == [key(first)]
+    assert shop.submit().inputs["spindle://shop/books"]["locations"] == [key(first)]
 
 
 def test_the_input_dataset_is_input_path(shop: Shop) -> None:
@@ -178,7 +178,7 @@ def test_the_input_dataset_is_input_path(shop: Shop) -> None:
     shop.write_pipeline(LOAD % "${INPUT_PATH}")
     reader = shop.submit()
     assert reader.parameters == {"INPUT_PATH": "spindle://shop/books"}
-    assert reader.inputs["spindle://shop/books"]["paths"] == [key(first)]
+    assert reader.inputs["spindle://shop/books"]["locations"] == [key(first)]
 
 
 def test_a_load_of_nothing_is_refused_with_its_line(shop: Shop, other_shop: Shop) -> None:

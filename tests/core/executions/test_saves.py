@@ -40,21 +40,21 @@ def test_what_was_saved_is_loaded_by_its_name_once_the_execution_is_complete(sho
         shop.submit()
     named = path.replace("${OUTPUT_PRICES}", "spindle://shop/output_prices")
     shop.complete(execution, **saved(named))
-    assert loaded(shop, path) == {named: {"paths": [key(execution)], "format": "csv"}}
+    assert loaded(shop, path) == {named: {"locations": [key(execution)], "format": "csv", "snapshot": None}}
 
 
 def test_an_overwrite_replaces_and_an_append_adds(shop: Shop) -> None:
     executions = [shop.submit() for _ in range(4)]
     for execution, mode in zip(executions, ("append", "overwrite", "append", "append"), strict=True):
         shop.complete(execution, **saved("prices", mode))
-    assert loaded(shop, "prices")["prices"]["paths"] == [key(each) for each in executions[1:]]
+    assert loaded(shop, "prices")["prices"]["locations"] == [key(each) for each in executions[1:]]
 
 
 def test_an_append_in_another_format_begins_anew(shop: Shop) -> None:
     first, second = shop.submit(), shop.submit()
     shop.complete(first, **saved("prices"))
     shop.complete(second, **saved("prices", "append", "parquet"))
-    assert loaded(shop, "prices")["prices"] == {"paths": [key(second)], "format": "parquet"}
+    assert loaded(shop, "prices")["prices"] == {"locations": [key(second)], "format": "parquet", "snapshot": None}
 
 
 def test_a_failed_execution_and_an_earlier_attempt_publish_nothing(shop: Shop) -> None:
@@ -81,8 +81,8 @@ def test_sql_sees_what_was_saved_as_parquet_alone(shop: Shop) -> None:
     ]
     shop.complete(execution, **both)
     with shop.database.read() as session:
-        tables = Catalog(session, shop.organization_id).tables("shop")
-    assert [(table.name, table.folders) for table in tables if table.name != "books"] == [
+        tables = Catalog(session, shop.organization_id).load_tables("shop")
+    assert [(table.name, table.locations) for table in tables if table.name != "books"] == [
         ("as_parquet", (key(execution, "2"),))
     ]
 

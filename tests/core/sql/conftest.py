@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.sql.pool import Pool
+from core.sql.embedded.pool import Pool
 from tests.support.warehouse import Warehouse, make_warehouse
 
 

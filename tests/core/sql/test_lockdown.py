@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.sql.lockdown import Refused, View, check, connect
-from core.sql.pool import Died, Pool, Worker
+from core.sql.embedded.lockdown import Refused, View, check_statement, connect
+from core.sql.embedded.pool import Pool, Worker, WorkerDied
 from tests.support.service import PATIENCE_SECONDS
 
 
@@ -77,7 +77,7 @@ def test_the_locked_connection_itself_reads_and_writes_nothing_else(tmp_path: Pa
 )  # fmt: skip
 def test_duckdbs_own_parser_refuses_what_is_not_on_the_lists(view: View, sql: str):
     with pytest.raises(Refused):
-        check(sql, [view])
+        check_statement(sql, [view])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_duckdbs_own_parser_refuses_what_is_not_on_the_lists(view: View, sql: st
     ],
 )
 def test_duckdbs_own_parser_passes_a_query(view: View, sql: str):
-    check(sql, [view])
+    check_statement(sql, [view])
 
 
 def test_a_process_carries_no_secret_and_little_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -109,28 +109,28 @@ def test_a_process_carries_no_secret_and_little_else(monkeypatch: pytest.MonkeyP
 
 
 def test_a_process_killed_under_a_query_is_replaced(pool: Pool):
-    request = {"sql": "SELECT 1 AS x", "views": [], "explain": False, "bigNumbers": False, "maxBytes": 1000}
-    assert pool.run("an organization", request, PATIENCE_SECONDS).body == b'[{"x":1}]'
+    request = {"sql": "SELECT 1 AS x", "views": [], "explain": False, "exactNumbers": False, "maxBytes": 1000}
+    assert pool.run("an organization", "q", request, PATIENCE_SECONDS).body == b'[{"x":1}]'
     (worker,) = [worker for worker in pool.idle if worker.organization_id == "an organization"]
     os.kill(worker.process.pid, 9)
     worker.process.wait()
-    assert pool.run("an organization", request, PATIENCE_SECONDS).body == b'[{"x":1}]'
+    assert pool.run("an organization", "q", request, PATIENCE_SECONDS).body == b'[{"x":1}]'
 
 
 def test_a_process_that_dies_in_the_middle_is_told_apart_from_one_out_of_time(tmp_path: Path):
     worker = Worker(tmp_path)
     try:
         os.kill(worker.process.pid, 9)
-        with pytest.raises(Died):
+        with pytest.raises(WorkerDied):
             worker.run({"sql": "SELECT 1", "views": []}, PATIENCE_SECONDS)
     finally:
         worker.close()
 
 
 def test_organizations_never_share_a_process(pool: Pool):
-    request = {"sql": "SELECT 1 AS x", "views": [], "explain": False, "bigNumbers": False, "maxBytes": 1000}
+    request = {"sql": "SELECT 1 AS x", "views": [], "explain": False, "exactNumbers": False, "maxBytes": 1000}
     for organization in ("one", "two", "one", "two"):
-        pool.run(organization, request, PATIENCE_SECONDS)
+        pool.run(organization, "q", request, PATIENCE_SECONDS)
     served = [worker.organization_id for worker in pool.idle]
     assert served.count("one") == served.count("two") == 1
 

@@ -71,7 +71,7 @@ def test_a_table_without_rows_has_its_columns_and_types(typed: Warehouse):
 
 def test_big_numbers_are_strings_when_asked_for(typed: Warehouse):
     sql = "SELECT small, big, amount, ARRAY[big] AS nested FROM typed WHERE small = 7"
-    (row,) = typed.rows(sql, big_numbers=True)
+    (row,) = typed.rows(sql, exact_numbers=True)
     assert row == {"small": 7, "big": str(BIG), "amount": "19.99", "nested": [str(BIG)]}
 
 

@@ -1,7 +1,7 @@
-"""A query process: reads requests as JSON lines, answers each with a JSON line and the rows' JSON behind it.
+"""A query process: reads requests as JSON lines and answers each with a JSON line, followed by the rows as JSON.
 
-request   {"sql", "views": [{"name", "files", "columns"}], "bigNumbers", "maxBytes", "seconds"}
-answer    {"columns": [[name, type], …], "rows": n, "size": bytes of the JSON array that follows}
+request   {"sql", "views": [{"name", "files", "columns"}], "explain", "exactNumbers", "maxBytes", "seconds"}
+answer    {"columns": [[name, type], ...], "rows": count, "size": bytes of the JSON array that follows}
       or  {"error": "refused" | "too large" | "memory" | "failed", "message": sentence}
 """
 
@@ -18,14 +18,15 @@ from typing import Any, BinaryIO
 
 import duckdb
 
-from core.sql.lockdown import Refused, View, check, connect
-from core.sql.values import convert, convert_exactly
+from core.sql.embedded.lockdown import Refused, View, check_statement, connect
+from core.sql.embedded.values import convert, convert_exactly
 
 DUCKDB_MEMORY = "1GB"
-ADDRESS_SPACE = 6 * 2**30  # DuckDB's threads and its allocator reserve far more than they use
+ADDRESS_SPACE = 6 * 2**30  # DuckDB's threads and allocator reserve far more than they use
 FILE_SIZE = 4 * 2**30
 CHUNK_ROWS = 500
-SPEAKING = (  # what these say concerns the query's text and values; all else could name files
+MAX_MESSAGE = 1000  # messages may quote values of any size
+SAFE_ERRORS = (  # their messages concern the query's text and values; those of others may name files
     duckdb.BinderException,
     duckdb.CatalogException,
     duckdb.ConversionException,
@@ -45,18 +46,18 @@ class AnswerTooLarge(Exception):
 
 
 def main() -> None:
-    _limit()
+    _limit_resources()
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing but answers may ever reach the pipe
+    os.dup2(2, 1)  # stray prints must not reach the pipe
     for line in sys.stdin.buffer:
         request = json.loads(line)
         _die_after(request["seconds"])
         _answer(request, answers)
         _die_after(0)
-    shutil.rmtree(os.getcwd(), ignore_errors=True)  # the server may have been killed
+    shutil.rmtree(os.getcwd(), ignore_errors=True)  # the server does so too, unless it was killed
 
 
-def _limit() -> None:
+def _limit_resources() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
     if sys.platform == "linux":
@@ -64,7 +65,7 @@ def _limit() -> None:
 
 
 def _die_after(seconds: float) -> None:
-    """The kernel ends this process if the query outlives its time, even when nobody is left to end it."""
+    """Let the kernel end this process after a time, in case the server that would do so has died. 0 cancels."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
@@ -79,33 +80,33 @@ def _answer(request: dict[str, Any], answers: BinaryIO) -> None:
     except (MemoryError, duckdb.OutOfMemoryException):
         header, body = {"error": "memory", "message": ""}, b""
     except duckdb.Error as error:
-        header, body = {"error": "failed", "message": _sentence(error, request)}, b""
+        header, body = {"error": "failed", "message": _describe_error(error, request)}, b""
     answers.write(json.dumps(header).encode() + b"\n" + body)
     answers.flush()
 
 
 def _run(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     views = [View(**view) for view in request["views"]]
-    check(request["sql"], views)
+    check_statement(request["sql"], views)
     with connect(views, DUCKDB_MEMORY, os.getcwd()) as connection:
         prefix = "EXPLAIN " if request["explain"] else ""
         connection.execute(prefix + request["sql"])
         columns = [(name, str(type)) for name, type, *_ in connection.description or ()]
-        converter = convert_exactly if request["bigNumbers"] else convert
-        names = distinct([name for name, _ in columns])
-        rows = ([converter(value) for value in row] for row in _rows(connection))
+        converter = convert_exactly if request["exactNumbers"] else convert
+        names = make_unique([name for name, _ in columns])
+        rows = ([converter(value) for value in row] for row in _fetch_rows(connection))
         count, body = _encode(names, rows, request["maxBytes"])
     header = [[name, type] for name, (_, type) in zip(names, columns, strict=True)]
     return {"columns": header, "rows": count, "size": len(body)}, body
 
 
-def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:
+def _fetch_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:
     while chunk := connection.fetchmany(CHUNK_ROWS):
         yield from chunk
 
 
-def distinct(names: Sequence[str]) -> list[str]:
-    """Names that can be keys of one object: a second `a` becomes `a_1`."""
+def make_unique(names: Sequence[str]) -> list[str]:
+    """Rename repeated names, so that all can be keys of one object: a second `a` becomes `a_1`."""
     seen: dict[str, None] = {}
     for name in names:
         candidate, n = name, 0
@@ -128,13 +129,14 @@ def _encode(names: Sequence[str], rows: Iterator[Sequence[Any]], max_bytes: int)
     return len(parts), b"[" + b",".join(parts) + b"]"
 
 
-def _sentence(error: duckdb.Error, request: dict[str, Any]) -> str:
-    """DuckDB's message without its quotation of the rewritten SQL; silent where it could name a file."""
+def _describe_error(error: duckdb.Error, request: dict[str, Any]) -> str:
+    """Return DuckDB's message without its quote of the rewritten SQL; a general one where it could name a file."""
     text = str(error).split("\n\nLINE ")[0].partition(": ")[2]
     folders = {os.path.dirname(file) for view in request["views"] for file in view["files"]}
-    if not isinstance(error, SPEAKING) or any(folder in text for folder in folders):
+    if not isinstance(error, SAFE_ERRORS) or any(folder in text for folder in folders):
         return "The query failed while it read the table."
-    return " ".join(text.split()).rstrip(".") + "."
+    sentence = " ".join(text.split()).rstrip(".")
+    return (sentence if len(sentence) <= MAX_MESSAGE else f"{sentence[:MAX_MESSAGE]}…") + "."
 
 
 if __name__ == "__main__":

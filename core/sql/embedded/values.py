@@ -1,4 +1,4 @@
-"""DuckDB's values as JSON: dates ISO 8601, binary base64, NaN and infinities null, nested values nested."""
+"""Conversion of DuckDB's values to JSON: ISO 8601 dates, base64 for binary, null for NaN and infinities."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 
-EXACT = 2**53  # integers up to here survive a reader that has only doubles
+MAX_EXACT = 2**53  # JSON readers with doubles alone keep integers up to here exact
 
 
 def convert(value: Any) -> Any:
-    """A JSON value; numbers stay numbers."""
+    """Return a JSON value; numbers stay numbers."""
     converter = CONVERTERS.get(value.__class__)
     return value if converter is None else converter(value)
 
 
 def convert_exactly(value: Any) -> Any:
-    """As `convert`, but integers beyond 2^53 and decimals become strings."""
+    """Return a JSON value with integers beyond 2^53 and decimals as strings."""
     if isinstance(value, Decimal):
         return str(value)
-    if isinstance(value, int) and abs(value) > EXACT:
+    if isinstance(value, int) and abs(value) > MAX_EXACT:
         return str(value)
     if isinstance(value, list | tuple):
         return [convert_exactly(item) for item in cast(list[Any], value)]
     if isinstance(value, dict):
-        return {_key(key): convert_exactly(item) for key, item in cast(dict[Any, Any], value).items()}
+        return {_convert_key(key): convert_exactly(item) for key, item in cast(dict[Any, Any], value).items()}
     return convert(value)
 
 
-def _datetime(value: datetime) -> str:
+def _convert_datetime(value: datetime) -> str:
     if value.tzinfo is None:
         return value.isoformat()
     return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
-def _list(value: list[Any] | tuple[Any, ...]) -> list[Any]:
+def _convert_list(value: list[Any] | tuple[Any, ...]) -> list[Any]:
     return [convert(item) for item in value]
 
 
-def _dict(value: dict[Any, Any]) -> dict[str, Any]:
-    return {_key(key): convert(item) for key, item in value.items()}
+def _convert_dict(value: dict[Any, Any]) -> dict[str, Any]:
+    return {_convert_key(key): convert(item) for key, item in value.items()}
 
 
-def _key(key: Any) -> str:
+def _convert_key(key: Any) -> str:
     return key if isinstance(key, str) else str(convert(key))
 
 
@@ -54,12 +54,12 @@ CONVERTERS: dict[type, Callable[[Any], Any]] = {
     float: lambda value: value if math.isfinite(value) else None,
     Decimal: lambda value: float(value) if value.as_tuple().exponent else int(value),
     bytes: lambda value: b64encode(value).decode(),
-    datetime: _datetime,
+    datetime: _convert_datetime,
     date: date.isoformat,
     time: time.isoformat,
     timedelta: lambda value: f"PT{value.total_seconds():g}S",
     UUID: str,
-    list: _list,
-    tuple: _list,
-    dict: _dict,
+    list: _convert_list,
+    tuple: _convert_list,
+    dict: _convert_dict,
 }

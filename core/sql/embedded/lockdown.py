@@ -1,4 +1,4 @@
-"""A DuckDB connection that can read the files of its views and nothing else."""
+"""DuckDB connections that read the files of their views and nothing else, and the check of their statements."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import duckdb
 
-from core.sql.functions import ALLOWED, ALLOWED_IN_FROM
+# functions that a query may call, under DuckDB's names
+ALLOWED = frozenset(Path(__file__).with_name("functions.txt").read_text("utf-8").split())
+ALLOWED_IN_FROM = frozenset({"unnest", "generate_series", "range"})
 
 CLASSES = frozenset(
     {
@@ -30,12 +33,12 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 class Refused(Exception):
-    """The statement is not one that may run here; the message is a sentence for the caller."""
+    """The statement may not run here. The message is a sentence for the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table of the query: Parquet files, or names and DuckDB types of columns where there is no row yet."""
+    """A table of the query: its Parquet files, or its columns with DuckDB's types when it has no rows."""
 
     name: str
     files: Sequence[str]
@@ -44,19 +47,19 @@ class View:
     @property
     def definition(self) -> str:
         if self.files:
-            files = ", ".join(_literal(file) for file in self.files)
+            files = ", ".join(quote_literal(file) for file in self.files)
             return f"FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
-        nulls = ", ".join(f"NULL::{type} AS {_identifier(name)}" for name, type in self.columns)
+        nulls = ", ".join(f"NULL::{type} AS {quote_identifier(name)}" for name, type in self.columns)
         return f"SELECT {nulls} WHERE false"
 
 
 def connect(views: Sequence[View], memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
-    """A fresh in-memory database with these views, locked down for good."""
+    """Open an in-memory database with these views, whose configuration can never be changed again."""
     connection = duckdb.connect(":memory:", config=CONFIG | {"memory_limit": memory, "temp_directory": scratch})
     connection.execute("SET TimeZone = 'UTC'; SET default_null_order = 'nulls_last'; SET integer_division = true")
     for view in views:
-        connection.execute(f"CREATE VIEW {_identifier(view.name)} AS {view.definition}")
-    files = ", ".join(_literal(file) for view in views for file in view.files)
+        connection.execute(f"CREATE VIEW {quote_identifier(view.name)} AS {view.definition}")
+    files = ", ".join(quote_literal(file) for view in views for file in view.files)
     connection.execute(f"SET allowed_paths = [{files}]")
     connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
     connection.execute("SET lock_configuration = true")
@@ -64,51 +67,42 @@ def connect(views: Sequence[View], memory: str, scratch: str) -> duckdb.DuckDBPy
 
 
 @cache
-def _parser() -> duckdb.DuckDBPyConnection:
-    """A database without anything in it, which only parses."""
+def _open_parser() -> duckdb.DuckDBPyConnection:
+    """Open an empty database that only parses."""
     return duckdb.connect(":memory:", config=CONFIG | {"enable_external_access": False, "lock_configuration": True})
 
 
-def check(sql: str, views: Sequence[View]) -> None:
-    """Reads the statement with DuckDB's own parser and holds it to closed lists of what a query consists of.
+def check_statement(sql: str, views: Sequence[View]) -> None:
+    """Parse the statement with DuckDB and allow only listed syntax, functions and views.
 
-    Raises:
-        Refused: it is not exactly one SELECT over these views and the allowed functions.
+    Raises Refused unless it is exactly one SELECT.
     """
-    statements = _parser().extract_statements(sql)
+    statements = _open_parser().extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise Refused("Exactly one query is allowed.")
-    (text,) = _parser().execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
+    (text,) = _open_parser().execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
     tree = json.loads(text)
     if tree.get("error", True):
         raise Refused("Exactly one query is allowed.")
-    _check(tree["statements"], frozenset(view.name for view in views))
+    _check_tree(tree["statements"], frozenset(view.name for view in views))
 
 
-def _check(node: Any, tables: frozenset[str]) -> None:
-    """`tables` are the views and the common table expressions that can be seen from here."""
+def _check_tree(node: Any, tables: frozenset[str]) -> None:
+    """Check a part of the syntax tree. `tables` are the views and common table expressions visible to it."""
     if isinstance(node, list):
         for item in cast(list[Any], node):
-            _check(item, tables)
+            _check_tree(item, tables)
     elif isinstance(node, dict):
-        _check_object(cast(dict[str, Any], node), tables)
-
-
-def _check_object(node: dict[str, Any], tables: frozenset[str]) -> None:
-    _check_node(node, tables)
-    for entry in node.get("cte_map", {}).get("map", ()):
-        tables |= _check_cte(entry, tables)
-    for key, value in node.items():
-        if key != "cte_map":
-            _check(value, tables)
-
-
-def _check_cte(entry: dict[str, Any], tables: frozenset[str]) -> frozenset[str]:
-    query = entry["value"]["query"]
-    recursive = query["node"]["type"] == "RECURSIVE_CTE_NODE"
-    name = frozenset({entry["key"].lower()})
-    _check(entry["value"], tables | name if recursive else tables)
-    return name
+        fields = cast(dict[str, Any], node)
+        _check_node(fields, tables)
+        for entry in fields.get("cte_map", {}).get("map", ()):
+            recursive = entry["value"]["query"]["node"]["type"] == "RECURSIVE_CTE_NODE"
+            name = frozenset({entry["key"].lower()})
+            _check_tree(entry["value"], tables | name if recursive else tables)
+            tables |= name
+        for key, value in fields.items():
+            if key != "cte_map":
+                _check_tree(value, tables)
 
 
 def _check_node(node: dict[str, Any], tables: frozenset[str]) -> None:
@@ -143,9 +137,9 @@ def _require(condition: bool, what: str) -> None:
         raise Refused(f"This query uses {what}, which is not available here.")
 
 
-def _literal(text: str) -> str:
+def quote_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _identifier(text: str) -> str:
+def quote_identifier(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'

@@ -5,10 +5,9 @@ import pytest
 
 from core.errors import BadInput, NotFound, TooLarge
 from core.infra.settings import Settings
-from core.infra.storage import open_storage
-from core.sql.pool import Pool
-from core.sql.queries import Queries, Query
-from tests.support.warehouse import PRODUCT_COLUMNS, PRODUCTS, Warehouse
+from core.sql.embedded.pool import Pool
+from core.sql.service import Query
+from tests.support.warehouse import PRODUCT_COLUMNS, PRODUCTS, Warehouse, make_query_service
 
 COUNTS = [
     ("SELECT count(*) AS n FROM spindle.shop.products", 3),
@@ -123,16 +122,13 @@ def test_a_replaced_table_is_seen_by_the_next_query(fresh_warehouse: Warehouse):
 
 
 def test_a_query_past_its_time_is_stopped_and_the_next_one_runs(fresh_warehouse: Warehouse, pool: Pool):
-    hasty = Queries(
-        Settings(data=fresh_warehouse.settings.data, sql_timeout_seconds=0.5),
-        fresh_warehouse.database,
-        open_storage(fresh_warehouse.settings),
-        pool,
-    )
+    settings = Settings(data=fresh_warehouse.settings.data, sql_timeout_seconds=0.5)
+    hasty = make_query_service(settings, fresh_warehouse.database, pool)
     numbers = "UNNEST(sequence(1, 1000000))"
     endless = f"SELECT count(*) FROM {numbers} AS a(x), {numbers} AS b(y) WHERE x = y + 1e9"
-    with pytest.raises(BadInput, match=r"longer than 0\.5 seconds"):
-        hasty.run(fresh_warehouse.ids["acme"], Query(endless))
+    with pytest.raises(BadInput) as error:
+        hasty.run(fresh_warehouse.caller("acme"), Query(endless))
+    assert error.value.details[0].code == "query-timeout"
     assert fresh_warehouse.rows("SELECT 1 AS x") == [{"x": 1}]
 
 
@@ -166,12 +162,13 @@ def test_a_wrong_query_is_told_what_is_wrong(warehouse: Warehouse, sql: str, mes
 
 
 def test_tables_and_columns_list_the_organizations_own(warehouse: Warehouse):
-    acme, rival = warehouse.ids["acme"], warehouse.ids["rival"]
-    views = [table.view for table in warehouse.queries.tables(acme)]
-    assert views == ["archive.products", "default.notes", "shop.empty", "shop.products"]
-    assert [table.view for table in warehouse.queries.tables(rival)] == ["vault.secrets"]
-    assert [table.view for table in warehouse.queries.tables(acme, "minio", "shop")] == ["shop.empty", "shop.products"]
-    columns = warehouse.queries.columns(acme, "products", "minio", "shop")
+    acme, rival = warehouse.caller("acme"), warehouse.caller("rival")
+    names = [table.full_name for table in warehouse.queries.list_tables(acme)]
+    assert names == ["archive.products", "default.notes", "shop.empty", "shop.products"]
+    assert [table.full_name for table in warehouse.queries.list_tables(rival)] == ["vault.secrets"]
+    in_shop = warehouse.queries.list_tables(acme, "minio", "shop")
+    assert [table.full_name for table in in_shop] == ["shop.empty", "shop.products"]
+    columns = warehouse.queries.list_columns(acme, "products", "minio", "shop")
     assert [(column.name, column.type) for column in columns] == [
         ("id", "bigint"),
         ("name", "varchar"),
@@ -185,9 +182,10 @@ def test_a_version_outside_the_organizations_storage_is_never_read(fresh_warehou
 
     rival = fresh_warehouse.publish("rival", "vault", "loot", PRODUCTS, PRODUCT_COLUMNS)
     with fresh_warehouse.database.write() as session:
-        stolen = session.query(DatasetVersion).filter_by(dataset_id=rival).one().paths
+        stolen = session.query(DatasetVersion).filter_by(dataset_id=rival).one().locations
     mine = fresh_warehouse.publish("acme", "shop", "mine", PRODUCTS, PRODUCT_COLUMNS)
     with fresh_warehouse.database.write() as session:
-        session.query(DatasetVersion).filter_by(dataset_id=mine).one().paths = stolen
-    with pytest.raises(Unavailable, match="outside the organization's storage"):
+        session.query(DatasetVersion).filter_by(dataset_id=mine).one().locations = stolen
+    with pytest.raises(Unavailable) as error:
         fresh_warehouse.rows("SELECT * FROM mine")
+    assert error.value.details[0].code == "foreign-files"

@@ -1,0 +1,1 @@
+"""DuckDB in query processes: the SqlEngine of a single machine."""

@@ -1,0 +1,191 @@
+"""Queries over the datasets of an organization, and the names of its schemas, tables and columns."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.orm import Session
+
+from core.datasets.repository import DatasetRepository
+from core.errors import BadInput, NotFound
+from core.identity.api_keys import Identity
+from core.infra.database import Database
+from core.infra.settings import Settings
+from core.infra.storage.protocol import Storage
+from core.sql import statement
+from core.sql.catalog import Catalog, Column, Table
+from core.sql.embedded.engine import DuckDbEngine
+from core.sql.embedded.pool import Pool
+from core.sql.engine import EngineQuery, ResultPage, SqlEngine
+from core.sql.gate import check_tree, find_table_names, rewrite
+from core.sql.names import NameScope, TableName, make_scope, report_unknown_table
+from core.tables import new_id
+from core.tasks.repository import TaskRepository
+
+DEFAULT_ROWS = 1000
+MAX_ROWS = 10_000
+
+
+def open_sql_engine(settings: Settings, storage: Storage) -> SqlEngine:
+    """Return the engine that the settings select: today always DuckDB in processes of this machine."""
+    pool = Pool(settings.data.resolve() / "sql")
+    return DuckDbEngine(storage, pool, settings.sql_timeout_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One page of a query. `catalog` and `schema` are the defaults of unqualified names.
+
+    In a query bound to `dataset_id`, names such as `output` mean that dataset.
+    """
+
+    sql: str
+    catalog: str | None = None
+    schema: str | None = None
+    limit: int = DEFAULT_ROWS
+    offset: int = 0
+    dataset_id: str | None = None
+    exact_numbers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """A page of rows, with the id and the duration of the query."""
+
+    query_id: str
+    page: ResultPage
+    milliseconds: int
+
+
+class QueryService:
+    """Every method sees the tables of the caller's organization and no others."""
+
+    def __init__(self, settings: Settings, database: Database, engine: SqlEngine) -> None:
+        self._settings = settings
+        self._database = database
+        self._engine = engine
+
+    def run(self, caller: Identity, query: Query) -> QueryResult:
+        """Raise BadInput, NotFound for the bound dataset, TooLarge for the page, or Unavailable."""
+        started, query_id = time.perf_counter(), new_id()
+        if not (0 <= query.limit <= MAX_ROWS and query.offset >= 0):
+            raise BadInput(f"limit is at most {MAX_ROWS:,} and neither limit nor offset is negative.", path="limit")
+        parsed = statement.parse(query.sql)
+        owner = caller.organization_id
+        with self._database.read() as session:
+            catalog = Catalog(session, owner)
+            bound = _get_table(catalog, query.dataset_id) if query.dataset_id is not None else None
+            scope = make_scope(self._settings, query.catalog, query.schema, bound)
+            if isinstance(parsed, statement.Select):
+                tables = self._resolve_tables(parsed, scope, catalog)
+            else:
+                page = _cut_page(self._answer_names(parsed, scope, catalog), query)
+                return QueryResult(query_id, page, _measure(started))
+        relations = {name: self._engine.register(owner, table) for name, table in tables.items()}
+        sql = rewrite(parsed.tree, relations, self._engine.dialect, query.limit, query.offset)
+        used = tuple({relation.table.dataset_id: relation for relation in relations.values()}.values())
+        page = self._engine.run(EngineQuery(query_id, owner, sql, used, parsed.explain, query.exact_numbers))
+        return QueryResult(query_id, page, _measure(started))
+
+    def run_on_job(self, caller: Identity, project_id: str, job_id: str, query: Query) -> QueryResult:
+        """Run a query that is bound to a dataset of this job. Raises NotFound for other datasets."""
+        with self._database.read() as session:
+            datasets = DatasetRepository(session, caller.organization_id)
+            datasets.get_of_job(project_id, job_id, query.dataset_id or "")
+        return self.run(caller, query)
+
+    def run_on_task(self, caller: Identity, task_id: str, query: Query) -> QueryResult:
+        """Run a query bound to the dataset that a task published. Raises NotFound when there is none."""
+        with self._database.read() as session:
+            dataset_id = _get_dataset_id(session, caller, task_id)
+        return self.run(caller, replace(query, dataset_id=dataset_id))
+
+    def list_tables(self, caller: Identity, catalog: str | None = None, schema: str | None = None) -> list[Table]:
+        """Return the published tables of one schema, or of all."""
+        scope = make_scope(self._settings, catalog, schema)
+        with self._database.read() as session:
+            return Catalog(session, caller.organization_id).load_tables(scope.schema)
+
+    def list_columns(self, caller: Identity, table: str, catalog: str | None, schema: str | None) -> tuple[Column, ...]:
+        """Return the columns of a table with Trino's type names. Raises BadInput for an unknown table."""
+        scope = make_scope(self._settings, catalog, schema)
+        with self._database.read() as session:
+            names = Catalog(session, caller.organization_id)
+            return _resolve(TableName(table.lower()), scope, names).get_trino_columns()
+
+    def get_table_of_job(self, caller: Identity, project_id: str, job_id: str, dataset_id: str) -> Table:
+        """Return the table of a job's dataset. Raises NotFound before anything was published."""
+        with self._database.read() as session:
+            dataset = DatasetRepository(session, caller.organization_id).get_of_job(project_id, job_id, dataset_id)
+            return _get_table(Catalog(session, caller.organization_id), dataset.id)
+
+    def get_table_of_task(self, caller: Identity, task_id: str) -> Table:
+        """Return the table that a task published. Raises NotFound when there is none."""
+        with self._database.read() as session:
+            dataset_id = _get_dataset_id(session, caller, task_id)
+            return _get_table(Catalog(session, caller.organization_id), dataset_id)
+
+    def _resolve_tables(
+        self, parsed: statement.Select, scope: NameScope, catalog: Catalog
+    ) -> Mapping[TableName, Table]:
+        names = dict.fromkeys(find_table_names(parsed.tree))
+        check_tree(parsed.tree, self._engine.functions)
+        tables = catalog.find_by_names({name.name for name in names})
+        return {name: _choose(name, scope, tables, catalog) for name in names}
+
+    def _answer_names(self, parsed: statement.NameQuestion, scope: NameScope, catalog: Catalog) -> ResultPage:
+        match parsed:
+            case statement.ShowCatalogs():
+                return _build_page(("Catalog",), [(self._settings.sql_catalog,)])
+            case statement.ShowSchemas():
+                scope.check_catalog(parsed.catalog)
+                return _build_page(("Schema",), [(name,) for name in sorted({t.schema for t in catalog.load_tables()})])
+            case statement.ShowTables():
+                scope.check_catalog(parsed.catalog)
+                tables = catalog.load_tables(parsed.schema or scope.schema)
+                return _build_page(("Table",), [(table.name,) for table in tables])
+            case statement.ShowColumns():
+                columns = _resolve(parsed.table, scope, catalog).get_trino_columns()
+                return _build_page(("Column", "Type"), [(column.name, column.type) for column in columns])
+
+
+def _get_dataset_id(session: Session, caller: Identity, task_id: str) -> str:
+    execution = TaskRepository(session, caller.organization_id).by_id(task_id).execution
+    if execution is None or execution.dataset_id is None:
+        raise NotFound("This task has published no dataset.")
+    return execution.dataset_id
+
+
+def _get_table(catalog: Catalog, dataset_id: str) -> Table:
+    table = catalog.find_by_dataset(dataset_id)
+    if table is None:
+        raise NotFound("There is no dataset with this id.")
+    return table
+
+
+def _resolve(name: TableName, scope: NameScope, catalog: Catalog) -> Table:
+    return _choose(name, scope, catalog.find_by_names({name.name}), catalog)
+
+
+def _choose(name: TableName, scope: NameScope, tables: Sequence[Table], catalog: Catalog) -> Table:
+    table = scope.resolve(name, tables)
+    if table is None:
+        raise report_unknown_table(name, catalog.load_tables())
+    return table
+
+
+def _build_page(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> ResultPage:
+    objects = [dict(zip(columns, row, strict=True)) for row in rows]
+    return ResultPage(tuple(Column(name, "varchar") for name in columns), len(rows), json.dumps(objects).encode())
+
+
+def _cut_page(page: ResultPage, query: Query) -> ResultPage:
+    rows = page.rows[query.offset : query.offset + query.limit]
+    return ResultPage(page.columns, len(rows), json.dumps(rows).encode())
+
+
+def _measure(started: float) -> int:
+    return round((time.perf_counter() - started) * 1000)
