@@ -20,6 +20,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "invalid-sql": "The SQL does not parse, or is not exactly one statement.",
     "invalid-value": "A field or parameter has a value that is not allowed.",
     "method-not-allowed": "The path does not support this method.",
+    "missing-encryption-key": "The stored secret needs the caller's key in `X-Encryption-Key`.",
     "missing-field": "A required field or parameter is missing.",
     "missing-files": "The files of a table are missing in the storage.",
     "missing-scope": "The API key lacks a scope that the operation needs.",
@@ -37,6 +38,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "request-timeout": "The body did not arrive in time.",
     "too-large": "The request, or the answer to it, exceeds a size limit.",
     "unavailable": "A part that the service depends on does not answer. A retry may help.",
+    "undecryptable": "A stored secret cannot be decrypted with the service's key. Write it again.",
     "unknown-catalog": "There is no SQL catalog of this name.",
     "unknown-field": "The request has a field that the operation does not know.",
     "unknown-function": "There is no SQL function of this name.",
@@ -45,6 +47,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "unreadable-request": "The request is not valid HTTP, or its body cannot be decoded.",
     "unsupported-sql": "The query uses something that the SQL engine does not have.",
     "unsupported-version": "The package was written by a newer version of Spindle.",
+    "wrong-encryption-key": "`X-Encryption-Key` is not the key that the stored secret was encrypted with.",
 }
 
 

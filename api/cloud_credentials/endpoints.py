@@ -19,7 +19,7 @@ from api.cloud_credentials.schemas import (
 )
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.concurrency import OUTSIDE
-from api.kit.encryption import KeyringOf
+from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.pagination import MAX_PAGE, PageOf
 from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
@@ -30,7 +30,7 @@ from core.credentials.providers import provider_name
 from core.credentials.repository import PLAIN, SECRETS, Credentials, opened
 from core.errors import BadInput, Detail
 from core.identity.api_keys import Identity
-from core.infra.encryption import Keyring
+from core.infra.encryption import KeyRing
 
 router = APIRouter(prefix="/cloud-credentials", tags=["cloud credentials"], route_class=KeyRoute)
 CredentialId = Annotated[str, Path(alias="credentialId", description="Id of the cloud credential.")]
@@ -66,10 +66,10 @@ def list_credentials(
 
 @router.post("", summary="Create a cloud credential", responses=TAGGED)
 def create_credential(
-    body: CredentialCreate, caller: Writer, services: ServicesOf, keyring: KeyringOf, tag: TagOf
+    body: CredentialCreate, caller: Writer, services: ServicesOf, key_ring: KeyRingOf, tag: TagOf
 ) -> CredentialRecord:
     with services.database.write() as session:
-        created = _of(session, caller).create(body.values(), keyring, everywhere=body.everywhere)
+        created = _of(session, caller).create(body.values(), key_ring, everywhere=body.everywhere)
         tag.put(created)
         return credential_record(created)
 
@@ -82,22 +82,22 @@ def create_credential(
     responses=answers(404, 409),
 )
 def test_credential(
-    body: CredentialTest, caller: Writer, services: ServicesOf, keyring: KeyringOf
+    body: CredentialTest, caller: Writer, services: ServicesOf, key_ring: KeyRingOf
 ) -> CredentialVerdict:
-    provider, fields = _asked(body, caller, services, keyring)
+    provider, fields = _asked(body, caller, services, key_ring)
     with OUTSIDE.seat(caller.organization_id):
         verdict = check_credential(services.settings, provider, fields)
     return CredentialVerdict(provider=provider, **asdict(verdict))
 
 
 def _asked(
-    body: CredentialTest, caller: Identity, services: Services, keyring: Keyring
+    body: CredentialTest, caller: Identity, services: Services, key_ring: KeyRing
 ) -> tuple[str, Mapping[str, str]]:
     """The provider that is asked, and the credential's fields."""
     if body.credential_id is not None:
         with services.database.read() as session:
             credential = _of(session, caller).get(body.credential_id)
-        return credential.provider, opened(credential, keyring)
+        return credential.provider, opened(credential, key_ring)
     if body.provider is None:
         sentence = "Send the 'credentialId' of a stored credential, or a 'provider' with its fields."
         raise BadInput(sentence, [Detail("credentialId", "is missing"), Detail("provider", "is missing")])
@@ -126,13 +126,13 @@ def update_credential(
     body: CredentialUpdate,
     caller: Writer,
     services: ServicesOf,
-    keyring: KeyringOf,
+    key_ring: KeyRingOf,
     expected: ExpectedOf,
 ) -> CredentialRecord:
     with services.database.write() as session:
         repository = _of(session, caller)
         expected.hold(session, caller, repository.get(credential_id))
-        credential = repository.update(credential_id, body.values(), keyring)
+        credential = repository.update(credential_id, body.values(), key_ring)
         expected.put(credential)
         return credential_record(credential)
 

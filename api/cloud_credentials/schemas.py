@@ -9,7 +9,7 @@ from pydantic import Field
 
 from api.kit.schemas import Body, Record, example
 from core.credentials.repository import MASK, SECRETS
-from core.infra.encryption import CALLERS
+from core.infra.encryption import CALLER_PREFIX
 from core.tables import CloudCredential
 
 
@@ -84,6 +84,6 @@ class CredentialRecord(Record):
 
 def credential_record(credential: CloudCredential) -> CredentialRecord:
     shown: dict[str, Any] = {field: MASK if field in credential.secrets else None for field in SECRETS}
-    shown["needs_encryption_key"] = any(sealed.startswith(CALLERS) for sealed in credential.secrets.values())
+    shown["needs_encryption_key"] = any(sealed.startswith(CALLER_PREFIX) for sealed in credential.secrets.values())
     plain = CredentialRecord.model_fields.keys() - shown.keys()
     return CredentialRecord(**shown, **{field: getattr(credential, field) for field in plain})

@@ -19,7 +19,7 @@ from api.executions.schemas import (
     execution_status,
 )
 from api.kit.auth import Executor, KeyRoute, Reader
-from api.kit.encryption import KeyringOf
+from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
 from api.kit.pagination import PageOf
@@ -50,7 +50,7 @@ def execute_job(
     caller: Executor,
     services: ServicesOf,
     idempotency_key: Idempotent,
-    keyring: KeyringOf,
+    key_ring: KeyRingOf,
     queue: Queue = False,
     body: ExecuteRequest | None = None,
 ) -> Submission:
@@ -60,7 +60,7 @@ def execute_job(
         caller.organization_id,
         project_id,
         job_id,
-        keyring=keyring,
+        key_ring=key_ring,
         credential_ids=request.credential_ids,
         parameters=request.parameters,
         arguments=request.arguments or (),
@@ -143,7 +143,7 @@ def retry_execution(
     caller: Executor,
     services: ServicesOf,
     idempotency_key: Idempotent,
-    keyring: KeyringOf,
+    key_ring: KeyRingOf,
     queue: Queue = False,
 ) -> Submission:
     execution = retry(
@@ -152,7 +152,7 @@ def retry_execution(
         project_id,
         job_id,
         execution_id,
-        keyring=keyring,
+        key_ring=key_ring,
         idempotency_key=idempotency_key,
         queue=queue,
     )

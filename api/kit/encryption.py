@@ -1,4 +1,4 @@
-"""The keys that open a request's secrets: the service's, and the one that the request may carry."""
+"""The header `X-Encryption-Key`: a key of the caller's own, for cloud credentials."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Annotated
 from fastapi import Depends, Header
 
 from api.kit.services import ServicesOf
-from core.infra.encryption import HEADER, Keyring
+from core.infra.encryption import HEADER, KeyRing
 from core.infra.secrets import service_key
 
 
-def _keyring(
+def _build_key_ring(
     services: ServicesOf,
-    callers_key: Annotated[
+    caller_key: Annotated[
         str | None,
         Header(
             alias=HEADER,
             min_length=1,
             max_length=1024,
-            description="A key of the caller's own: cloud credentials are sealed under it in place of the service's. "
+            description="A key of the caller's own: cloud credentials are encrypted under it instead of the service's. "
             "It is never stored.",
         ),
     ] = None,
-) -> Keyring:
-    return Keyring(service_key(services.settings), callers_key)
+) -> KeyRing:
+    return KeyRing(service_key(services.settings), caller_key)
 
 
-KeyringOf = Annotated[Keyring, Depends(_keyring)]
+KeyRingOf = Annotated[KeyRing, Depends(_build_key_ring)]

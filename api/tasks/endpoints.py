@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 
 from api.executions.schemas import Queue
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
-from api.kit.encryption import KeyringOf
+from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
 from api.kit.pagination import PageOf
@@ -123,7 +123,7 @@ def start_task(
     caller: Executor,
     services: ServicesOf,
     idempotency_key: Idempotent,
-    keyring: KeyringOf,
+    key_ring: KeyRingOf,
     queue: Queue = False,
 ) -> Response:
     submit(
@@ -131,7 +131,7 @@ def start_task(
         caller.organization_id,
         project_id,
         job_id,
-        keyring=keyring,
+        key_ring=key_ring,
         task_id=task_id,
         idempotency_key=idempotency_key,
         queue=queue,

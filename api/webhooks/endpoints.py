@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.concurrency import OUTSIDE
-from api.kit.encryption import KeyringOf
+from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
@@ -48,11 +48,11 @@ def list_webhooks(project_id: ProjectId, caller: Reader, services: ServicesOf, p
     responses={**TAGGED, **answers(404, 409)},
 )
 def create_webhook(
-    project_id: ProjectId, body: WebhookCreate, caller: Writer, services: ServicesOf, keyring: KeyringOf, tag: TagOf
+    project_id: ProjectId, body: WebhookCreate, caller: Writer, services: ServicesOf, key_ring: KeyRingOf, tag: TagOf
 ) -> WebhookWithSecret:
     with services.database.write() as session:
         repository = Webhooks(session, caller.organization_id)
-        webhook, secret = repository.create(services.settings, keyring, project_id, body.values())
+        webhook, secret = repository.create(services.settings, key_ring, project_id, body.values())
         tag.put(webhook)
         return with_secret(webhook, secret)
 
@@ -106,10 +106,10 @@ def delete_webhook(
     responses={**TAGGED, **answers(404, 409)},
 )
 def rotate_webhook_secret(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf, keyring: KeyringOf, tag: TagOf
+    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf, key_ring: KeyRingOf, tag: TagOf
 ) -> WebhookWithSecret:
     with services.database.write() as session:
-        webhook, secret = Webhooks(session, caller.organization_id).rotate(keyring, project_id, webhook_id)
+        webhook, secret = Webhooks(session, caller.organization_id).rotate(key_ring, project_id, webhook_id)
         tag.put(webhook)
         return with_secret(webhook, secret)
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.credentials.repository import environment_place, sealed_place
+from core.credentials.repository import bind_credential, bind_environment
 from core.errors import Conflict
 from core.infra.database import Database
-from core.infra.encryption import Keyring, Place
+from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.secrets import key_in, key_of, service_key
 from core.infra.settings import Settings
 from core.tables import CloudCredential, Execution, Webhook
-from core.webhooks.repository import place
+from core.webhooks.repository import bind_webhook
 
 WEBHOOK_FIELDS = ("secret", "previous_secret")
 
@@ -40,7 +40,7 @@ def rotate(settings: Settings, database: Database) -> Rotation:
         raise Conflict(f"{sentence} SPINDLE_NEW_SECRET_KEY, and run this again.")
     following = _next(settings)
     key = key_in(following) if settings.new_secret_key is None else key_of(settings.new_secret_key)
-    old, new = Keyring(service_key(settings)), Keyring(key)
+    old, new = KeyRing(service_key(settings)), KeyRing(key)
     with database.write() as session:
         rotation = _reseal(session, old, new)
     if settings.new_secret_key is None:
@@ -58,33 +58,33 @@ def _next(settings: Settings) -> Path:
     return settings.data / "secret-key.next"
 
 
-def _reseal(session: Session, old: Keyring, new: Keyring) -> Rotation:
+def _reseal(session: Session, old: KeyRing, new: KeyRing) -> Rotation:
     rotation = Rotation()
 
-    def resealed(sealed: str, at: Place) -> str:
+    def resealed(sealed: str, at: AssociatedData) -> str:
         rotation.values += 1
         try:
-            return new.resealed(sealed, at, old)
+            return new.reencrypt(sealed, at, old)
         except Conflict:
             rotation.unreadable += 1
             return sealed
 
     for credential in session.scalars(select(CloudCredential)):
         sealed = credential.secrets
-        credential.secrets = {field: resealed(sealed[field], sealed_place(credential, field)) for field in sealed}
+        credential.secrets = {field: resealed(sealed[field], bind_credential(credential, field)) for field in sealed}
     for row, field, at in (*_webhooks(session), *_executions(session)):
         setattr(row, field, resealed(getattr(row, field), at))
     return rotation
 
 
-def _webhooks(session: Session) -> Iterator[tuple[Webhook, str, Place]]:
+def _webhooks(session: Session) -> Iterator[tuple[Webhook, str, AssociatedData]]:
     for webhook in session.scalars(select(Webhook)):
         for field in WEBHOOK_FIELDS:
             if getattr(webhook, field) is not None:
-                yield webhook, field, place(webhook, field)
+                yield webhook, field, bind_webhook(webhook, field)
 
 
-def _executions(session: Session) -> Iterator[tuple[Execution, str, Place]]:
+def _executions(session: Session) -> Iterator[tuple[Execution, str, AssociatedData]]:
     """Those that have not ended: what they were given is erased at their end."""
     for execution in session.scalars(select(Execution).where(Execution.sealed_environment.is_not(None))):
-        yield execution, "sealed_environment", environment_place(execution)
+        yield execution, "sealed_environment", bind_environment(execution)

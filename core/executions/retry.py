@@ -10,7 +10,7 @@ from core.executions.states import Event, State, next_state
 from core.executions.submit import PYTHON_AGENT
 from core.executions.transitions import launch, move
 from core.infra.database import Database
-from core.infra.encryption import Keyring
+from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey, earlier, remember
 from core.jobs.repository import JobRepository
 from core.tables import Execution
@@ -35,7 +35,7 @@ def retry(
     job_id: str,
     execution_id: str,
     *,
-    keyring: Keyring,
+    key_ring: KeyRing,
     idempotency_key: IdempotencyKey | None = None,
     queue: bool = False,
 ) -> Execution:
@@ -58,7 +58,7 @@ def retry(
             raise Conflict("This job is disabled. Enable it to execute it.")
         waits = place(session, project_id, queue) is State.QUEUED
         ids = list(dict.fromkeys(execution.credentials.values()))
-        inject(execution, Credentials(session, organization_id).chosen(ids, keyring) if ids else (), keyring)
+        inject(execution, Credentials(session, organization_id).chosen(ids, key_ring) if ids else (), key_ring)
         again = Event.REQUEUE if waits else Event.RETRY
         move(session, execution, again, attempt=execution.attempt + 1, **FRESH)
         if not waits:

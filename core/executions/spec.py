@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from core.credentials.repository import environment
 from core.executions.tokens import execution_token
-from core.infra.encryption import Keyring
+from core.infra.encryption import KeyRing
 from core.infra.secrets import service_key, write_private
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
@@ -136,7 +136,7 @@ def write_spec(settings: Settings, execution: Execution, shared: bool = True) ->
 def driver_environment(settings: Settings, execution: Execution) -> dict[str, str]:
     """What the driver's environment has beyond the service's own: its secrets. Conflict when one cannot be opened."""
     return {
-        **environment(execution, Keyring(service_key(settings))),
+        **environment(execution, KeyRing(service_key(settings))),
         "SPINDLE_EXECUTION_TOKEN": execution_token(settings, execution.id, execution.attempt),
         "AWS_EC2_METADATA_DISABLED": "true",
     }

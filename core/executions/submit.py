@@ -19,7 +19,7 @@ from core.executions.slots import place
 from core.executions.states import Event, State
 from core.executions.transitions import launch, move
 from core.infra.database import Database
-from core.infra.encryption import Keyring
+from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey, earlier, remember
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
@@ -39,7 +39,7 @@ class Request:
     arguments: Sequence[str]
     limit: int | None
     environment: Mapping[str, str]
-    keyring: Keyring
+    key_ring: KeyRing
     credential_ids: Sequence[str]
 
 
@@ -49,7 +49,7 @@ def submit(
     project_id: str,
     job_id: str,
     *,
-    keyring: Keyring,
+    key_ring: KeyRing,
     credential_ids: Sequence[str] = (),
     parameters: Mapping[str, object] | None = None,
     arguments: Sequence[str] = (),
@@ -68,7 +68,7 @@ def submit(
     Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput for an unknown credential and
     listing every parameter that is missing, TooMany when the project has ten executions already, or a full queue.
     """
-    request = Request(parameters or {}, arguments, limit, environment or {}, keyring, credential_ids)
+    request = Request(parameters or {}, arguments, limit, environment or {}, key_ring, credential_ids)
     with database.read() as session:  # parsing a pipeline takes longer than SQLite's one writer should be held
         started = earlier(session, idempotency_key) if idempotency_key else None
         if started is not None:
@@ -108,8 +108,8 @@ def _freeze(session: Session, organization_id: str, project_id: str, job_id: str
         pipeline_yaml=agent.pipeline_yaml or "",
         row_limit=row_limit(request.limit, request.parameters),
     )
-    credentials = Credentials(session, organization_id).chosen(request.credential_ids or named(job), request.keyring)
-    inject(execution, credentials, request.keyring)
+    credentials = Credentials(session, organization_id).chosen(request.credential_ids or named(job), request.key_ring)
+    inject(execution, credentials, request.key_ring)
     for field, value in _planned(session, execution, job, project, request).items():
         setattr(execution, field, value)
     return execution

@@ -21,12 +21,12 @@ from core.errors import SpindleError
 from core.events.announce import payload
 from core.infra.background import Outages
 from core.infra.database import Database, changed
-from core.infra.encryption import Keyring
+from core.infra.encryption import KeyRing
 from core.infra.http_client import Answer, send
 from core.infra.secrets import service_key
 from core.infra.settings import Settings
 from core.tables import Delivery, ExecutionEvent, Webhook, now
-from core.webhooks.repository import Webhooks, place
+from core.webhooks.repository import Webhooks, bind_webhook
 
 POLL_SECONDS = 0.5
 TIDY_SECONDS = 300.0
@@ -166,7 +166,7 @@ def attempt(settings: Settings, database: Database, parcel: Parcel, *, last: boo
 def _sent(settings: Settings, parcel: Parcel, at: datetime) -> Answer:
     """What came of sending it; whatever kept it from being sent is a failed try like any other."""
     try:
-        headers = signed_headers(Keyring(service_key(settings)), parcel, at)
+        headers = signed_headers(KeyRing(service_key(settings)), parcel, at)
         return send(settings, "POST", parcel.webhook.url, headers, parcel.body)
     except SpindleError as error:
         log.warning("not sent", delivery=parcel.delivery.id, reason=error.sentence)
@@ -176,12 +176,12 @@ def _sent(settings: Settings, parcel: Parcel, at: datetime) -> Answer:
         return Answer(None, b"", "It could not be sent, for a reason that the service's log tells.", 0)
 
 
-def signed_headers(keyring: Keyring, parcel: Parcel, at: datetime) -> dict[str, str]:
+def signed_headers(key_ring: KeyRing, parcel: Parcel, at: datetime) -> dict[str, str]:
     """The headers of Standard Webhooks; during a rotation with a signature by each secret."""
     webhook, delivery = parcel.webhook, parcel.delivery
-    secrets = [keyring.open(webhook.secret, place(webhook, "secret"))]
+    secrets = [key_ring.decrypt(webhook.secret, bind_webhook(webhook, "secret"))]
     if webhook.previous_secret and webhook.previous_until and webhook.previous_until > at:
-        secrets.append(keyring.open(webhook.previous_secret, place(webhook, "previous_secret")))
+        secrets.append(key_ring.decrypt(webhook.previous_secret, bind_webhook(webhook, "previous_secret")))
     signatures = [Signer(secret).sign(delivery.id, at, parcel.body.decode()) for secret in secrets]
     return {
         "Content-Type": "application/json",

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from core.errors import BadInput, Conflict, Detail, NotFound
 from core.events.announce import TYPES
 from core.executions.tokens import PREFIX
-from core.infra.encryption import Keyring, Place
+from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.http_client import is_name, is_own, web_address
 from core.infra.repository import Repository
 from core.infra.settings import Settings
@@ -37,7 +37,7 @@ class Webhooks(Repository[Webhook]):
     fields = frozenset({"url", "description", "events", "enabled"})
 
     def create(
-        self, settings: Settings, keyring: Keyring, project_id: str, values: Mapping[str, Any]
+        self, settings: Settings, key_ring: KeyRing, project_id: str, values: Mapping[str, Any]
     ) -> tuple[Webhook, str]:
         """A new webhook and its secret. Raises BadInput without a usable address, Conflict when there are too many."""
         project = ProjectRepository(self.session, self.organization_id).get(project_id)
@@ -48,7 +48,7 @@ class Webhooks(Repository[Webhook]):
         if count >= MAX_WEBHOOKS:
             raise Conflict(f"This project has {MAX_WEBHOOKS} webhooks, the limit. Delete one first.")
         webhook = Webhook(id=new_id(), organization_id=self.organization_id, project_id=project.id, **known)
-        secret = self._write_secret(webhook, keyring)
+        secret = self._write_secret(webhook, key_ring)
         self.session.add(webhook)
         self.session.flush()
         return webhook, secret
@@ -74,14 +74,14 @@ class Webhooks(Repository[Webhook]):
         self.session.delete(self.get(project_id, webhook_id))
         self.session.flush()
 
-    def rotate(self, keyring: Keyring, project_id: str, webhook_id: str) -> tuple[Webhook, str]:
+    def rotate(self, key_ring: KeyRing, project_id: str, webhook_id: str) -> tuple[Webhook, str]:
         """A new secret; for a day everything is signed with the one before as well."""
         webhook = self.get(project_id, webhook_id)
         self.lock(webhook)
-        old = keyring.services.open(webhook.secret, place(webhook, "secret"))
-        webhook.previous_secret = keyring.services.seal(old, place(webhook, "previous_secret"))
+        old = key_ring.without_caller_key.decrypt(webhook.secret, bind_webhook(webhook, "secret"))
+        webhook.previous_secret = key_ring.without_caller_key.encrypt(old, bind_webhook(webhook, "previous_secret"))
         webhook.previous_until = now() + OVERLAP
-        secret = self._write_secret(webhook, keyring)
+        secret = self._write_secret(webhook, key_ring)
         self.session.flush()
         return webhook, secret
 
@@ -102,9 +102,9 @@ class Webhooks(Repository[Webhook]):
             raise NotFound("There is no delivery with this id.")
         return found
 
-    def _write_secret(self, webhook: Webhook, keyring: Keyring) -> str:
+    def _write_secret(self, webhook: Webhook, key_ring: KeyRing) -> str:
         secret = PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
-        webhook.secret = keyring.services.seal(secret, place(webhook, "secret"))
+        webhook.secret = key_ring.without_caller_key.encrypt(secret, bind_webhook(webhook, "secret"))
         return secret
 
     def _checked(self, settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,9 +120,9 @@ class Webhooks(Repository[Webhook]):
         return known
 
 
-def place(webhook: Webhook, field: str) -> Place:
+def bind_webhook(webhook: Webhook, field: str) -> AssociatedData:
     """Where a webhook's secret belongs; sealed for another place it does not open."""
-    return Place(webhook.organization_id, webhook.id, field)
+    return AssociatedData(webhook.organization_id, webhook.id, field)
 
 
 def _usable(settings: Settings, url: str) -> str:

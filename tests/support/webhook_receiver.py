@@ -59,6 +59,8 @@ def receive_webhooks() -> Generator[Receiver]:
                     stopped.wait(600)
                 case "reset":
                     self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self.close_connection = True
+                    self.rfile.close()  # the socket closes with the last of the files made from it
                     self.connection.close()
                 case "flood":
                     self._flood()

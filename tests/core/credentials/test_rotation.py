@@ -13,15 +13,15 @@ from typer.testing import CliRunner
 
 from cli.data_folder import lock_data_folder
 from cli.main import main
-from core.credentials.repository import Credentials, environment, sealed_place
+from core.credentials.repository import Credentials, bind_credential, environment
 from core.credentials.rotation import finish_rotation, rotate
 from core.errors import Conflict
 from core.infra.database import Database, database_url
-from core.infra.encryption import Keyring
+from core.infra.encryption import KeyRing
 from core.infra.secrets import service_key
 from core.infra.settings import Settings
 from core.tables import CloudCredential, Execution, Webhook
-from core.webhooks.repository import Webhooks, place
+from core.webhooks.repository import Webhooks, bind_webhook
 from tests.support.shop import Shop
 
 CANARY = "canary-4711"
@@ -31,11 +31,11 @@ OLD, NEW = SecretStr("the old key of thirty-two letters"), SecretStr("the new ke
 @pytest.fixture
 def sealed(shop: Shop) -> Shop:
     """Credentials of an organization and a caller's own key, a running execution and a webhook."""
-    services = Keyring(service_key(shop.settings))
+    services = KeyRing(service_key(shop.settings))
     with shop.database.write() as session:
         credentials = Credentials(session, shop.organization_id)
         credentials.create({"provider": "OPENAI", "api_key": CANARY, "api_secret": "x"}, services)
-        callers = Keyring(service_key(shop.settings), "a key of their own")
+        callers = KeyRing(service_key(shop.settings), "a key of their own")
         credentials.create({"provider": "AWS", "api_key": CANARY}, callers)
         Webhooks(session, shop.organization_id).create(
             shop.settings, services, shop.project_id, {"url": "https://example.com/hook"}
@@ -46,16 +46,18 @@ def sealed(shop: Shop) -> Shop:
 
 def opened(shop: Shop, settings: Settings) -> list[str]:
     """What opens with these settings' key, in the database as it is."""
-    keyring = Keyring(service_key(settings), "a key of their own")
+    key_ring = KeyRing(service_key(settings), "a key of their own")
     with shop.database.read() as session:
-        chosen = Credentials(session, shop.organization_id).chosen([], keyring)
+        chosen = Credentials(session, shop.organization_id).chosen([], key_ring)
         execution = session.query(Execution).one()
-        values = [environment(execution, keyring)["OPENAI_API_KEY"]]
+        values = [environment(execution, key_ring)["OPENAI_API_KEY"]]
         for credential in chosen:
             values += [
-                keyring.open(text, sealed_place(credential, field)) for field, text in credential.secrets.items()
+                key_ring.decrypt(text, bind_credential(credential, field)) for field, text in credential.secrets.items()
             ]
-        values += [keyring.open(webhook.secret, place(webhook, "secret"))[:6] for webhook in session.query(Webhook)]
+        values += [
+            key_ring.decrypt(webhook.secret, bind_webhook(webhook, "secret"))[:6] for webhook in session.query(Webhook)
+        ]
     return sorted(values)
 
 
@@ -85,7 +87,7 @@ def _with_key(shop: Shop, key: bytes) -> Settings:
 
 KILLED_AT = {
     "with the new key made": "rotation._reseal = die",
-    "half-way through the values": "sealing.Keyring.resealed = after(sealing.Keyring.resealed, 2)",
+    "half-way through the values": "sealing.KeyRing.reencrypt = after(sealing.KeyRing.reencrypt, 2)",
     "with all sealed, before the key's file": "pathlib.Path.replace = die",
 }
 SCRIPT = """
@@ -130,7 +132,7 @@ def test_a_key_that_is_a_setting_is_followed_by_another(shop: Shop, database: Da
     shop.settings = before
     with database.write() as session:
         values = {"provider": "OPENAI", "api_key": CANARY}
-        Credentials(session, shop.organization_id).create(values, Keyring(service_key(before)))
+        Credentials(session, shop.organization_id).create(values, KeyRing(service_key(before)))
     shop.submit()
     with pytest.raises(Conflict, match="SPINDLE_NEW_SECRET_KEY"):
         rotate(before, database)

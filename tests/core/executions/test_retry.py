@@ -10,7 +10,7 @@ from core.credentials.repository import Credentials, environment
 from core.errors import BadInput, Conflict, NotFound, TooMany
 from core.executions.claim import claim
 from core.executions.complete import cancel, fail
-from core.infra.encryption import Keyring
+from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey
 from core.infra.outbox import due
 from core.infra.secrets import service_key
@@ -132,14 +132,14 @@ def test_a_disabled_job_and_another_organization_are_refused(shop: Shop, other_s
 
 
 def test_credentials_are_read_anew(shop: Shop) -> None:
-    keyring = Keyring(service_key(shop.settings))
+    key_ring = KeyRing(service_key(shop.settings))
     with shop.database.write() as session:
-        stored = Credentials(session, shop.organization_id).create({"provider": "OPENAI", "api_key": "old"}, keyring)
+        stored = Credentials(session, shop.organization_id).create({"provider": "OPENAI", "api_key": "old"}, key_ring)
     execution = failed(shop)
     assert shop.reload(execution).sealed_environment is None
     with shop.database.write() as session:
-        Credentials(session, shop.organization_id).update(stored.id, {"api_key": "new"}, keyring)
-    assert environment(shop.reload(shop.retry(execution)), keyring) == {"OPENAI_API_KEY": "new"}
+        Credentials(session, shop.organization_id).update(stored.id, {"api_key": "new"}, key_ring)
+    assert environment(shop.reload(shop.retry(execution)), key_ring) == {"OPENAI_API_KEY": "new"}
     fail(shop.database, execution.id, "It broke again.")
     with shop.database.write() as session:
         Credentials(session, shop.organization_id).delete(stored.id)

@@ -13,7 +13,7 @@ from core.agents.repository import AgentRepository
 from core.categories.repository import CategoryRepository
 from core.credentials.repository import Credentials
 from core.errors import BadInput
-from core.infra.encryption import Keyring
+from core.infra.encryption import KeyRing
 from core.infra.secrets import service_key
 from core.jobs.repository import JobRepository
 from core.packages.archive import pack, unpack
@@ -57,9 +57,9 @@ def fill(shop: Shop) -> None:
         for name in ("tidy", "Clean_Up"):
             extensions.create(filed.id, name=name, source=f"def {name}(row):\n    return row\n")
         twins = [agent for agent in agents.list() if agent.name == "Twin"]
-        keyring = Keyring(service_key(shop.settings))
+        key_ring = KeyRing(service_key(shop.settings))
         secret = Credentials(session, shop.organization_id).create(
-            {"provider": "OPENAI", "name": "models", "api_key": CANARY}, keyring
+            {"provider": "OPENAI", "name": "models", "api_key": CANARY}, key_ring
         )
         project = ProjectRepository(session, shop.organization_id).create(
             {"name": "Big", "parameters": {"A": [1, None, "x"]}}
@@ -76,9 +76,9 @@ def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None
     package = exported(shop)
     assert exported(shop) == package
     with other_shop.database.write() as session:
-        keyring = Keyring(service_key(shop.settings))
+        key_ring = KeyRing(service_key(shop.settings))
         values = {"provider": "OPENAI", "name": "models", "api_key": "theirs"}
-        Credentials(session, other_shop.organization_id).create(values, keyring)
+        Credentials(session, other_shop.organization_id).create(values, key_ring)
     report = imported(other_shop, package)
     assert (report.warnings, report.changed) == ([], [])
     assert exported(other_shop) == package

@@ -19,14 +19,14 @@ from core.executions.tokens import find_signer
 from core.executions.transitions import move
 from core.infra import http_client as outgoing
 from core.infra.database import Database
-from core.infra.encryption import Keyring
-from core.infra.preconditions import edition
+from core.infra.encryption import KeyRing
+from core.infra.preconditions import compute_etag
 from core.infra.secrets import service_key
 from core.infra.settings import Settings
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
 from core.webhooks import deliver
 from core.webhooks.deliver import Deliverer, pause, tidy, try_out
-from core.webhooks.repository import Webhooks, place
+from core.webhooks.repository import Webhooks, bind_webhook
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.shop import Shop, make_shop
 from tests.support.webhook_receiver import Receiver, receive_webhooks
@@ -54,15 +54,15 @@ def delivering(settings: Settings, database: Database) -> Iterator[None]:
     thread.join()
 
 
-def keyring(shop: Shop) -> Keyring:
-    return Keyring(service_key(shop.settings))
+def key_ring(shop: Shop) -> KeyRing:
+    return KeyRing(service_key(shop.settings))
 
 
 def hook(shop: Shop, url: str, **values: object) -> tuple[str, str]:
     """The id and the secret of a new webhook."""
     with shop.database.write() as session:
         repository = Webhooks(session, shop.organization_id)
-        webhook, secret = repository.create(shop.settings, keyring(shop), shop.project_id, {"url": url, **values})
+        webhook, secret = repository.create(shop.settings, key_ring(shop), shop.project_id, {"url": url, **values})
         return webhook.id, secret
 
 
@@ -192,7 +192,7 @@ def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disab
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        ({"secret": "service-0.AAAA"}, "'secret' was sealed under another service key"),
+        ({"secret": "service-0.AAAA"}, "'secret' was encrypted under another service key"),
         ({"url": "http://127.0.0.1/\u00e9"}, "It could not be sent, for a reason that the service's log tells."),
     ],
 )
@@ -254,7 +254,7 @@ def test_only_the_events_that_are_asked_for_and_only_of_the_project(
 def test_during_a_rotation_both_secrets_sign(shop: Shop, told: Receiver) -> None:
     webhook_id, old = hook(shop, f"{told.url}/200/x")
     with shop.database.write() as session:
-        rotated = Webhooks(session, shop.organization_id).rotate(keyring(shop), shop.project_id, webhook_id)
+        rotated = Webhooks(session, shop.organization_id).rotate(key_ring(shop), shop.project_id, webhook_id)
         new = rotated[1]
     try_out(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
     (message,) = told.messages
@@ -314,12 +314,12 @@ def test_failing_is_no_edit_and_being_disabled_is_one(shop: Shop, told: Receiver
     once(shop)
     failing = stored(shop, webhook_id)
     assert failing.failing_since is not None
-    assert (edition(failing), failing.updated_at) == (edition(made), made.updated_at)
+    assert (compute_etag(failing), failing.updated_at) == (compute_etag(made), made.updated_at)
     later(shop, timedelta(hours=25))
     once(shop)
     disabled = stored(shop, webhook_id)
     assert not disabled.enabled
-    assert edition(disabled) != edition(made)
+    assert compute_etag(disabled) != compute_etag(made)
 
 
 def test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before(shop: Shop, told: Receiver) -> None:
@@ -328,14 +328,14 @@ def test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before(sh
     def rotate(_: int) -> str:
         with shop.database.write() as session:
             repository = Webhooks(session, shop.organization_id)
-            return repository.rotate(keyring(shop), shop.project_id, webhook_id)[1]
+            return repository.rotate(key_ring(shop), shop.project_id, webhook_id)[1]
 
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(rotate, range(8)))
     webhook = stored(shop, webhook_id)
-    kept = {keyring(shop).open(webhook.secret, place(webhook, "secret"))}
+    kept = {key_ring(shop).decrypt(webhook.secret, bind_webhook(webhook, "secret"))}
     assert webhook.previous_secret is not None
-    kept.add(keyring(shop).open(webhook.previous_secret, place(webhook, "previous_secret")))
+    kept.add(key_ring(shop).decrypt(webhook.previous_secret, bind_webhook(webhook, "previous_secret")))
     assert len(kept & set(made)) == 2
 
 
