@@ -25,7 +25,7 @@ def parse_parameters(arguments: list[str]) -> dict[str, str]:
 def read_transforms(file: Path | None) -> Transforms:
     """Read the functions of a Python file as row transforms; raise PipelineError with the file's name."""
     try:
-        return Transforms.of_text(file.read_text()) if file else Transforms()
+        return Transforms.from_text(file.read_text()) if file else Transforms()
     except PipelineError as error:
         raise PipelineError(Problem(f"{file}: {each}") for each in error.problems) from error
 

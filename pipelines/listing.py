@@ -12,7 +12,7 @@ from pipelines.extract.extractors import METHODS
 from pipelines.planning.stage import STAGES, Stage
 from pipelines.registry.catalog import ENGINE, Entry
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction
-from pipelines.transforms.transform import described
+from pipelines.transforms.transform import describe_function
 
 Schema = dict[str, Any]
 
@@ -72,7 +72,7 @@ def _actions() -> Iterator[Schema]:
 def _transform(entry: Entry[RowFunction]) -> StageListing:
     name = f"python_row_transform:{entry.name}"
     description, _, more = entry.doc.partition("\n\n")
-    keywords = described(entry.name, entry.thing).keywords
+    keywords = describe_function(entry.name, entry.thing).keywords
     arguments = {
         "type": "object",
         "properties": {**{each: {} for each in keywords.names}, "onError": {"enum": ["row", "fail"], "default": "row"}},

@@ -39,7 +39,7 @@ from core.python_extensions.repository import (
     pyspark_code,
 )
 from pipelines.transforms.source import MAX_BYTES
-from pipelines.transforms.transform import LIMITS
+from pipelines.transforms.transform import DEFAULT_LIMITS
 
 PREFIX = "/python-extensions"
 TAGS = ["python extensions"]
@@ -59,8 +59,8 @@ def read_extension_info(_caller: Reader) -> Information:
         supported_types=[*TYPES],
         provided=[*provided()],
         max_function_bytes=MAX_BYTES,
-        row_seconds=LIMITS.seconds,
-        row_memory_mib=LIMITS.memory_mib,
+        row_seconds=DEFAULT_LIMITS.seconds,
+        row_memory_mib=DEFAULT_LIMITS.memory_mib,
     )
 
 

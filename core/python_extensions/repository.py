@@ -136,7 +136,7 @@ def provided() -> Sequence[str]:
 def problems(name: str, source: str) -> tuple[str, ...]:
     """What is wrong with the text of a row transform, each with its line; nothing when it can be used."""
     try:
-        texts.read(name, source)
+        texts.read_function(name, source)
     except PipelineError as error:
         return tuple(str(problem) for problem in error.problems)
     return ()
@@ -165,7 +165,7 @@ def checked_function(source: object, name: str | None = None, type: str = ROW_TR
 
 def _only_name(source: str) -> str:
     try:
-        names = texts.names(source)
+        names = texts.list_functions(source)
     except PipelineError as error:
         raise _unusable("", [str(problem) for problem in error.problems]) from error
     if len(names) != 1:
@@ -184,7 +184,7 @@ def pyspark_code(extension: PythonExtension) -> str:
     Raises Conflict where the text is not right any more: it was stored by other rules than today's.
     """
     try:
-        required = texts.read(extension.name, extension.source).keywords.required
+        required = texts.read_function(extension.name, extension.source).keywords.required
     except PipelineError as error:
         sentence = f"The function '{extension.name}' cannot be used any more: {error.problems[0]}"
         raise Conflict(sentence, [Detail("function", str(each)) for each in error.problems]) from error

@@ -14,7 +14,7 @@ from pipelines.extract.jsonpath import JsonPath
 from pipelines.extract.parsing import parse_html
 from pipelines.extract.patterns import Searched
 from pipelines.extract.selectors import Selector, compile_selector
-from pipelines.extract.text import normalised, text_of
+from pipelines.extract.text import get_text, normalize_text
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import LONGEST_BASE, absolute_url, canonical_url
 
@@ -52,7 +52,7 @@ class Document:
     @cached_property
     def json(self) -> object:
         """The value of a body that is JSON; None for any other page."""
-        return None if self.is_html else jsonpath.parse(self.text)
+        return None if self.is_html else jsonpath.parse_json(self.text)
 
     @cached_property
     def base_url(self) -> str:
@@ -99,7 +99,7 @@ class Element:
 
     def text(self) -> str:
         """White space collapsed, line breaks and block boundaries a space, trimmed."""
-        return normalised(self.document.text).strip()
+        return normalize_text(self.document.text).strip()
 
     def html(self) -> str:
         """The element with its tag; of a page, its whole text as it came."""
@@ -153,7 +153,7 @@ class HtmlElement(Element):
         return HtmlElement(self.document, node) if node is not None else None
 
     def text(self) -> str:
-        return text_of(self.node)
+        return get_text(self.node)
 
     def html(self) -> str:
         return self.document.text if self.is_page else self.node.html or ""
@@ -187,16 +187,16 @@ class Value(Element):
         self.value = value
 
     def text(self) -> str:
-        return jsonpath.shown(self.value)
+        return jsonpath.format_json(self.value)
 
     def html(self) -> str:
-        return jsonpath.shown(self.value)
+        return jsonpath.format_json(self.value)
 
     def attrs(self) -> dict[str, str]:
         if not isinstance(self.value, dict):
             return {}
         members = cast("dict[str, object]", self.value)
-        return {name: jsonpath.shown(member) for name, member in members.items() if member is not None}
+        return {name: jsonpath.format_json(member) for name, member in members.items() if member is not None}
 
     def attr(self, name: str) -> str | None:
         return self._attribute(name)

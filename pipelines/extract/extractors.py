@@ -1,42 +1,61 @@
-"""Extractors: what one column is read from, and by which method; shared by the stages that add columns."""
+"""Extractors: one column each, read from an element or another column by a method."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Self
 
+from price_parser.parser import extract_price_text, parse_number
 from pydantic import Field, field_validator, model_validator
 from selectolax.lexbor import LexborNode
 
-from pipelines.extract import (
-    NODE_READERS,
-    READERS,
-    Element,
-    HtmlElement,
-    Query,
-    SelectorError,
-    compile_selector,
-    parse_price,
-)
+from pipelines.extract.document import Element, HtmlElement
+from pipelines.extract.matching import Query
 from pipelines.extract.rows import Row
-from pipelines.extract.selector_arguments import Selector
-from pipelines.fetch import canonical_url
+from pipelines.extract.selectors import SelectorError, SelectorText, compile_selector
+from pipelines.extract.text import get_text
+from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import engine_fault
 from pipelines.language.parameters import parse_column_reference
 from pipelines.registry.catalog import Catalog, UnknownName
 
-Read = Callable[[Row], object]
-_NO_PRICE = 1e50  # numbers of as many digits are none in a text either
+ReadRow = Callable[[Row], object]
+
+_PRICE_CONTEXT = 100  # characters on each side of a number; price-parser takes the square of their number
+_MAX_DIGITS = 50  # characters of a number
+_MAX_PRICE = 1e50  # a number column holds no larger price than a text
+# a number without a % after it
+_NUMBER = re.compile(rf"(?<!\d)\.?\d(?!\d*%).{{0,{_PRICE_CONTEXT}}}(?!\d)", re.DOTALL)
+_FREE = re.compile("free", re.IGNORECASE)
+
+
+def parse_price(text: str) -> float | None:
+    """Return the first price in `text`, separators read by convention: "1.234,56 €" is 1234.56."""
+    # not price_parser.Price, which looks for a currency first and takes four times as long
+    price = extract_price_text(find_price_part(text))
+    if price is None or len(price) > _MAX_DIGITS:
+        return None
+    amount = parse_number(price)
+    return float(amount) if amount is not None else None
+
+
+def find_price_part(text: str) -> str:
+    """Return the first number of a long text with its surroundings, empty without a number; a short text as it is."""
+    if len(text) <= 2 * _PRICE_CONTEXT:
+        return text
+    found = _NUMBER.search(text) or _FREE.search(text)
+    return text[max(found.start() - _PRICE_CONTEXT, 0) : found.end()] if found else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """An extractor method: its column's SQL type, how it reads an element, and how a column's value where it can.
+    """An extractor method.
 
-    `of_element` gets the argument of `name:argument` beside the element, where the method `takes` one (so called in
-    messages); else None.
+    `type` is the SQL type of its column. `of_element` reads an element; it also gets the argument of `name:argument`
+    if the method `takes` one (its name in messages), else None. `of_value` reads the value of a column.
     """
 
     type: str
@@ -46,33 +65,76 @@ class Method:
     about: str = ""
 
 
-def _text(value: object, row: Row) -> object:
+def _read_text(element: Element, argument: str | None) -> object:
+    return element.text()
+
+
+def _read_price(element: Element, argument: str | None) -> object:
+    return parse_price(element.text())
+
+
+# the same for nodes of HTML, faster; by function, since plugins derive methods from these
+_NODE_READERS: dict[object, Callable[[LexborNode], object]] = {
+    _read_text: get_text,
+    _read_price: lambda node: parse_price(get_text(node)),
+}
+
+
+def _convert_text(value: object, row: Row) -> object:
     return None if value is None else str(value)
 
 
-def _price(value: object, row: Row) -> object:
+def _convert_price(value: object, row: Row) -> object:
     if isinstance(value, int | float):
-        return float(value) if -_NO_PRICE < value < _NO_PRICE else None
+        return float(value) if -_MAX_PRICE < value < _MAX_PRICE else None
     return parse_price(str(value)) if value is not None else None
 
 
-def _link(value: object, row: Row) -> object:
+def _convert_link(value: object, row: Row) -> object:
     return canonical_url(str(value), row.fetched.url) if value is not None else None
 
 
 METHODS: Catalog[Method] = Catalog("method")
-METHODS.add("text", thing=Method("string", READERS["text"], _text, about="the text as people see it, spaces collapsed"))
-METHODS.add("code", "html", thing=Method("string", READERS["code"], _text, about="the element as HTML"))
-METHODS.add("attr", thing=Method("string", READERS["attr"], takes="NAME", about="an attribute"))
-METHODS.add("attrs", thing=Method("map<string,string>", READERS["attrs"], about="all attributes"))
-METHODS.add("href", thing=Method("string", READERS["href"], _link, about="the address of a link, absolute"))
-METHODS.add("src", thing=Method("string", READERS["src"], _link, about="the address of an image or script, absolute"))
-_PRICE = "the first price: £1,09 is 1.09; in a long text within 100 characters of where the first number begins"
-METHODS.add("price", thing=Method("double", READERS["price"], _price, about=_PRICE))
+METHODS.add(
+    "text", thing=Method("string", _read_text, _convert_text, about="the text as people see it, spaces collapsed")
+)
+METHODS.add(
+    "code",
+    "html",
+    thing=Method("string", lambda element, _: element.html(), _convert_text, about="the element as HTML"),
+)
+METHODS.add(
+    "attr", thing=Method("string", lambda element, name: element.attr(name or ""), takes="NAME", about="an attribute")
+)
+METHODS.add("attrs", thing=Method("map<string,string>", lambda element, _: element.attrs(), about="all attributes"))
+METHODS.add(
+    "href",
+    thing=Method(
+        "string", lambda element, _: element.absolute("href"), _convert_link, about="the address of a link, absolute"
+    ),
+)
+METHODS.add(
+    "src",
+    thing=Method(
+        "string",
+        lambda element, _: element.absolute("src"),
+        _convert_link,
+        about="the address of an image or script, absolute",
+    ),
+)
+METHODS.add(
+    "price",
+    thing=Method(
+        "double",
+        _read_price,
+        _convert_price,
+        about="the first price: £1,09 is 1.09; in a long text within 100 characters of where the first number begins",
+    ),
+)
 METHODS.mark_unsupported("it needs a language model, which this version does not have; use selectors", "llm")
 
 
-def _split(spelling: str) -> tuple[str, str | None]:
+def _split_spelling(spelling: str) -> tuple[str, str | None]:
     """The name and the argument: `attr:href` and `attr(href)` → ("attr", "href")."""
     name, argument = spelling, None
     if spelling.endswith(")") and "(" in spelling:
@@ -88,7 +150,7 @@ class Extractor(Arguments):
     A field is a column; one with a dot or bracket, unless it is written `$"a.b"`, is a path in the page's JSON.
     """
 
-    selector: Selector | None = Field(None, min_length=1)
+    selector: SelectorText | None = Field(None, min_length=1)
     field: str | None = Field(None, min_length=1)
     method: str = "text"
     args: tuple[str, ...] = ()
@@ -96,8 +158,8 @@ class Extractor(Arguments):
 
     @field_validator("method")
     @classmethod
-    def _known(cls, value: str) -> str:
-        name, argument = _split(value)
+    def _check_method(cls, value: str) -> str:
+        name, argument = _split_spelling(value)
         if name.startswith("${"):  # a parameter that has no value yet
             return "text"
         try:
@@ -110,18 +172,18 @@ class Extractor(Arguments):
 
     @field_validator("as_")
     @classmethod
-    def _no_engine_column(cls, value: str) -> str:
+    def _check_name(cls, value: str) -> str:
         if fault := engine_fault(value):
             raise ValueError(fault)
         return value
 
     @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _check_combination(self) -> Self:
         if self.selector and self.field:
             raise ValueError("give either 'selector' or 'field', not both")
-        if path := self._path(self.field or ""):
+        if path := self._get_json_path(self.field or ""):
             _check_path(path)
-        method = self._method()
+        method = self._find_method()
         if method.takes and not self.argument():
             raise ValueError(f"{self.name()} needs an argument: {self.name()}:{method.takes}")
         if self.column() and method.of_value is None:
@@ -129,23 +191,23 @@ class Extractor(Arguments):
         return self
 
     def name(self) -> str:
-        name = _split(self.method)[0]
+        name = _split_spelling(self.method)[0]
         return METHODS.find(name).name
 
-    def _method(self) -> Method:
+    def _find_method(self) -> Method:
         return METHODS.find(self.name()).thing
 
     def argument(self) -> str | None:
         """What the method is told beside the element: the attribute that `attr` reads."""
-        return _split(self.method)[1] or (self.args[0] if self.args else None)
+        return _split_spelling(self.method)[1] or (self.args[0] if self.args else None)
 
     def column(self) -> str | None:
         """The column that is read; None where it is the page."""
-        if self.field and self._path(self.field) is None:
+        if self.field and self._get_json_path(self.field) is None:
             return parse_column_reference(self.field) or self.field
         return parse_column_reference(self.selector) if self.selector else None
 
-    def _path(self, field: str) -> str | None:
+    def _get_json_path(self, field: str) -> str | None:
         """The path in the page's JSON that a field means; None for a column."""
         if parse_column_reference(field) or "${" in field or not set(field) & {".", "["}:
             return None
@@ -153,28 +215,28 @@ class Extractor(Arguments):
 
     def output(self) -> tuple[str, str]:
         """Name and type of the column that is added."""
-        return self.as_ or self.name(), self._method().type
+        return self.as_ or self.name(), self._find_method().type
 
-    def worker(self) -> Read:
+    def worker(self) -> ReadRow:
         """The function that reads the value; null where nothing is found."""
-        method, argument = self._method(), self.argument()
+        method, argument = self._find_method(), self.argument()
         if column := self.column():
-            of_value = method.of_value or _text
+            of_value = method.of_value or _convert_text
             return lambda row: of_value(row.value(column), row)
-        text = self.selector or (self._path(self.field) if self.field else None)
+        text = self.selector or (self._get_json_path(self.field) if self.field else None)
         if text is None:
             return lambda row: method.of_element(row.element, argument) if row.element else None
         selector, of_element = compile_selector(text), method.of_element
-        of_node = next((quick for reader, quick in NODE_READERS if reader is of_element), None)
+        of_node = _NODE_READERS.get(of_element)
 
         def read(row: Row) -> object:
             found = row.element.first(selector) if row.element else None
             return of_element(found, argument) if found else None
 
-        return _reading_nodes(selector, of_node, read) if of_node and isinstance(selector, Query) else read
+        return _make_node_reader(selector, of_node, read) if of_node and isinstance(selector, Query) else read
 
 
-def _reading_nodes(query: Query, of_node: Callable[[LexborNode], object], otherwise: Read) -> Read:
+def _make_node_reader(query: Query, of_node: Callable[[LexborNode], object], otherwise: ReadRow) -> ReadRow:
     first = query.first
 
     def read(row: Row) -> object:

@@ -42,19 +42,19 @@ _STATES = {
     "link": ":any-link",
 }
 _TEXTS: dict[str, Callable[[str], Filter]] = {
-    "contains": filters.contains,
-    "containsown": filters.contains_own,
-    "containswholetext": filters.contains_whole_text,
-    "containswholeowntext": filters.contains_whole_own_text,
-    "containsdata": filters.contains_data,
+    "contains": filters.match_text,
+    "containsown": filters.match_own_text,
+    "containswholetext": filters.match_whole_text,
+    "containswholeowntext": filters.match_whole_own_text,
+    "containsdata": filters.match_data,
 }
 _PATTERNS: dict[str, Callable[[Pattern], Filter]] = {
-    "matches": filters.matches,
-    "matchesown": filters.matches_own,
-    "matcheswholetext": filters.matches_whole_text,
-    "matcheswholeowntext": filters.matches_whole_own_text,
+    "matches": filters.find_in_text,
+    "matchesown": filters.find_in_own_text,
+    "matcheswholetext": filters.find_in_whole_text,
+    "matcheswholeowntext": filters.find_in_whole_own_text,
 }
-_BARE: dict[str, Filter] = {"empty": filters.empty, "blank": filters.blank}
+_BARE: dict[str, Filter] = {"empty": filters.is_empty, "blank": filters.is_blank}
 
 
 class SelectorError(ValueError):
@@ -70,11 +70,11 @@ class _Parts:
     may_be_root: bool = True
 
 
-def parse(text: str, depth: int = 0) -> Query:
+def parse_selector(text: str, depth: int = 0) -> Query:
     """The selector group in `text`; raises SelectorError."""
     if depth > _MAX_DEPTH:
         raise SelectorError(f"nested more than {_MAX_DEPTH} deep")
-    return _Parser(text, depth).group()
+    return _Parser(text, depth).parse_group()
 
 
 class _Parser:
@@ -83,24 +83,24 @@ class _Parser:
         self._at = 0
         self._depth = depth
 
-    def group(self) -> Query:
+    def parse_group(self) -> Query:
         if not self._text:
             raise SelectorError("the selector is empty")
-        selectors = [self._complex()]
+        selectors = [self._parse_complex()]
         while self._take(","):
-            selectors.append(self._complex())
+            selectors.append(self._parse_complex())
         if self._at < len(self._text):
-            raise self._unexpected()
+            raise self._make_error()
         return Query(tuple(selectors))
 
-    def _complex(self) -> Complex:
+    def _parse_complex(self) -> Complex:
         self._skip_spaces()
-        steps = [Step(self._combinator(), self._compound())]
-        while combinator := self._combinator():
-            steps.append(Step(combinator, self._compound()))
+        steps = [Step(self._parse_combinator(), self._parse_compound())]
+        while combinator := self._parse_combinator():
+            steps.append(Step(combinator, self._parse_compound()))
         return Complex(tuple(steps))
 
-    def _combinator(self) -> str:
+    def _parse_combinator(self) -> str:
         """'>', '+', '~', ' ' for a descendant, '' where the selector ends."""
         match = _COMBINATOR.match(self._text, self._at)
         if not match or (not match.group(1) and self._text[match.end() : match.end() + 1] in ("", ",")):
@@ -109,52 +109,52 @@ class _Parser:
         self._at = match.end()
         return match.group(1) or " "
 
-    def _compound(self) -> Compound:
+    def _parse_compound(self) -> Compound:
         start = self._at
         parts = _Parts([], [])
         if match := _TYPE.match(self._text, self._at):
             if match.group().startswith("|") or "||" in match.group():
                 self._at += match.group().index("|")
-                raise self._unexpected()
+                raise self._make_error()
             self._at = match.end()
-            self._type(match.group(), parts)
-        while self._simple(parts):
+            self._parse_type(match.group(), parts)
+        while self._parse_simple(parts):
             pass
         if self._at == start:
-            raise self._unexpected()
+            raise self._make_error()
         return Compound("".join(parts.css) or "*", tuple(parts.filters))
 
-    def _type(self, name: str, parts: _Parts) -> None:
-        name = _unescaped(name).lower()
+    def _parse_type(self, name: str, parts: _Parts) -> None:
+        name = _decode_escapes(name).lower()
         if name.startswith("*|") and name != "*|*":
-            parts.filters.append(filters.tag_in_any_namespace(name[2:]))
+            parts.filters.append(filters.match_tag_in_any_namespace(name[2:]))
         elif name.endswith("|*"):
-            parts.filters.append(filters.tag_starts(name[:-2] + ":"))
+            parts.filters.append(filters.match_tag_prefix(name[:-2] + ":"))
         elif name != "*":
             parts.may_be_root = name == "html"
-            parts.css.append(_identifier(name.replace("|", ":")))
+            parts.css.append(_escape_identifier(name.replace("|", ":")))
 
-    def _simple(self, parts: _Parts) -> bool:
+    def _parse_simple(self, parts: _Parts) -> bool:
         """Reads one #id, .class, [attribute] or :pseudo-class; False where there is none."""
         if self._take("#"):
-            parts.css.append(f"[id={_string(self._name('an id', '#'))}]")
+            parts.css.append(f"[id={_quote_string(self._read_name('an id', '#'))}]")
         elif self._take("."):
-            parts.css.append(f"[class~={_string(self._name('a class', '.'))} i]")
+            parts.css.append(f"[class~={_quote_string(self._read_name('a class', '.'))} i]")
         elif self._text.startswith("[", self._at):
-            self._attribute(self._balanced("[", "]"), parts)
+            self._parse_attribute(self._read_balanced("[", "]"), parts)
         elif self._take(":"):
-            self._pseudo(self._name("a pseudo-class", ":").lower(), parts)
+            self._parse_pseudo(self._read_name("a pseudo-class", ":").lower(), parts)
         else:
             return False
         return True
 
-    def _attribute(self, inside: str, parts: _Parts) -> None:
+    def _parse_attribute(self, inside: str, parts: _Parts) -> None:
         match = _OPERATOR.search(inside)
         key = inside[: match.start() if match else None].strip().lower()
         if not key:
             raise SelectorError(f"[{inside}] has no attribute name")
         if match is None:
-            self._has_attribute(key, parts)
+            self._add_attribute(key, parts)
             return
         operator, value = match.group(), inside[match.end() :]
         if not value.strip():
@@ -162,93 +162,93 @@ class _Parser:
         flagged = _FLAGGED.fullmatch(value)
         value, flag = flagged.group("value", "flag") if flagged else (value, "")
         if operator == "~=":
-            pattern = _pattern(("(?i)" if flag in ("i", "I") else "") + _unquoted(value))
-            parts.filters.append(filters.attribute_matches(key, pattern))
+            pattern = _compile_pattern(("(?i)" if flag in ("i", "I") else "") + _unquote(value))
+            parts.filters.append(filters.match_attribute_pattern(key, pattern))
             if ":" not in key:
-                parts.css.append(f"[{_identifier(key)}]")
+                parts.css.append(f"[{_escape_identifier(key)}]")
         elif flag in ("s", "S"):
-            parts.css.append(_sensitive(key, operator, value))
+            parts.css.append(_make_sensitive_css(key, operator, value))
         else:
-            self._compare(key, operator, value, parts)
+            self._add_comparison(key, operator, value, parts)
 
-    def _has_attribute(self, key: str, parts: _Parts) -> None:
+    def _add_attribute(self, key: str, parts: _Parts) -> None:
         if key.startswith("^") or key == "*":
-            parts.filters.append(filters.attribute_starts(key[1:]))
+            parts.filters.append(filters.match_attribute_prefix(key[1:]))
         elif ":" in key:
-            parts.filters.append(filters.attribute(key, lambda value: not key.startswith("abs:") or value))
+            parts.filters.append(filters.match_attribute(key, lambda value: not key.startswith("abs:") or value))
         else:
-            parts.css.append(f"[{_identifier(key)}]")
+            parts.css.append(f"[{_escape_identifier(key)}]")
 
-    def _compare(self, key: str, operator: str, value: str, parts: _Parts) -> None:
-        value = _value(value, keeps_spaces=operator in ("^=", "$="))
+    def _add_comparison(self, key: str, operator: str, value: str, parts: _Parts) -> None:
+        value = _read_value(value, keeps_spaces=operator in ("^=", "$="))
         native = bool(value) and value.isascii() and ":" not in key
         if native and operator != "=":
-            css = f"[{_identifier(key)}{operator.lstrip('!')}{_string(value)} i]"
+            css = f"[{_escape_identifier(key)}{operator.lstrip('!')}{_quote_string(value)} i]"
             parts.css.append(f":not({css})" if operator == "!=" else css)
             return
-        parts.filters.append(filters.comparison(key, operator, value))
+        parts.filters.append(filters.match_attribute_value(key, operator, value))
         if native:
-            parts.css.append(f"[{_identifier(key)}*={_string(value)} i]")
+            parts.css.append(f"[{_escape_identifier(key)}*={_quote_string(value)} i]")
         elif operator != "!=" and ":" not in key:
-            parts.css.append(f"[{_identifier(key)}]")
+            parts.css.append(f"[{_escape_identifier(key)}]")
 
-    def _pseudo(self, name: str, parts: _Parts) -> None:
+    def _parse_pseudo(self, name: str, parts: _Parts) -> None:
         if name in _STRUCTURAL:
-            parts.css.append(f":{name}{_not_root(parts)}")
+            parts.css.append(f":{name}{_exclude_root(parts)}")
         elif name in _BARE:
             parts.filters.append(_BARE[name])
         elif name in _STATES:
             parts.css.append(_STATES[name])
         elif self._text.startswith("(", self._at):
-            self._function(name, self._balanced("(", ")"), parts)
+            self._parse_function(name, self._read_balanced("(", ")"), parts)
         else:
             raise SelectorError(f"':{name}' is not a pseudo-class that is known, or lacks its parentheses")
 
-    def _function(self, name: str, inside: str, parts: _Parts) -> None:
+    def _parse_function(self, name: str, inside: str, parts: _Parts) -> None:
         if not inside.strip():
             raise SelectorError(f":{name}() has nothing in its parentheses")
         if name in _NTH_NAMES:
-            parts.css.append(f":{name}({self._position(name, inside)}){_not_root(parts)}")
+            parts.css.append(f":{name}({self._parse_position(name, inside)}){_exclude_root(parts)}")
         elif name in ("eq", "lt", "gt"):
-            parts.css.append(_index(name, inside.strip(), parts.may_be_root))
+            parts.css.append(_parse_index(name, inside.strip(), parts.may_be_root))
         elif name in _TEXTS:
-            parts.filters.append(_TEXTS[name](_unescaped(inside)))
+            parts.filters.append(_TEXTS[name](_decode_escapes(inside)))
         elif name in _PATTERNS:
-            parts.filters.append(_PATTERNS[name](_pattern(inside)))
+            parts.filters.append(_PATTERNS[name](_compile_pattern(inside)))
         elif name in ("is", "where", "not", "has"):
-            self._nested(name, parse(inside, self._depth + 1), parts)
+            self._add_nested(name, parse_selector(inside, self._depth + 1), parts)
         else:
             raise SelectorError(f"':{name}()' is not a pseudo-class that is known")
 
-    def _nested(self, name: str, query: Query, parts: _Parts) -> None:
+    def _add_nested(self, name: str, query: Query, parts: _Parts) -> None:
         if name == "has":
-            parts.filters.append(filters.has(query))
+            parts.filters.append(filters.require_inside(query))
         elif name in ("is", "where"):
-            parts.filters.append(filters.among(query))
+            parts.filters.append(filters.keep_matches(query))
         elif css := query.compound_css:
             parts.css.append(f":not({css})")
         else:
-            parts.filters.append(filters.not_among(query))
+            parts.filters.append(filters.reject_matches(query))
 
-    def _position(self, name: str, inside: str) -> str:
+    def _parse_position(self, name: str, inside: str) -> str:
         """Which children are meant, `3` or `2n+1`, or `2 of .item`: which of those that are such."""
         position, *such = _OF.split(inside, maxsplit=1) if name in _OF_NAMES else [inside]
         if not such:
-            return _nth(position)
-        query = parse(such[0], self._depth + 1)
+            return _parse_nth(position)
+        query = parse_selector(such[0], self._depth + 1)
         # lexbor counts wrongly by a list
         if not query.compound_css or len(query.selectors) > 1:
             raise SelectorError(f"':{name}(… of {such[0].strip()})' counts by one name, id, class or the like")
-        return f"{_nth(position)} of {query.compound_css}"
+        return f"{_parse_nth(position)} of {query.compound_css}"
 
-    def _name(self, what: str, after: str) -> str:
+    def _read_name(self, what: str, after: str) -> str:
         match = _IDENTIFIER.match(self._text, self._at)
         if not match:
             raise SelectorError(f"there is no name of {what} after '{after}'")
         self._at = match.end()
-        return _unescaped(match.group())
+        return _decode_escapes(match.group())
 
-    def _balanced(self, opening: str, closing: str) -> str:
+    def _read_balanced(self, opening: str, closing: str) -> str:
         """What stands between a pair of brackets, the pairs within and quoted text passed over."""
         depth, quote, start = 0, "", self._at + 1
         while self._at < len(self._text):
@@ -273,46 +273,46 @@ class _Parser:
         match = _SPACES.match(self._text, self._at)
         self._at = match.end() if match else self._at
 
-    def _unexpected(self) -> SelectorError:
+    def _make_error(self) -> SelectorError:
         if self._at >= len(self._text):
             return SelectorError("it ends where an element is expected")
         return SelectorError(f"'{self._text[self._at]}' at character {self._at + 1} is not expected there")
 
 
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-9a-fA-F]{1,6})\s?|\\(.)", _unescape, text) if "\\" in text else text
+def _decode_escapes(text: str) -> str:
+    return re.sub(r"\\([0-9a-fA-F]{1,6})\s?|\\(.)", _decode_escape, text) if "\\" in text else text
 
 
-def _unescape(match: re.Match[str]) -> str:
+def _decode_escape(match: re.Match[str]) -> str:
     return match.group(2) or chr(min(int(match.group(1), 16), 0x10FFFF))
 
 
-def _identifier(name: str) -> str:
+def _escape_identifier(name: str) -> str:
     """`name` as a CSS identifier."""
     return re.sub(r"[^\w-]|^[\d-]", lambda match: f"\\{ord(match.group()):x} ", name, flags=re.ASCII)
 
 
-def _string(value: str) -> str:
+def _quote_string(value: str) -> str:
     """`value` as a CSS string."""
     return '"' + re.sub(r'["\\\x00-\x1f]', lambda match: f"\\{ord(match.group()):x} ", value) + '"'
 
 
-def _sensitive(key: str, operator: str, value: str) -> str:
+def _make_sensitive_css(key: str, operator: str, value: str) -> str:
     """[key=value s] as lexbor's CSS: it compares upper and lower case as different."""
     if ":" in key:
         raise SelectorError(f"[{key}{operator}{value.strip()} s]: the flag 's' goes with no attribute that has a colon")
-    css = f"[{_identifier(key)}{operator.lstrip('!')}{_string(_unquoted(value))} s]"
+    css = f"[{_escape_identifier(key)}{operator.lstrip('!')}{_quote_string(_unquote(value))} s]"
     return f":not({css})" if operator == "!=" else css
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     """Without the pair of quotes that it is wholly within."""
     text = text.strip()
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" and text[0] not in text[1:-1]
     return text[1:-1] if quoted else text
 
 
-def _value(text: str, keeps_spaces: bool) -> str:
+def _read_value(text: str, keeps_spaces: bool) -> str:
     """An attribute's value to compare with, in lower case; quoted, it keeps its spaces at either end for ^= and $=."""
     text = text.strip()
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
@@ -320,7 +320,7 @@ def _value(text: str, keeps_spaces: bool) -> str:
     return text if quoted and keeps_spaces else text.strip()
 
 
-def _nth(text: str) -> str:
+def _parse_nth(text: str) -> str:
     """The argument of :nth-child() and its kin: odd, even, 3, 2n+1."""
     text = text.strip().lower()
     match = _NTH.fullmatch({"odd": "2n+1", "even": "2n"}.get(text, text))
@@ -329,11 +329,11 @@ def _nth(text: str) -> str:
     return match.group().replace(" ", "")
 
 
-def _not_root(parts: _Parts) -> str:
+def _exclude_root(parts: _Parts) -> str:
     return ":not(:root)" if parts.may_be_root else ""
 
 
-def _index(name: str, text: str, may_be_root: bool) -> str:
+def _parse_index(name: str, text: str, may_be_root: bool) -> str:
     """:eq, :lt and :gt count siblings from 0; the page's root is the first of one."""
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise SelectorError(f":{name}({text}) needs a number, counted from 0")
@@ -348,7 +348,7 @@ def _index(name: str, text: str, may_be_root: bool) -> str:
     return f":is({css}, :root)" if name == "lt" or not index else f"{css}:not(:root)"
 
 
-def _pattern(text: str) -> Pattern:
+def _compile_pattern(text: str) -> Pattern:
     try:
         return Pattern(text)
     except regex.error as error:

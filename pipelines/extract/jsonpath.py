@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from selectolax.lexbor import LexborNode
 
-from pipelines.extract.matching import Scope
+from pipelines.extract.matching import SearchScope
 
 _STEP = re.compile(
     r"""\.(?P<name>[^\W\d][\w-]*|\*)        # .name and .*
@@ -21,7 +21,7 @@ _STEP = re.compile(
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F][\da-fA-F]{2})|.)", re.ASCII)
 
 
-class PathError(ValueError):
+class JsonPathError(ValueError):
     """The path does not parse; the message says where."""
 
 
@@ -50,32 +50,32 @@ class JsonPath:
                 found = [child for each in found for child in _children(each)]
         return [each for each in found if each is not None]
 
-    def select(self, scope: Scope) -> list[LexborNode]:
+    def select(self, scope: SearchScope) -> list[LexborNode]:
         """On an HTML page there are no values."""
         return []
 
-    def first(self, scope: Scope) -> LexborNode | None:
+    def first(self, scope: SearchScope) -> LexborNode | None:
         return None
 
 
-def is_path(text: str) -> bool:
+def is_json_path(text: str) -> bool:
     return text.startswith(("$.", "$["))
 
 
-def compile_path(text: str) -> JsonPath:
-    """The path that begins with `$`; raises PathError."""
+def parse_json_path(text: str) -> JsonPath:
+    """The path that begins with `$`; raises JsonPathError."""
     steps: list[str | int | _Every] = []
     at = 1
     while at < len(text):
         match = _STEP.match(text, at)
         if match is None:
-            raise PathError(f"'{text[at:]}' at character {at + 1} is no .name, [index], ['name'] or *")
+            raise JsonPathError(f"'{text[at:]}' at character {at + 1} is no .name, [index], ['name'] or *")
         steps.append(_step(match))
         at = match.end()
     return JsonPath(tuple(steps))
 
 
-def parse(text: str) -> object:
+def parse_json(text: str) -> object:
     """The value of a JSON text, with U+FFFD for half a surrogate pair, which is no character; None for what is none."""
     if "\\ud" in text or "\\uD" in text:
         text = _ESCAPE.sub(_whole, text)
@@ -85,7 +85,7 @@ def parse(text: str) -> object:
         return None
 
 
-def shown(value: object) -> str:
+def format_json(value: object) -> str:
     """A value as text: texts as they are, all else as JSON; nothing where it is nested too deep to be written."""
     try:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

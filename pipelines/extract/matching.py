@@ -17,7 +17,7 @@ _engine = LexborCSSSelector()
 _find_first: Callable[[str, LexborNode], list[LexborNode]] = _engine.find_first  # pyright: ignore  (not in its stubs)
 
 
-class Scope(Protocol):
+class SearchScope(Protocol):
     """Where is searched: inside `node`, an element; of a page that is the root element, which is then searched too."""
 
     node: LexborNode
@@ -28,11 +28,11 @@ class Scope(Protocol):
         """What patterns have taken on the page."""
         ...
 
-    def page(self) -> Scope:
+    def page(self) -> SearchScope:
         """The whole page."""
         ...
 
-    def at(self, node: LexborNode) -> Scope:
+    def at(self, node: LexborNode) -> SearchScope:
         """Another element of the page."""
         ...
 
@@ -42,7 +42,7 @@ class Scope(Protocol):
 
 
 Predicate = Callable[[LexborNode], object]
-Filter = Callable[[Scope], Predicate]
+Filter = Callable[[SearchScope], Predicate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Compound:
         """Whether a combinator may follow within one CSS selector; lexbor misses matches after :not() and :is()."""
         return not self.filters and ":not(" not in self.css and ":is(" not in self.css
 
-    def filtered(self, nodes: list[LexborNode], scope: Scope) -> list[LexborNode]:
+    def apply_filters(self, nodes: list[LexborNode], scope: SearchScope) -> list[LexborNode]:
         for each in self.filters:
             if nodes:
                 nodes = list(filter(each(scope), nodes))
@@ -105,18 +105,18 @@ class Complex:
         """It begins with :root, so it is searched in the page, wherever it stands."""
         return self.steps[0].compound.css.startswith(":root")
 
-    def find(self, scope: Scope) -> list[LexborNode]:
+    def find(self, scope: SearchScope) -> list[LexborNode]:
         """In document order; the scope's node itself is among them when it matches."""
         if self.from_page and not scope.is_page:
             scope = scope.page()
-        nodes, steps = self._start(scope)
+        nodes, steps = self._find_start(scope)
         for step in steps:
             if not nodes:
                 return nodes
-            nodes = _next(step, nodes, scope)
+            nodes = _find_next(step, nodes, scope)
         return nodes
 
-    def found_around(self, scope: Scope) -> bool:
+    def matches_around(self, scope: SearchScope) -> bool:
         """Whether there is a match inside the scope's node, or after it when it begins with + or ~."""
         root = scope.node
         if self.steps[0].combinator not in ("+", "~"):
@@ -125,17 +125,17 @@ class Complex:
         for step in self.steps:
             if parent is None or not nodes:
                 return False
-            nodes = _next(step, nodes, scope.at(parent))
+            nodes = _find_next(step, nodes, scope.at(parent))
         return bool(nodes)
 
-    def _start(self, scope: Scope) -> tuple[list[LexborNode], tuple[Step, ...]]:
+    def _find_start(self, scope: SearchScope) -> tuple[list[LexborNode], tuple[Step, ...]]:
         if self._leading:
             anchor = scope.node.parent if scope.is_page else scope.node
             return ([anchor] if anchor else []), self.steps
         # beyond the page's own root lexbor would look at ancestors that are out of scope
         taken = self._native_steps if scope.is_page else 1
         css = self._native_css if scope.is_page else self.steps[0].compound.css
-        return self.steps[taken - 1].compound.filtered(_engine.find(css, scope.node), scope), self.steps[taken:]
+        return self.steps[taken - 1].compound.apply_filters(_engine.find(css, scope.node), scope), self.steps[taken:]
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Query:
         alone = len(self.selectors) == 1 and not self.selectors[0].from_page
         return self.compound_css if alone else None
 
-    def find(self, scope: Scope) -> list[LexborNode]:
+    def find(self, scope: SearchScope) -> list[LexborNode]:
         """All matches in document order, each once; the scope's node is among them when it matches."""
         if len(self.selectors) == 1:
             return self.selectors[0].find(scope)
@@ -176,10 +176,10 @@ class Query:
         ordered = (found.pop(node.mem_id, None) for node in _engine.find(last, scope.node))
         return [node for node in ordered if node]
 
-    def found_around(self, scope: Scope) -> bool:
-        return any(selector.found_around(scope) for selector in self.selectors)
+    def matches_around(self, scope: SearchScope) -> bool:
+        return any(selector.matches_around(scope) for selector in self.selectors)
 
-    def owners(self, scope: Scope) -> set[int] | None:
+    def find_owners(self, scope: SearchScope) -> set[int] | None:
         """The elements of the scope around which something is found; None when they must be looked at one by one."""
         if any(len(selector.steps) > 1 for selector in self.selectors):
             return None
@@ -187,18 +187,18 @@ class Query:
         for selector in self.selectors:
             step = selector.steps[0]
             owners, known = _OWNERS[step.combinator], set[int]()
-            for node in step.compound.filtered(_engine.find(step.compound.css, scope.node), scope):
+            for node in step.compound.apply_filters(_engine.find(step.compound.css, scope.node), scope):
                 known.update(owners(node, known, scope.node.mem_id))
             found |= known
         return found
 
-    def select(self, scope: Scope) -> list[LexborNode]:
+    def select(self, scope: SearchScope) -> list[LexborNode]:
         """All matches inside the scope's node, which for a page includes its root element."""
         nodes = self.find(scope)
         outside = not scope.is_page and nodes and nodes[0].mem_id == scope.node.mem_id
         return nodes[1:] if outside else nodes
 
-    def first(self, scope: Scope) -> LexborNode | None:
+    def first(self, scope: SearchScope) -> LexborNode | None:
         """The first match inside the scope's node."""
         css = self._page_css if scope.is_page else self._element_css
         if not css:
@@ -209,21 +209,21 @@ class Query:
         return found[0] if found else None
 
 
-def _next(step: Step, before: list[LexborNode], scope: Scope) -> list[LexborNode]:
+def _find_next(step: Step, before: list[LexborNode], scope: SearchScope) -> list[LexborNode]:
     """The elements of `step` that stand in its relation to one of `before`."""
     related = _RELATIONS[step.combinator]
-    left = _all_after(before) if step.combinator == "~" else {node.mem_id for node in before}
+    left = _collect_following(before) if step.combinator == "~" else {node.mem_id for node in before}
     root = scope.node.mem_id
     nodes = [node for node in _engine.find(step.compound.css, scope.node) if related(node, left, root)]
-    return step.compound.filtered(nodes, scope)
+    return step.compound.apply_filters(nodes, scope)
 
 
-def _child(node: LexborNode, left: set[int], root: int) -> bool:
+def _is_child(node: LexborNode, left: set[int], root: int) -> bool:
     parent = node.parent
     return parent is not None and parent.mem_id in left
 
 
-def _descendant(node: LexborNode, left: set[int], root: int) -> bool:
+def _is_descendant(node: LexborNode, left: set[int], root: int) -> bool:
     up: LexborNode | None = node
     while up is not None and up.mem_id != root:
         up = up.parent
@@ -232,7 +232,7 @@ def _descendant(node: LexborNode, left: set[int], root: int) -> bool:
     return False
 
 
-def _previous(node: LexborNode) -> Iterable[LexborNode]:
+def _iter_previous(node: LexborNode) -> Iterable[LexborNode]:
     """The elements before `node` among its siblings, nearest first."""
     before = node.prev
     while before is not None:
@@ -241,12 +241,12 @@ def _previous(node: LexborNode) -> Iterable[LexborNode]:
         before = before.prev
 
 
-def _adjacent(node: LexborNode, left: set[int], root: int) -> bool:
-    nearest = next(iter(_previous(node)), None)
+def _is_adjacent(node: LexborNode, left: set[int], root: int) -> bool:
+    nearest = next(iter(_iter_previous(node)), None)
     return node.mem_id != root and nearest is not None and nearest.mem_id in left
 
 
-def _all_after(nodes: list[LexborNode]) -> set[int]:
+def _collect_following(nodes: list[LexborNode]) -> set[int]:
     """What follows one of `nodes` among its siblings; each is come by once, however long the list."""
     found: set[int] = set()
     for node in nodes:
@@ -257,11 +257,11 @@ def _all_after(nodes: list[LexborNode]) -> set[int]:
     return found
 
 
-def _is_left(node: LexborNode, left: set[int], root: int) -> bool:
+def _is_among(node: LexborNode, left: set[int], root: int) -> bool:
     return node.mem_id in left
 
 
-def _ancestors(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
+def _iter_ancestors(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
     """The elements that `node` is inside of, up to the scope's root or one that is `known`."""
     up = node.parent if node.mem_id != root else None
     while up is not None and up.mem_id not in known:
@@ -269,32 +269,32 @@ def _ancestors(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
         up = up.parent if up.mem_id != root else None
 
 
-def _parent(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
+def _iter_parent(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
     return (up.mem_id for up in (node.parent,) if up is not None)
 
 
-def _nearest_before(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
-    return (before.mem_id for before in islice(_previous(node), 1))
+def _iter_nearest_before(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
+    return (before.mem_id for before in islice(_iter_previous(node), 1))
 
 
-def _all_before(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
+def _iter_all_before(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
     """The elements before `node` among its siblings, back to one that is `known`, before which all are."""
     if node.mem_id != root:
-        for before in _previous(node):
+        for before in _iter_previous(node):
             if before.mem_id in known:
                 return
             yield before.mem_id
 
 
 _OWNERS: dict[str, Callable[[LexborNode, set[int], int], Iterable[int]]] = {
-    "": _ancestors,
-    ">": _parent,
-    "+": _nearest_before,
-    "~": _all_before,
+    "": _iter_ancestors,
+    ">": _iter_parent,
+    "+": _iter_nearest_before,
+    "~": _iter_all_before,
 }
 _RELATIONS: dict[str, Callable[[LexborNode, set[int], int], bool]] = {
-    ">": _child,
-    " ": _descendant,
-    "+": _adjacent,
-    "~": _is_left,
+    ">": _is_child,
+    " ": _is_descendant,
+    "+": _is_adjacent,
+    "~": _is_among,
 }

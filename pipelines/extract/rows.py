@@ -38,7 +38,7 @@ class Fetched:
     root: Element | None = None  # of the page
 
     @classmethod
-    def of(cls, page: Page) -> Fetched:
+    def from_page(cls, page: Page) -> Fetched:
         """The record of `page`; a page that failed leaves its status and error, and nothing to read."""
         if not page.ok:
             error = page.error or f"the server answered {page.status}"
@@ -67,7 +67,7 @@ class Row:
     depth: int | None = None
 
     @classmethod
-    def of(
+    def from_spark(
         cls,
         values: dict[str, object],
         url: str | None,
@@ -88,12 +88,12 @@ class Row:
 
     def value(self, name: str) -> object:
         """The value of a column, or of an engine column that no stage wrote."""
-        return self.values[name] if name in self.values else self.engine_values().get(name)
+        return self.values[name] if name in self.values else self.get_engine_values().get(name)
 
-    def engine_values(self) -> dict[str, object]:
-        return dict(zip(ENGINE_COLUMNS, self.engine_cells(), strict=True))
+    def get_engine_values(self) -> dict[str, object]:
+        return dict(zip(ENGINE_COLUMNS, self.get_engine_cells(), strict=True))
 
-    def engine_cells(self) -> tuple[object, ...]:
+    def get_engine_cells(self) -> tuple[object, ...]:
         """The values of the engine columns, in their order."""
         fetched = self.fetched
         return (
@@ -111,27 +111,27 @@ class Row:
         values = {**self.values, **added}
         return Row(values, self.ordinal, self.fetched, self.element, self.link_text, self.depth)
 
-    def replaced(self, values: Mapping[str, object]) -> Row:
+    def replace_values(self, values: Mapping[str, object]) -> Row:
         return Row(dict(values), self.ordinal, self.fetched, self.element, self.link_text, self.depth)
 
-    def failed(self, error: str, values: Mapping[str, object]) -> Row:
+    def mark_failed(self, error: str, values: Mapping[str, object]) -> Row:
         """This row where a stage could not make its row: without a page, with the first thing that went wrong."""
         fetched = replace(self.fetched, error=self.fetched.error or error, page=None, root=None)
         return Row(dict(values), self.ordinal, fetched, None, self.link_text, self.depth)
 
-    def following(self, link: Link, ordinal: Ordinal, depth: int | None = None) -> Row:
+    def follow_link(self, link: Link, ordinal: Ordinal, depth: int | None = None) -> Row:
         """This row on its way to where `link` leads; it leaves its page behind."""
         fetched = Fetched(error=link.error) if link.error else NOTHING
         return Row(self.values, ordinal, fetched, None, link.text, self.depth if depth is None else depth)
 
-    def staying(self) -> Row:
+    def keep_without_link(self) -> Row:
         """This row where it has no link to follow: without a page, but with the failure that cost it its page."""
         fetched = NOTHING if self.fetched.page else self.fetched
         return Row(self.values, (*self.ordinal, 0), fetched, None, None, self.depth)
 
-    def at_depth(self, depth: int, ordinal: Ordinal) -> Row:
+    def set_depth(self, depth: int, ordinal: Ordinal) -> Row:
         return Row(self.values, ordinal, self.fetched, self.element, self.link_text, depth)
 
-    def child(self, position: int, element: Element | None) -> Row:
+    def make_child(self, position: int, element: Element | None) -> Row:
         """A row that comes from this one, standing on another element of its page."""
         return Row(self.values, (*self.ordinal, position), self.fetched, element, self.link_text, self.depth)

@@ -31,7 +31,7 @@ _TEXT = 2
 _PRESERVED_LEVELS = 6
 
 
-def normalised(text: str) -> str:
+def normalize_text(text: str) -> str:
     """`text` with runs of white space and no-break spaces as one space, without characters that have no width."""
     if text.isprintable() and "  " not in text:  # as most are; no-break spaces and line ends are not printable
         return text
@@ -40,7 +40,7 @@ def normalised(text: str) -> str:
     return _SPACE.sub(" ", text)
 
 
-def text_of(root: LexborNode) -> str:
+def get_text(root: LexborNode) -> str:
     """All text inside `root`: white space collapsed unless preformatted, boundaries of blocks a space, trimmed."""
     first = root.first_child
     if first is None or root.tag_id in _DATA:
@@ -50,7 +50,7 @@ def text_of(root: LexborNode) -> str:
         return raw.strip(" ")
     if raw is None:
         raw = _raw_text(root)
-    text = normalised(raw).strip(_CONTROLS) if raw is not None else None
+    text = normalize_text(raw).strip(_CONTROLS) if raw is not None else None
     if text is None or (text != raw and _is_preserved(first)):
         return _exact_text(first)
     return text
@@ -80,7 +80,7 @@ def _raw_text(root: LexborNode) -> str | None:
     return "".join(parts)
 
 
-def own_text_of(root: LexborNode) -> str:
+def get_own_text(root: LexborNode) -> str:
     """The text that stands in `root` itself, normalised; not that of the elements in it."""
     text = _Text()
     for child in _children(root):
@@ -91,16 +91,16 @@ def own_text_of(root: LexborNode) -> str:
     return "" if root.tag_id in _DATA else text.trimmed()
 
 
-def whole_text_of(root: LexborNode) -> str:
+def get_whole_text(root: LexborNode) -> str:
     """All text inside `root` as it was written, <br> a line break."""
     return "".join(_whole(node) for node in root.traverse(include_text=True))
 
 
-def whole_own_text_of(root: LexborNode) -> str:
+def get_whole_own_text(root: LexborNode) -> str:
     return "".join(_whole(node) for node in _children(root))
 
 
-def data_of(root: LexborNode) -> str:
+def get_data(root: LexborNode) -> str:
     """What is not text inside `root`: scripts, styles, comments."""
     return "".join(_data(node) for node in root.traverse(include_text=True))
 
@@ -116,7 +116,7 @@ class _Text:
 
     def add(self, node: LexborNode) -> None:
         raw = node.text_content or ""
-        text = normalised(raw)
+        text = normalize_text(raw)
         if self._spaced:
             text = text.removeprefix(" ")
         if text != raw and _is_preserved(node):

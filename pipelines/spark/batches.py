@@ -71,7 +71,7 @@ def _writes(stage: object, name: str) -> bool:
 def _engine_cells(names: Container[str]) -> Callable[[Row], tuple[object, ...]]:
     """What gives the values of the engine columns that no stage wrote: their names are not among `names`."""
     own = [name not in names for name in ENGINE_COLUMNS]
-    return Row.engine_cells if all(own) else lambda row: tuple(compress(row.engine_cells(), own))
+    return Row.get_engine_cells if all(own) else lambda row: tuple(compress(row.get_engine_cells(), own))
 
 
 def _others(row: Row, known: set[str]) -> str:

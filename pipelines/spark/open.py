@@ -20,7 +20,7 @@ from pipelines.planning.planner import check_names
 from pipelines.spark.arrow import map_in_arrow
 from pipelines.spark.progress import Reporter
 from pipelines.spark.schema import LINK, OPEN, links_schema, rows_schema
-from pipelines.transforms.schema import Mismatch, Types, fitting, held, inferred
+from pipelines.transforms.schema import TypeMismatch, Types, convert_row, infer_schema, keep_matching_values
 from pipelines.transforms.values import loads
 
 _FIRST_ROWS = 100
@@ -47,8 +47,8 @@ def close(rows: DataFrame, columns: Columns, key: str, title: str, fails: bool, 
     made = rows.persist()  # asked twice, made once
     first = made.where(F.col("_error").isNull()).orderBy("_ordinal").select(OPEN).limit(_FIRST_ROWS).collect()
     try:
-        types = inferred(loads(row[OPEN]) for row in first)
-    except Mismatch as error:
+        types = infer_schema(loads(row[OPEN]) for row in first)
+    except TypeMismatch as error:
         raise RunError(f"{error}; declare the columns as its return type") from None
     closed = Columns((*types, *((each, type_) for each, type_ in columns.types if each not in dict(types))))
     if not closed.types:
@@ -82,13 +82,15 @@ def _closed(task: Closing, batch: pa.RecordBatch, reporter: Reporter) -> pa.Reco
     for position, text in enumerate(cells[OPEN].to_pylist()):
         values = loads(text)
         try:
-            found.append(fitting(values, task.types) if errors[position] else held(values, task.types))
-        except Mismatch as error:
+            found.append(
+                keep_matching_values(values, task.types) if errors[position] else convert_row(values, task.types)
+            )
+        except TypeMismatch as error:
             errors[position] = f"{task.name}: {error}, as the first {_FIRST_ROWS} rows have them"
             if task.fails:
                 raise RunError(f"python_row_transform:{errors[position]}") from None
             reporter.step(task.key).errors += 1
-            found.append(fitting(values, task.types))
+            found.append(keep_matching_values(values, task.types))
     cells["_error"] = pa.array(errors, pa.string())
     for name, _ in task.types:
         cells[name] = pa.array([values.get(name) for values in found], task.schema.field(name).type)

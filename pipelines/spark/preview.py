@@ -33,7 +33,7 @@ class FirstRows:
 
     def keep(self, row: Row) -> None:
         """Takes in a row that stands before `end`."""
-        cells = {**row.engine_values(), **row.values}
+        cells = {**row.get_engine_values(), **row.values}
         insort(
             self._rows,
             (row.ordinal, {name: to_json(value, PREVIEW_LENGTH) for name, value in cells.items()}),

@@ -152,7 +152,7 @@ def _rows(
     step = reporter.step(task.enters)
     with _cache(task) as cache, _fetcher(task, throttle, cache) as fetcher:
         for page, rows in fetcher.fetch(_requests(entering, without_link, once)):
-            fetched = Fetched.of(page)
+            fetched = Fetched.from_page(page)
             reporter.page(step, page, fetched)
             for row in rows:
                 arrived = _traced(row, page) if isinstance(page, BrowserPage) else row
@@ -208,7 +208,7 @@ def _linked(batch: pa.RecordBatch, own: set[str]) -> Iterator[tuple[str | None, 
     values: Iterable[dict[str, Any]] = map(dict, map(zip, repeat(tuple(cells)), rows))
     if others:
         values = map(_opened, values, others)
-    return zip(links, map(Row.of, values, *engine), strict=True)
+    return zip(links, map(Row.from_spark, values, *engine), strict=True)
 
 
 def _cells(column: pa.Array) -> list[Any]:
@@ -276,10 +276,10 @@ def _following(stage: LinkStage, output: Output, unwritten: Unwritten) -> Emit:
     def written(row: Row) -> Iterator[None]:
         position = 0
         for position, link in enumerate(links_of(row), start=1):
-            output.row(row.following(link, (*row.ordinal, position)), link.url)
+            output.row(row.follow_link(link, (*row.ordinal, position)), link.url)
             yield
         if position == 0 and not drops:
-            output.row(row.staying(), None)
+            output.row(row.keep_without_link(), None)
 
     return lambda row: unwritten.append(written(row))
 
@@ -299,7 +299,7 @@ def _exploring(
         for position, link in enumerate(links_of(row), start=1):
             if link.url:
                 ordinal = _deeper(row.ordinal, level, position)
-                output.link(key, row.following(link, ordinal, level + 1), link.url, level + 1)
+                output.link(key, row.follow_link(link, ordinal, level + 1), link.url, level + 1)
                 yield
 
     def each(row: Row) -> None:
@@ -309,7 +309,7 @@ def _exploring(
             if whole_page and row.fetched is latest:  # rows of one page follow each other: the first has been here
                 return
             latest = row.fetched
-            row = row.at_depth(0, (*row.ordinal, 0))
+            row = row.set_depth(0, (*row.ordinal, 0))
             if row.fetched.requested_url:
                 output.link(key, row, row.fetched.requested_url, 0)
         step.row(row)

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from pipelines.extract import SlowPattern, compile_selector
 from pipelines.extract.extractors import Extractor, check_names
 from pipelines.extract.rows import Row
-from pipelines.extract.selector_arguments import Selector
+from pipelines.extract.selectors import SelectorText
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import RowStage, stage
 
@@ -32,7 +32,7 @@ def _reading(extractors: tuple[Extractor, ...]) -> Callable[[Row], Iterable[Row]
         try:
             return (row.with_values({name: read(row) for name, read in reads}),)
         except SlowPattern as error:
-            return (row.failed(str(error), row.values | nothing),)
+            return (row.mark_failed(str(error), row.values | nothing),)
 
     return read
 
@@ -107,7 +107,7 @@ pipeline:
     rest = "extractors"
     needs_page = True
     widens = True
-    selector: Selector
+    selector: SelectorText
     extractors: tuple[Extractor, ...] = ()
 
     _check = field_validator("extractors")(_unique)
@@ -129,11 +129,11 @@ pipeline:
             try:
                 found = row.element.select(selector) if row.element else []
             except SlowPattern as error:
-                yield row.child(0, None).failed(str(error), row.values | nothing)
+                yield row.make_child(0, None).mark_failed(str(error), row.values | nothing)
                 return
             for position, element in enumerate(found, start=1):
-                yield from read(row.child(position, element))
+                yield from read(row.make_child(position, element))
             if not found:
-                yield row.child(0, None).with_values(nothing)
+                yield row.make_child(0, None).with_values(nothing)
 
         return segments

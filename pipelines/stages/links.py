@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt
 
 from pipelines.extract import SlowPattern, compile_selector
 from pipelines.extract.rows import Link, Row
-from pipelines.extract.selector_arguments import Selector
+from pipelines.extract.selectors import SelectorText
 from pipelines.fetch import canonical_url
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
@@ -66,7 +66,7 @@ class _Selecting(LinkStage):
     """Takes its links from the page by a selector, or from a $column."""
 
     positional = ("selector",)
-    selector: Selector
+    selector: SelectorText
 
     def title(self) -> str:
         return self.selector

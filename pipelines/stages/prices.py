@@ -9,7 +9,7 @@ import pycountry
 from price_parser.parser import extract_currency_symbol
 from pydantic import AfterValidator, Field
 
-from pipelines.extract.price import parse_price, price_part
+from pipelines.extract.extractors import find_price_part, parse_price
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns
 from pipelines.language.names import describe_unknown
@@ -65,7 +65,7 @@ def normalize(text: str, default: str | None) -> tuple[float | None, str | None]
     amount = parse_price(text)
     if amount is None:
         return None, None
-    sign = (extract_currency_symbol(price_part(text), None) or "").strip()
+    sign = (extract_currency_symbol(find_price_part(text), None) or "").strip()
     if default and (not sign or default in _SHARED.get(sign, "").split()):
         return amount, default
     if len(sign) == 3 and pycountry.currencies.get(alpha_3=sign.upper()):

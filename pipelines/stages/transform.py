@@ -15,7 +15,7 @@ from pipelines.language.columns import ENGINE_COLUMNS, Columns, engine_fault
 from pipelines.language.names import describe_unknown, normalize, truncate_name, validate_choice
 from pipelines.planning.stage import Batched, RowStage, stage
 from pipelines.transforms.sandbox import Outcome, RowFailed
-from pipelines.transforms.schema import Mismatch, fitting, held
+from pipelines.transforms.schema import TypeMismatch, convert_row, keep_matching_values
 from pipelines.transforms.transform import Transform, Transforms
 
 
@@ -117,7 +117,7 @@ pipeline:
     def worker(self) -> Batched:
         if self._transform is None:
             raise RunError("a row transform without a function cannot run")
-        make, columns = self._transform.rows(self.keywords), self._transform.function.columns
+        make, columns = self._transform.make_runner(self.keywords), self._transform.function.columns
 
         def each(row: Row, outcome: Outcome) -> Iterable[Row]:
             if outcome is None:
@@ -126,15 +126,15 @@ pipeline:
                 return (failed(row, outcome, _given_values(row)),)
             made = _made(outcome)
             try:
-                return (row.replaced(made if columns is None else held(made, columns)),)
-            except Mismatch as error:
+                return (row.replace_values(made if columns is None else convert_row(made, columns)),)
+            except TypeMismatch as error:
                 return (failed(row, error, made),)
 
         def failed(row: Row, error: Exception, values: dict[str, object]) -> Row:
             sentence = f"{name}: {error}"
             if self.fails():
                 raise RunError(f"python_row_transform:{sentence}") from None
-            return row.failed(sentence, values if columns is None else fitting(values, columns))
+            return row.mark_failed(sentence, values if columns is None else keep_matching_values(values, columns))
 
         name = self._transform.name
         return Batched(lambda rows: map(each, rows, make(_given_row(row) for row in rows)))
@@ -146,7 +146,7 @@ def _made(outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def _given_row(row: Row) -> dict[str, object]:
-    engine = {name: _given(value) for name, value in row.engine_values().items() if name not in row.values}
+    engine = {name: _given(value) for name, value in row.get_engine_values().items() if name not in row.values}
     return {**_given_values(row), **engine}
 
 

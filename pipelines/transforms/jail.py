@@ -61,7 +61,7 @@ BPF_LOAD, BPF_JUMP_EQUAL, BPF_JUMP_AT_LEAST, BPF_RETURN = 0x20, 0x15, 0x35, 0x06
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> None:
+def _check_result(result: int) -> None:
     if result:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -69,11 +69,11 @@ def _checked(result: int) -> None:
 
 def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     texts = (each.encode() if each is not None else None for each in (source, target, kind))
-    _checked(_libc.mount(*texts, ctypes.c_ulong(flags), data.encode() if data else None))
+    _check_result(_libc.mount(*texts, ctypes.c_ulong(flags), data.encode() if data else None))
 
 
 def _prctl(option: int, value: int) -> None:
-    _checked(_libc.prctl(option, value, 0, 0, 0))
+    _check_result(_libc.prctl(option, value, 0, 0, 0))
 
 
 def isolate() -> None:
@@ -83,14 +83,14 @@ def isolate() -> None:
     privileged = os.geteuid() == 0
     uid, gid, own_uid = os.geteuid(), os.getegid(), FIRST_UID + os.getpid() % UIDS
     namespaces = NEW_MOUNTS | NEW_NAMES | NEW_IPC | NEW_PIDS | NEW_NETWORK
-    _checked(_libc.unshare(namespaces if privileged else namespaces | NEW_USER))
+    _check_result(_libc.unshare(namespaces if privileged else namespaces | NEW_USER))
     if not privileged:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-    _leave_to_child()
-    _own_files()
-    _leave_to_child()  # the first process of a namespace is not held to its limits: it only waits
+    _fork_child()
+    _mount_root()
+    _fork_child()  # the first process of a namespace is not held to its limits: it only waits
     if privileged:
         os.setgroups([])
         os.setresgid(own_uid, own_uid, own_uid)
@@ -101,7 +101,7 @@ def isolate() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of the user id has cleared it
 
 
-def _leave_to_child() -> None:
+def _fork_child() -> None:
     """Forks: the child returns, to live no longer than its parent, which does nothing but wait for it."""
     if child := os.fork():
         os.closerange(0, OPEN_FILES)
@@ -110,7 +110,7 @@ def _leave_to_child() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _own_files() -> None:
+def _mount_root() -> None:
     """A root with the standard library and the system's, all read-only; whatever else there was is out of reach."""
     library = Path(sysconfig.get_path("stdlib")).parent
     shown = {str(library), "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"}
@@ -124,13 +124,13 @@ def _own_files() -> None:
         target = root + source
         os.makedirs(target, exist_ok=True)
         _mount(os.path.realpath(source), target, None, MS_BIND | MS_REC)
-        _mount("none", target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | _kept_flags(target))
+        _mount("none", target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | _get_mount_flags(target))
     _mount("none", root, None, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     os.chroot(root)
     os.chdir("/")
 
 
-def _kept_flags(path: str) -> int:
+def _get_mount_flags(path: str) -> int:
     """What a mount is already held to: a namespace may not loosen it."""
     held = os.statvfs(path).f_flag
     pairs = (
@@ -149,7 +149,7 @@ def _drop_capabilities() -> None:
         if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0):
             break
     header = (ctypes.c_uint32 * 2)(CAPABILITIES_VERSION_3, 0)
-    _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()))
+    _check_result(_libc.capset(header, (ctypes.c_uint32 * 6)()))
 
 
 def _refuse_uncounted_memory() -> None:
@@ -169,7 +169,7 @@ def _refuse_uncounted_memory() -> None:
     ]
     instructions = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
     header = struct.pack("HP", len(program), ctypes.addressof(instructions))
-    _checked(_libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0))
+    _check_result(_libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0))
 
 
 def limit(memory: int, alone: bool) -> None:
@@ -191,39 +191,41 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             isolate()
         limit(held["memory"], held["isolated"])
     except OSError as error:
-        _answer(answers, {"broken" if error.errno in PASSING else "refused": f"{error.strerror or error}"})
+        _send_answer(answers, {"broken" if error.errno in PASSING else "refused": f"{error.strerror or error}"})
         return
-    _answer(answers, {"held": True})
+    _send_answer(answers, {"held": True})
     task: dict[str, Any] = values.loads(requests.readline())
     try:
-        function = _function(task)
+        function = _load_function(task)
     except BaseException as error:  # also SystemExit: the text is the user's
-        _answer(answers, {"broken": _told(error)})
+        _send_answer(answers, {"broken": _describe_error(error)})
         return
-    _answer(answers, {"ready": True})
+    _send_answer(answers, {"ready": True})
     for line in requests:
         asked = values.loads(line)
-        answers.write(b'{"number": %d, %s}\n' % (asked["number"], _outcome(function, asked["row"], task["arguments"])))
+        answers.write(
+            b'{"number": %d, %s}\n' % (asked["number"], _call_function(function, asked["row"], task["arguments"]))
+        )
         answers.flush()
         if time.process_time() > RENEW_AFTER_CPU_SECONDS:
             return
 
 
-def _function(task: dict[str, Any]) -> Callable[..., Any]:
+def _load_function(task: dict[str, Any]) -> Callable[..., Any]:
     names: dict[str, Any] = {"__name__": "row_transform"}
     exec(compile(task["source"], USER_FILE, "exec", dont_inherit=True), names)  # noqa: S102 - what this process is for
     return names[task["function"]]
 
 
-def _outcome(function: Callable[..., Any], row: dict[str, Any], arguments: dict[str, Any]) -> bytes:
+def _call_function(function: Callable[..., Any], row: dict[str, Any], arguments: dict[str, Any]) -> bytes:
     """What became of a row, as the rest of a JSON object; what fits in no column is the function's own error."""
     try:
-        return f'"row": {values.dumps(_row(function(row, **arguments)))}'.encode()
+        return f'"row": {values.dumps(_convert_result(function(row, **arguments)))}'.encode()
     except BaseException as error:  # also SystemExit: the text is the user's
-        return f'"error": {values.dumps(_told(error))}'.encode()
+        return f'"error": {values.dumps(_describe_error(error))}'.encode()
 
 
-def _row(result: Any) -> Any:
+def _convert_result(result: Any) -> Any:
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
         result = dataclasses.asdict(result)
     if result is not None and not isinstance(result, dict):
@@ -231,7 +233,7 @@ def _row(result: Any) -> Any:
     return cast(Any, result)
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """The line of the user's text and the error, without addresses, which differ from run to run."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == USER_FILE]
     number = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
@@ -240,7 +242,7 @@ def _told(error: BaseException) -> str:
     return f"line {number}: {text}" if number else text
 
 
-def _answer(answers: BinaryIO, answer: dict[str, Any]) -> None:
+def _send_answer(answers: BinaryIO, answer: dict[str, Any]) -> None:
     answers.write(values.dumps(answer).encode() + b"\n")
     answers.flush()
 

@@ -43,7 +43,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class FunctionCall:
     """A function of a user's text, called with a row and keyword arguments."""
 
     name: str
@@ -68,21 +68,21 @@ class NotIsolated(RunError):
         self.reason = reason
 
 
-class _Ended(Exception):
+class _ProcessEnded(Exception):
     """The process ended before it answered."""
 
 
 class Sandbox:
     """Runs a task's function on rows, one after another; `close` ends its process."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: FunctionCall) -> None:
         self._task = task
         self._process: subprocess.Popen[bytes] | None = None
         self._unsent = memoryview(b"")
         self._unread = b""
         self._number = 0
 
-    def rows(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
+    def run(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
         """For each row, in order, the function's row, None for one that is dropped, or the reason why there is none;
         raises RunError where the function can be run at all. All rows are sent at once, and answered one by one.
         """
@@ -90,11 +90,11 @@ class Sandbox:
         try:
             while waiting:
                 try:
-                    for outcome in self._outcomes(waiting):
+                    for outcome in self._run_until_failure(waiting):
                         waiting.popleft()
                         again = False
                         yield outcome
-                except _Ended:  # its time may have been up, before this row: a new process tells
+                except _ProcessEnded:  # its time may have been up, before this row: a new process tells
                     self.close()
                     if again:
                         waiting.popleft()
@@ -113,28 +113,28 @@ class Sandbox:
                     pipe.close()
         self._process, self._unsent, self._unread = None, memoryview(b""), b""
 
-    def _outcomes(self, rows: Collection[Mapping[str, Any]]) -> Iterator[Outcome]:
-        """Of the rows up to the first that costs the process; raises _Ended where it ends by itself."""
-        process = self._process or self._started()
+    def _run_until_failure(self, rows: Collection[Mapping[str, Any]]) -> Iterator[Outcome]:
+        """Of the rows up to the first that costs the process; raises _ProcessEnded where it ends by itself."""
+        process = self._process or self._start_process()
         numbers = range(self._number + 1, self._number + 1 + len(rows))
         self._number += len(rows)
         asked = ({"number": number, "row": row} for number, row in zip(numbers, rows, strict=True))
-        self._unsent = memoryview(b"".join(map(_line, asked)))
+        self._unsent = memoryview(b"".join(map(_encode_line, asked)))
         for number in numbers:
             try:
-                answer = self._answer(process, self._task.limits.seconds)
+                answer = self._receive_answer(process, self._task.limits.seconds)
                 if answer.get("number") != number:
                     raise RowFailed(_NO_ANSWER)
             except RowFailed as failure:
                 self.close()
                 yield failure
                 return
-            yield _outcome(answer)
+            yield _read_outcome(answer)
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start_process(self) -> subprocess.Popen[bytes]:
         """The process gets the text only once it is held: what it says until then, nothing of a user's has said."""
         task, limits = self._task, self._task.limits
-        isolated = limits.only_isolated or refusal() is None
+        isolated = limits.only_isolated or get_isolation_refusal() is None
         process = self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_JAIL)],
             stdin=subprocess.PIPE,
@@ -145,31 +145,31 @@ class Sandbox:
             start_new_session=True,
         )
         for pipe in (process.stdin, process.stdout):
-            os.set_blocking(_number(pipe), False)
-        held = self._told(process, {"memory": limits.memory_mib * _MIB, "isolated": isolated})
+            os.set_blocking(_get_descriptor(pipe), False)
+        held = self._request(process, {"memory": limits.memory_mib * _MIB, "isolated": isolated})
         if "refused" in held:
             self.close()
-            raise NotIsolated(_shown(held["refused"]))
-        self._check(held, "held")
+            raise NotIsolated(_make_printable(held["refused"]))
+        self._check_answer(held, "held")
         text = {"source": task.source, "function": task.function, "arguments": dict(task.arguments)}
-        self._check(self._told(process, text), "ready")
+        self._check_answer(self._request(process, text), "ready")
         return process
 
-    def _told(self, process: subprocess.Popen[bytes], what: Mapping[str, Any]) -> dict[str, Any]:
+    def _request(self, process: subprocess.Popen[bytes], what: Mapping[str, Any]) -> dict[str, Any]:
         """What it answers to one of the two things that it is told before any row."""
-        self._unsent = memoryview(_line(what))
+        self._unsent = memoryview(_encode_line(what))
         try:
-            return self._answer(process, _START_SECONDS)
-        except (_Ended, RowFailed):
+            return self._receive_answer(process, _START_SECONDS)
+        except (_ProcessEnded, RowFailed):
             return {"broken": "it ended its process, or took too long or too much memory to load"}
 
-    def _check(self, answer: Mapping[str, Any], state: str) -> None:
+    def _check_answer(self, answer: Mapping[str, Any], state: str) -> None:
         if answer.get(state) is not True:
             self.close()
-            raise RunError(f"{self._task.name} cannot be loaded: {_shown(answer.get('broken', _NO_ANSWER))}")
+            raise RunError(f"{self._task.name} cannot be loaded: {_make_printable(answer.get('broken', _NO_ANSWER))}")
 
-    def _answer(self, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
-        """The next answer; raises _Ended, and RowFailed when it takes too long or is none."""
+    def _receive_answer(self, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
+        """The next answer; raises _ProcessEnded, and RowFailed when it takes too long or is none."""
         line = self._read(process, time.monotonic() + seconds)
         if sum(map(line.count, (b"[", b"{", b","))) > _MOST_MARKS:
             raise RowFailed(f"its row has more than {_MOST_MARKS:,} commas and brackets, in texts and between values")
@@ -186,16 +186,16 @@ class Sandbox:
         parts = [self._unread]
         size = len(self._unread)
         while b"\n" not in parts[-1]:
-            parts.append(self._received(process, deadline))
+            parts.append(self._receive(process, deadline))
             size += len(parts[-1])
             if size > _LONGEST_ANSWER:
                 raise RowFailed(f"its row has more than {_LONGEST_ANSWER // _MIB} MiB")
         line, _, self._unread = b"".join(parts).partition(b"\n")
         return line
 
-    def _received(self, process: subprocess.Popen[bytes], deadline: float) -> bytes:
+    def _receive(self, process: subprocess.Popen[bytes], deadline: float) -> bytes:
         """What the process has written, as soon as there is something; meanwhile it gets what was not sent yet."""
-        number = _number(process.stdout)
+        number = _get_descriptor(process.stdout)
         while True:
             self._send(process)
             try:
@@ -204,14 +204,14 @@ class Sandbox:
                 self._wait(process, deadline)
                 continue
             if not part:
-                raise _Ended
+                raise _ProcessEnded
             return part
 
     def _send(self, process: subprocess.Popen[bytes]) -> None:
         """Writes as much as the pipe takes."""
         try:
             while self._unsent:
-                self._unsent = self._unsent[os.write(_number(process.stdin), self._unsent) :]
+                self._unsent = self._unsent[os.write(_get_descriptor(process.stdin), self._unsent) :]
         except BlockingIOError:
             return
         except BrokenPipeError:  # it has ended: what it wrote before counts
@@ -219,19 +219,19 @@ class Sandbox:
 
     def _wait(self, process: subprocess.Popen[bytes], deadline: float) -> None:
         poll = select.poll()
-        poll.register(_number(process.stdout), select.POLLIN)
+        poll.register(_get_descriptor(process.stdout), select.POLLIN)
         if self._unsent:
-            poll.register(_number(process.stdin), select.POLLOUT)
+            poll.register(_get_descriptor(process.stdin), select.POLLOUT)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise RowFailed(f"it took longer than {self._task.limits.seconds:g} s for a row")
 
 
 @cache
-def refusal() -> str | None:
+def get_isolation_refusal() -> str | None:
     """Why users' functions are not isolated on this machine; None where they are. No user's text is asked for it."""
-    box = Sandbox(Task("the function", "def f(row): return row", "f", {}, Limits(only_isolated=True)))
+    box = Sandbox(FunctionCall("the function", "def f(row): return row", "f", {}, Limits(only_isolated=True)))
     try:
-        list(box.rows([{}]))
+        list(box.run([{}]))
     except NotIsolated as refused:
         return refused.reason
     finally:
@@ -245,24 +245,24 @@ _NOT_ISOLATED = (
 )
 
 
-def _line(request: Mapping[str, Any]) -> bytes:
+def _encode_line(request: Mapping[str, Any]) -> bytes:
     return values.dumps(request).encode() + b"\n"
 
 
-def _outcome(answer: Mapping[str, Any]) -> Outcome:
+def _read_outcome(answer: Mapping[str, Any]) -> Outcome:
     if "error" in answer:
-        return RowFailed(_shown(answer["error"]))
+        return RowFailed(_make_printable(answer["error"]))
     result = answer.get("row")
     if result is not None and not isinstance(result, dict):
         return RowFailed("it returned no row")
     return cast(dict[str, Any] | None, result)
 
 
-def _number(pipe: Any) -> int:
+def _get_descriptor(pipe: Any) -> int:
     return cast(int, pipe.fileno())
 
 
-def _shown(text: object) -> str:
+def _make_printable(text: object) -> str:
     """A message of the user's process, as far as it can be shown."""
     shown = "".join(character if character.isprintable() else " " for character in str(text)[:_LONGEST_MESSAGE])
     return shown.encode(errors="replace").decode()

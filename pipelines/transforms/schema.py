@@ -42,33 +42,33 @@ _WORDS = {
 _LARGEST = 2**63 - 1
 
 
-class Mismatch(ValueError):
+class TypeMismatch(ValueError):
     """A value does not have its column's type; the message says so in words."""
 
 
-def annotated(node: ast.expr) -> str | None:
+def parse_annotation(node: ast.expr) -> str | None:
     """The SQL type of an annotation; None for one that says nothing that a column could be."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        inside = parsed(node.value)
-        return annotated(inside) if inside else None
+        inside = parse_expression(node.value)
+        return parse_annotation(inside) if inside else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         sides = [side for side in (node.left, node.right) if not is_none(side)]
-        return annotated(sides[0]) if len(sides) == 1 else None
+        return parse_annotation(sides[0]) if len(sides) == 1 else None
     if not isinstance(node, ast.Subscript):
-        return _NAMES.get(last_name(node))
-    generic, inner = last_name(node.value), node.slice
+        return _NAMES.get(get_last_name(node))
+    generic, inner = get_last_name(node.value), node.slice
     if generic == "Optional":
-        return annotated(inner)
+        return parse_annotation(inner)
     if generic in ("list", "List", "Sequence"):
-        element = annotated(inner)
+        element = parse_annotation(inner)
         return f"array<{element}>" if element else None
     if generic in ("dict", "Dict", "Mapping") and isinstance(inner, ast.Tuple) and len(inner.elts) == 2:
-        key, value = map(annotated, inner.elts)
+        key, value = map(parse_annotation, inner.elts)
         return f"map<string,{value}>" if key == "string" and value else None
     return None
 
 
-def parsed(text: str) -> ast.expr | None:
+def parse_expression(text: str) -> ast.expr | None:
     """The expression that stands in quotes; None for a text that is none."""
     try:
         return ast.parse(text, mode="eval").body
@@ -80,43 +80,43 @@ def is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def last_name(node: ast.expr) -> str:
+def get_last_name(node: ast.expr) -> str:
     """`datetime` of both `datetime` and `datetime.datetime`."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def inferred(rows: Iterable[Mapping[str, Any]]) -> Types:
+def infer_schema(rows: Iterable[Mapping[str, Any]]) -> Types:
     """Columns in the order in which they turn up; one that never has a value is text. Raises Mismatch."""
     types: dict[str, str | None] = {}
     for row in rows:
         for name, value in row.items():
             try:
-                types[name] = _either(types.get(name), _type(value))
-            except Mismatch as error:
-                raise Mismatch(f"the column {_quoted(name)} {error}") from None
+                types[name] = _merge_types(types.get(name), _infer_type(value))
+            except TypeMismatch as error:
+                raise TypeMismatch(f"the column {_quote_name(name)} {error}") from None
     return tuple((name, type_.replace("void", "string") if type_ else "string") for name, type_ in types.items())
 
 
-def _type(value: Any) -> str | None:
+def _infer_type(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, list):
         element: str | None = None
         for each in cast(list[Any], value):
-            element = _either(element, _type(each))
+            element = _merge_types(element, _infer_type(each))
         return f"array<{element or 'void'}>"
     if isinstance(value, dict):
         inner: str | None = None
         for each in cast(dict[str, Any], value).values():
-            inner = _either(inner, _type(each))
+            inner = _merge_types(inner, _infer_type(each))
         return f"map<string,{inner or 'void'}>"
     found = next((type_ for kind, type_ in _KINDS if isinstance(value, kind)), None)
     if found is None:
-        raise Mismatch(f"holds a {type(value).__name__}, which fits in no column")
+        raise TypeMismatch(f"holds a {type(value).__name__}, which fits in no column")
     return found
 
 
-def _either(one: str | None, other: str | None) -> str | None:
+def _merge_types(one: str | None, other: str | None) -> str | None:
     """The type of values of both types."""
     if one is None or other is None or one == other:
         return one or other
@@ -125,78 +125,80 @@ def _either(one: str | None, other: str | None) -> str | None:
     for outer in ("array<", "map<string,"):
         if one.startswith(outer) and other.startswith(outer):
             inner = [None if each == "void" else each for each in (one[len(outer) : -1], other[len(outer) : -1])]
-            return f"{outer}{_either(*inner) or 'void'}>"
-    raise Mismatch(f"has {_word(one)} in one row and {_word(other)} in another")
+            return f"{outer}{_merge_types(*inner) or 'void'}>"
+    raise TypeMismatch(f"has {_describe_type(one)} in one row and {_describe_type(other)} in another")
 
 
-def held(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
+def convert_row(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
     """The row's values as the columns have them, null for those it lacks; raises Mismatch."""
     known = dict(types)
     for name in row:
         if name not in known:
-            raise Mismatch(f"there is no column {_quoted(name)} among its columns {', '.join(known) or 'none'}")
+            raise TypeMismatch(f"there is no column {_quote_name(name)} among its columns {', '.join(known) or 'none'}")
     values: dict[str, Any] = {}
     for name, type_ in types:
         try:
-            values[name] = _held(row.get(name), type_)
-        except Mismatch as error:
-            raise Mismatch(f"the column '{name}' {error}") from None
+            values[name] = _convert_value(row.get(name), type_)
+        except TypeMismatch as error:
+            raise TypeMismatch(f"the column '{name}' {error}") from None
     return values
 
 
-def fitting(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
+def keep_matching_values(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
     """Of a row that was made for other columns, what fits these."""
     values: dict[str, Any] = {}
     for name, type_ in types:
-        with suppress(Mismatch):  # what does not fit is left out
-            values[name] = _held(row.get(name), type_)
+        with suppress(TypeMismatch):  # what does not fit is left out
+            values[name] = _convert_value(row.get(name), type_)
     return values
 
 
-def _held(value: Any, type_: str) -> Any:
+def _convert_value(value: Any, type_: str) -> Any:
     if value is None:
         return None
     if type_.startswith("array<") and isinstance(value, list):
-        return [_held(each, type_[6:-1]) for each in cast(list[Any], value)]
+        return [_convert_value(each, type_[6:-1]) for each in cast(list[Any], value)]
     if type_.startswith("map<string,") and isinstance(value, dict):
-        return {_text(key): _held(each, type_[11:-1]) for key, each in cast(dict[str, Any], value).items()}
+        return {
+            _check_text(key): _convert_value(each, type_[11:-1]) for key, each in cast(dict[str, Any], value).items()
+        }
     found = next((name for kind, name in _KINDS if isinstance(value, kind)), None)
     if type_ == "double" and found in ("bigint", "double"):
         try:
             return float(value)
         except OverflowError:
-            raise Mismatch("is a number too large for float") from None
+            raise TypeMismatch("is a number too large for float") from None
         except ValueError:
-            raise Mismatch("is a signaling NaN, which is no number") from None
+            raise TypeMismatch("is a signaling NaN, which is no number") from None
     if found != type_:
-        raise Mismatch(f"is {_word(found or _type(value) or '')}, not {_word(type_)}")
+        raise TypeMismatch(f"is {_describe_type(found or _infer_type(value) or '')}, not {_describe_type(type_)}")
     if found == "bigint" and abs(value) > _LARGEST:
-        raise Mismatch("is a number of more than 64 bits")
+        raise TypeMismatch("is a number of more than 64 bits")
     if found == "timestamp" and value.tzinfo:
         _check_year(value)
-    return _text(value) if found == "string" else value
+    return _check_text(value) if found == "string" else value
 
 
 def _check_year(value: datetime) -> None:
     try:
         value.astimezone(UTC)
     except OverflowError:
-        raise Mismatch("is a datetime that in UTC is not of the years 1 to 9999") from None
+        raise TypeMismatch("is a datetime that in UTC is not of the years 1 to 9999") from None
 
 
-def _text(value: str) -> str:
+def _check_text(value: str) -> str:
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Mismatch("holds half of a surrogate pair, which is no character") from None
+            raise TypeMismatch("holds half of a surrogate pair, which is no character") from None
     return value
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     """The name as it can be shown, whatever a function made of it."""
     return f"'{name}'" if name.isprintable() else ascii(name)
 
 
-def _word(type_: str) -> str:
+def _describe_type(type_: str) -> str:
     return _WORDS.get(type_) or ("a list" if type_.startswith("array<") else "a map")

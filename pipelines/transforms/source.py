@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipelines.errors import PipelineError, Problem
 from pipelines.language.columns import engine_fault, name_fault
 from pipelines.language.names import normalize, truncate_name
-from pipelines.transforms.schema import Types, annotated, is_none, last_name, parsed
+from pipelines.transforms.schema import Types, get_last_name, is_none, parse_annotation, parse_expression
 
 MAX_BYTES = 64 * 1024
 _LONGEST_SENTENCE = 500
@@ -25,7 +25,7 @@ class Keywords:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class FunctionSignature:
     """The function that a text defines under a transform's name; `columns` None when it does not declare them."""
 
     name: str
@@ -33,23 +33,23 @@ class Function:
     columns: Types | None
 
 
-def read(name: str, text: str) -> Function:
+def read_function(name: str, text: str) -> FunctionSignature:
     """The function for the transform `name`; raises PipelineError with the lines of what is wrong in the text."""
-    module = _module(text)
-    function = _function(name, module)
+    module = _parse_module(text)
+    function = _find_function(name, module)
     try:
-        return Function(function.name, _keywords(function), _columns(function, module))
+        return FunctionSignature(function.name, _read_keywords(function), _read_columns(function, module))
     except RecursionError:
-        raise PipelineError([_problem(function, f"what {function.name} returns is nested too deep")]) from None
+        raise PipelineError([_make_problem(function, f"what {function.name} returns is nested too deep")]) from None
 
 
-def names(text: str) -> tuple[str, ...]:
+def list_functions(text: str) -> tuple[str, ...]:
     """The functions that a text defines for others, each once; raises PipelineError when it is not Python."""
-    functions = (node.name for node in _module(text).body if isinstance(node, ast.FunctionDef))
+    functions = (node.name for node in _parse_module(text).body if isinstance(node, ast.FunctionDef))
     return tuple(dict.fromkeys(name for name in functions if not name.startswith("_")))
 
 
-def _module(text: str) -> ast.Module:
+def _parse_module(text: str) -> ast.Module:
     if len(text.encode(errors="replace")) > MAX_BYTES:
         raise PipelineError([Problem(f"a row transform may have at most {MAX_BYTES // 1024} KiB")])
     try:
@@ -60,7 +60,7 @@ def _module(text: str) -> ast.Module:
         raise PipelineError([Problem("not Python: it does not parse")]) from None
 
 
-def _function(name: str, module: ast.Module) -> ast.FunctionDef:
+def _find_function(name: str, module: ast.Module) -> ast.FunctionDef:
     """The function of the transform's name, in any spelling; or the only one that there is."""
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
     named = [node for node in functions if normalize(node.name) == normalize(name)]
@@ -70,82 +70,84 @@ def _function(name: str, module: ast.Module) -> ast.FunctionDef:
         return found[0]
     if named:
         twice = f"{named[1].name} is defined twice: the first time in line {named[0].lineno}"
-        raise PipelineError([_problem(named[1], twice)])
+        raise PipelineError([_make_problem(named[1], twice)])
     if any(isinstance(node, ast.AsyncFunctionDef) for node in module.body):
         raise PipelineError([Problem(f"the row transform '{name}' must be a plain function, without async")])
     raise PipelineError([Problem(f"there is no function '{name}': write def {name}(row): ... that returns a row")])
 
 
-def _keywords(function: ast.FunctionDef) -> Keywords:
+def _read_keywords(function: ast.FunctionDef) -> Keywords:
     """Raises PipelineError when the function cannot be called with a row and keywords."""
     arguments = function.args
     positional = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
     needed = positional[: len(positional) - len(arguments.defaults)]
     if not positional and not arguments.vararg:
-        raise PipelineError([_problem(function, f"{function.name} must take the row as its first argument")])
+        raise PipelineError([_make_problem(function, f"{function.name} must take the row as its first argument")])
     if len(arguments.posonlyargs) > 1:
-        raise PipelineError([_problem(function, f"{function.name} must take all but the row by name")])
+        raise PipelineError([_make_problem(function, f"{function.name} must take all but the row by name")])
     names = (*positional[1:], *(each.arg for each in arguments.kwonlyargs))
-    required = (*needed[1:], *_without_default(arguments))
+    required = (*needed[1:], *_list_required_keywords(arguments))
     return Keywords(names, required, arguments.kwarg is not None)
 
 
-def _without_default(arguments: ast.arguments) -> list[str]:
+def _list_required_keywords(arguments: ast.arguments) -> list[str]:
     pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     return [each.arg for each, default in pairs if default is None]
 
 
-def _columns(function: ast.FunctionDef, module: ast.Module) -> Types | None:
+def _read_columns(function: ast.FunctionDef, module: ast.Module) -> Types | None:
     """The columns that the return annotation declares: a TypedDict, a dataclass or a dict of names and types."""
-    node = _unwrapped(function.name, function.returns)
+    node = _unwrap_annotation(function.name, function.returns)
     if node is None or is_none(node):
         return None
     if isinstance(node, ast.Dict):
-        return tuple(_field(key, value) for key, value in zip(node.keys, node.values, strict=True))
-    name = last_name(node.value if isinstance(node, ast.Subscript) else node)
+        return tuple(_read_field(key, value) for key, value in zip(node.keys, node.values, strict=True))
+    name = get_last_name(node.value if isinstance(node, ast.Subscript) else node)
     if name in _ANY_ROW:
         return None
     declared = next((each for each in module.body if isinstance(each, ast.ClassDef) and each.name == name), None)
     if declared is None or not _is_record(declared):
         message = f"{function.name} must return a row: a dict, or a TypedDict or dataclass that is declared in the text"
-        raise PipelineError([_problem(node, message)])
+        raise PipelineError([_make_problem(node, message)])
     fields = [each for each in declared.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
-    return tuple(_field(each.target, each.annotation) for each in fields)
+    return tuple(_read_field(each.target, each.annotation) for each in fields)
 
 
-def _unwrapped(function: str, node: ast.expr | None) -> ast.expr | None:
+def _unwrap_annotation(function: str, node: ast.expr | None) -> ast.expr | None:
     """The annotation without quotes, Optional and None."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        inside = parsed(node.value)
+        inside = parse_expression(node.value)
         if inside is None:
-            raise PipelineError([_problem(node, f"what {function} returns cannot be read")])
-        return _unwrapped(function, inside)
+            raise PipelineError([_make_problem(node, f"what {function} returns cannot be read")])
+        return _unwrap_annotation(function, inside)
     if isinstance(node, ast.BinOp):
         sides = [side for side in (node.left, node.right) if not is_none(side)]
-        return _unwrapped(function, sides[0]) if len(sides) == 1 else node
-    if isinstance(node, ast.Subscript) and last_name(node.value) == "Optional":
-        return _unwrapped(function, node.slice)
+        return _unwrap_annotation(function, sides[0]) if len(sides) == 1 else node
+    if isinstance(node, ast.Subscript) and get_last_name(node.value) == "Optional":
+        return _unwrap_annotation(function, node.slice)
     return node
 
 
 def _is_record(node: ast.ClassDef) -> bool:
     decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
-    return any(last_name(base) == "TypedDict" for base in node.bases) or "dataclass" in map(last_name, decorators)
+    return any(get_last_name(base) == "TypedDict" for base in node.bases) or "dataclass" in map(
+        get_last_name, decorators
+    )
 
 
-def _field(key: ast.expr | None, annotation: ast.expr) -> tuple[str, str]:
+def _read_field(key: ast.expr | None, annotation: ast.expr) -> tuple[str, str]:
     name = key.id if isinstance(key, ast.Name) else key.value if isinstance(key, ast.Constant) else None
     if not isinstance(name, str):
-        raise PipelineError([_problem(annotation, "a column's name must be a text")])
+        raise PipelineError([_make_problem(annotation, "a column's name must be a text")])
     if fault := name_fault(name) or engine_fault(name):
-        raise PipelineError([_problem(annotation, fault)])
-    type_ = annotated(annotation)
+        raise PipelineError([_make_problem(annotation, fault)])
+    type_ = parse_annotation(annotation)
     if type_ is None:
-        raise PipelineError([_problem(annotation, no_column(name).message)])
+        raise PipelineError([_make_problem(annotation, make_type_problem(name).message)])
     return name, type_
 
 
-def no_column(name: str) -> Problem:
+def make_type_problem(name: str) -> Problem:
     """The type that a function declares for `name` is none that a column can have."""
     return Problem(
         f"the type of '{truncate_name(name)}' fits no column; columns are str, int, float, bool, bytes, date, "
@@ -153,5 +155,5 @@ def no_column(name: str) -> Problem:
     )
 
 
-def _problem(node: ast.expr | ast.FunctionDef, message: str) -> Problem:
+def _make_problem(node: ast.expr | ast.FunctionDef, message: str) -> Problem:
     return Problem(message[:_LONGEST_SENTENCE], node.lineno, node.col_offset + 1)

@@ -15,11 +15,11 @@ from pipelines.errors import PipelineError
 from pipelines.language.names import describe_unknown, normalize
 from pipelines.registry.catalog import UnknownName
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction, source, values
-from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task, refusal
-from pipelines.transforms.schema import Types, annotated, parsed
-from pipelines.transforms.source import Function, Keywords
+from pipelines.transforms.sandbox import FunctionCall, Limits, Outcome, RowFailed, Sandbox, get_isolation_refusal
+from pipelines.transforms.schema import Types, parse_annotation, parse_expression
+from pipelines.transforms.source import FunctionSignature, Keywords
 
-LIMITS = Limits()
+DEFAULT_LIMITS = Limits()
 _WAYS = (
     "one is registered with the agent, by POST /svc/api/agents/{agentId}/python-extensions, or by a plugin; "
     "`spindle run` and `check` take a file of them: --transforms FILE"
@@ -32,15 +32,15 @@ class Transform:
     """`code` is a user's text, or a function of whoever runs this."""
 
     name: str
-    function: Function
+    function: FunctionSignature
     code: str | RowFunction
     limits: Limits
 
-    def rows(self, arguments: Mapping[str, Any]) -> RowsOf:
+    def make_runner(self, arguments: Mapping[str, Any]) -> RowsOf:
         """The function from rows to what each becomes, in order."""
         if isinstance(self.code, str):
-            return partial(_boxed, self, values.dumps(dict(arguments)))
-        return _here(self.code, arguments)
+            return partial(_run_in_sandbox, self, values.dumps(dict(arguments)))
+        return _run_in_worker(self.code, arguments)
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class Transforms:
     """The transforms of one run by name: its `own`, texts or functions, before those of plugins."""
 
     own: Mapping[str, str | RowFunction] = field(default_factory=lambda: MappingProxyType[str, Any]({}))
-    limits: Limits = LIMITS
+    limits: Limits = DEFAULT_LIMITS
 
     @classmethod
-    def of_text(cls, text: str) -> Transforms:
+    def from_text(cls, text: str) -> Transforms:
         """Each function of a file; raises PipelineError when it is not Python."""
-        return cls({name: text for name in source.names(text)})
+        return cls({name: text for name in source.list_functions(text)})
 
     def warning(self) -> str | None:
         """What is to be known before users' functions run on this machine; None when they are isolated."""
         texts = any(isinstance(code, str) for code in self.own.values())
-        if not texts or (reason := refusal()) is None:
+        if not texts or (reason := get_isolation_refusal()) is None:
             return None
         return f"row transforms run as this user and can read its files: the system does not isolate them ({reason})"
 
@@ -66,10 +66,10 @@ class Transforms:
         """In any spelling; raises UnknownName, and PipelineError for a text that is wrong."""
         own = self._spellings.get(normalize(name))
         if own is not None:
-            return self._own(own)
+            return self._get_own(own)
         plugged = ROW_TRANSFORMS.get(name)
         if plugged:
-            return Transform(plugged.name, described(plugged.name, plugged.thing), plugged.thing, self.limits)
+            return Transform(plugged.name, describe_function(plugged.name, plugged.thing), plugged.thing, self.limits)
         known = (*self.own, *(spelling for each in ROW_TRANSFORMS for spelling in each.spellings))
         raise UnknownName(f"{describe_unknown('row transform', name, known)} ({_WAYS})")
 
@@ -82,88 +82,88 @@ class Transforms:
         """What is known of those that were asked for: a thousand stages may call the same text."""
         return {}
 
-    def _own(self, name: str) -> Transform:
+    def _get_own(self, name: str) -> Transform:
         if name not in self._read:
-            self._read[name] = self._look(name)
+            self._read[name] = self._read_own(name)
         found = self._read[name]
         if isinstance(found, PipelineError):
             raise PipelineError(found.problems)
         return found
 
-    def _look(self, name: str) -> Transform | PipelineError:
+    def _read_own(self, name: str) -> Transform | PipelineError:
         code = self.own[name]
         try:
-            function = source.read(name, code) if isinstance(code, str) else described(name, code)
+            function = source.read_function(name, code) if isinstance(code, str) else describe_function(name, code)
         except PipelineError as error:
             return error
         return Transform(name, function, code, self.limits)
 
 
-def described(name: str, function: RowFunction) -> Function:
-    """What a function's signature says; raises PipelineError like `source.read`."""
+def describe_function(name: str, function: RowFunction) -> FunctionSignature:
+    """What a function's signature says; raises PipelineError like `source.read_function`."""
     hints = get_type_hints(function)
     parameters = list(inspect.signature(function).parameters.values())
     named = [each for each in parameters[1:] if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
     required = tuple(each.name for each in named if each.default is each.empty)
     others = any(each.kind is each.VAR_KEYWORD for each in parameters)
     keywords = Keywords(tuple(each.name for each in named), required, others)
-    return Function(name, keywords, _columns(hints.get("return")))
+    return FunctionSignature(name, keywords, _read_columns(hints.get("return")))
 
 
-def _columns(declared: Any) -> Types | None:
+def _read_columns(declared: Any) -> Types | None:
     kinds = [each for each in get_args(declared) if each is not type(None)]
     if type(None) in get_args(declared) and len(kinds) == 1:
         declared = kinds[0]
     if not (is_typeddict(declared) or dataclasses.is_dataclass(declared)):
         return None
-    return tuple((name, _sql_type(name, hint)) for name, hint in get_type_hints(declared).items())
+    return tuple((name, _convert_hint(name, hint)) for name, hint in get_type_hints(declared).items())
 
 
-def _sql_type(name: str, hint: Any) -> str:
+def _convert_hint(name: str, hint: Any) -> str:
     text = hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
-    node = parsed(text)
-    type_ = annotated(node) if node else None
+    node = parse_expression(text)
+    type_ = parse_annotation(node) if node else None
     if type_ is None:
-        raise PipelineError([source.no_column(name)])
+        raise PipelineError([source.make_type_problem(name)])
     return type_
 
 
-def _boxed(transform: Transform, arguments: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
+def _run_in_sandbox(transform: Transform, arguments: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
     """In a process of its own, which it may use again once all rows are answered."""
-    idle = _idle(transform, arguments)
-    box = idle.pop() if idle else _sandbox(transform, arguments)
+    idle = _get_idle_sandboxes(transform, arguments)
+    box = idle.pop() if idle else _make_sandbox(transform, arguments)
     try:
-        yield from box.rows(rows)
+        yield from box.run(rows)
     finally:
         idle.append(box)
 
 
 @lru_cache(maxsize=16)
-def _idle(transform: Transform, arguments: str) -> list[Sandbox]:
+def _get_idle_sandboxes(transform: Transform, arguments: str) -> list[Sandbox]:
     """Processes that wait for rows; they end with the worker."""
     return []
 
 
-def _sandbox(transform: Transform, arguments: str) -> Sandbox:
+def _make_sandbox(transform: Transform, arguments: str) -> Sandbox:
     name, code = transform.name, cast(str, transform.code)
-    return Sandbox(Task(name, code, transform.function.name, values.loads(arguments), transform.limits))
+    return Sandbox(FunctionCall(name, code, transform.function.name, values.loads(arguments), transform.limits))
 
 
-def _here(function: RowFunction, arguments: Mapping[str, Any]) -> RowsOf:
+def _run_in_worker(function: RowFunction, arguments: Mapping[str, Any]) -> RowsOf:
     def row(before: Mapping[str, Any]) -> Outcome:
         try:
             result = function(before, **arguments)
         except Exception as error:  # whatever it raises costs the row, not the run
-            return RowFailed(_told(error))
+            return RowFailed(_describe_error(error))
         try:
-            return _row(result)
+            return _convert_result(result)
         except Exception as error:  # what fits in no column
             return RowFailed(f"{type(error).__name__}: {error}")
 
     return lambda rows: map(row, rows)
 
 
-def _row(result: Any) -> Outcome:
+def _convert_result(result: Any) -> Outcome:
     """What it returned, as it would come from a process; raises what `values.dumps` and `values.loads` raise."""
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
         result = dataclasses.asdict(result)
@@ -172,7 +172,7 @@ def _row(result: Any) -> Outcome:
     return cast("dict[str, Any] | None", values.loads(values.dumps(result)))
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """The error and the line of the function's own file in which it was raised."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     own = [frame.lineno for frame in frames if frame.filename == frames[0].filename]

@@ -20,7 +20,7 @@ _SINGLE = {str, int, float, bool, type(None), datetime, date, bytes, Decimal}
 
 def dumps(value: Any) -> str:
     """Raises TypeError and ValueError for what no column can hold."""
-    return _encoder.encode(value if _is_plain(value) else _plain(value))
+    return _encoder.encode(value if _is_plain(value) else _convert_plain(value))
 
 
 def loads(text: str | bytes) -> Any:
@@ -35,21 +35,19 @@ def loads(text: str | bytes) -> Any:
 def _check_depth(value: Any) -> None:
     level = [value]
     for _ in range(_DEEPEST + 1):
-        level = [inner for each in level for inner in _inside(each)]
+        level = [inner for each in level for inner in _iter_children(each)]
     if level:
         raise ValueError("nested too deep")
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _iter_children(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return cast(dict[str, Any], value).values()
     return cast(list[Any], value) if isinstance(value, list) else ()
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON and `_plain` for single values can say `value` as it is: nearly always, and a look costs less than
-    a copy.
-    """
+    """Return whether JSON can encode `value` without a copy, as it nearly always can; the check is faster than one."""
     kind = type(value)
     if kind is dict:
         return _TAG not in value and {*map(type, value)} <= _TEXT and _are_plain(value.values())
@@ -60,14 +58,14 @@ def _are_plain(all_: Collection[Any]) -> bool:
     return {*map(type, all_)} <= _SINGLE or all(map(_is_plain, all_))
 
 
-def _plain(value: Any) -> Any:
+def _convert_plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, dict):
-        plain = {_key(key): _plain(each) for key, each in cast(dict[Any, Any], value).items()}
+        plain = {_check_key(key): _convert_plain(each) for key, each in cast(dict[Any, Any], value).items()}
         return {_TAG: "dict", "of": plain} if _TAG in plain else plain
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(each) for each in cast(list[Any], value)]
+        return [_convert_plain(each) for each in cast(list[Any], value)]
     if isinstance(value, datetime):
         return {_TAG: "datetime", "of": value.isoformat()}
     if isinstance(value, date):
@@ -79,32 +77,32 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} fits in no column")
 
 
-def _key(key: Any) -> str:
+def _check_key(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a column's name is text, not {key!r}")
     return key
 
 
-def _map(found: Any) -> dict[str, Any]:
+def _check_map(found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):  # pairs would make one too, with anything for names
         raise TypeError
     return cast(dict[str, Any], found)
 
 
-def _bytes(text: str) -> bytes:
+def _decode_bytes(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "dict": _map,
+    "dict": _check_map,
     "datetime": datetime.fromisoformat,
     "date": date.fromisoformat,
-    "bytes": _bytes,
+    "bytes": _decode_bytes,
     "decimal": Decimal,
 }
 
 
-def _value(found: dict[str, Any]) -> Any:
+def _decode_value(found: dict[str, Any]) -> Any:
     if _TAG not in found:
         return found
     reader = _READERS.get(str(found[_TAG]))
@@ -116,5 +114,7 @@ def _value(found: dict[str, Any]) -> Any:
         raise ValueError("not a value") from error
 
 
-_encoder = json.JSONEncoder(check_circular=False, default=_plain)  # a circle has ended before, in a RecursionError
-_decoder = json.JSONDecoder(object_hook=_value)
+_encoder = json.JSONEncoder(
+    check_circular=False, default=_convert_plain
+)  # circular values have raised a RecursionError before
+_decoder = json.JSONDecoder(object_hook=_decode_value)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from pipelines.extract.selectors import too_long
+from pipelines.extract.selectors import find_length_fault
 
 # begins a part that is not CSS: engine=..., an XPath, quoted text
 _OTHER = re.compile(r"\s*+(?:[\w+:*-]++\s*+=|\(*+//|\.\.|[\"'])")
@@ -18,7 +18,7 @@ _CLOSING = {"[": "]", "(": ")"}
 def _check(text: str) -> str:
     if "${" in text:
         return text
-    if fault := too_long(text) or _fault(text):
+    if fault := find_length_fault(text) or _fault(text):
         raise ValueError(f"not a selector: {fault}")
     return text
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 from price_parser.parser import Price
 
-from pipelines.extract import READERS, Element, SelectorError, compile_selector, parse_price
-from pipelines.extract.extractors import METHODS, Extractor, Method
-from pipelines.extract.price import price_part
+from pipelines.extract import Element, SelectorError, compile_selector
+from pipelines.extract.extractors import METHODS, Extractor, Method, find_price_part, parse_price
 from pipelines.extract.rows import Row
 from tests.support.pages import URL, document
 
@@ -204,7 +203,9 @@ class TestExtracting:
         page = document(SHOP).root
         for element in (page, *page.select("li")):
             first = element.first(selector)
-            assert read(Row({}, (0,), element=element)) == (READERS[method](first, None) if first else None)
+            assert read(Row({}, (0,), element=element)) == (
+                METHODS.find(method).thing.of_element(first, None) if first else None
+            )
 
     def test_a_column_is_null_where_there_are_no_elements(self) -> None:
         read = Extractor.model_validate({"selector": "b"}).worker()
@@ -218,7 +219,7 @@ class TestExtracting:
         def loud(extractor: Extractor) -> Method:
             return replace(METHODS.find("text").thing, of_element=louder)
 
-        monkeypatch.setattr(Extractor, "_method", loud)
+        monkeypatch.setattr(Extractor, "_find_method", loud)
         read = Extractor.model_validate({"selector": "b"}).worker()
         assert read(Row({}, (0,), element=document("<b> q </b>").root)) == "Q"
 
@@ -241,18 +242,18 @@ class TestExtracting:
         root = document("<a abs:href=x href=y>z</a>").root
         assert [root.select(f"[abs:abs:href$={end}]") != [] for end in "xy"] == [True, False]
         assert root.select("a[" + "abs:" * 2000 + "href]") == []
-        assert READERS["attr"](root, "abs:" * 2000 + "href") is None
+        assert METHODS.find("attr").thing.of_element(root, "abs:" * 2000 + "href") is None
 
     def test_of_a_page(self) -> None:
         root = document(SHOP).root
-        assert READERS["code"](root, None) == SHOP
-        assert READERS["attr"](root, "lang") == "en"
-        assert READERS["href"](root, None) is None
+        assert METHODS.find("code").thing.of_element(root, None) == SHOP
+        assert METHODS.find("attr").thing.of_element(root, "lang") == "en"
+        assert METHODS.find("href").thing.of_element(root, None) is None
 
     def test_an_address_of_another_kind_is_given_as_it_is(self) -> None:
         link = document("<a href='mailto:a@b.test'>x</a>").root.first("a")
         assert link is not None
-        assert READERS["href"](link, None) == "mailto:a@b.test"
+        assert METHODS.find("href").thing.of_element(link, None) == "mailto:a@b.test"
 
     @pytest.mark.parametrize(
         ("text", "price"),
@@ -290,7 +291,7 @@ class TestExtracting:
     @pytest.mark.parametrize("part", ["1", "1 ", "1,", "1.", "1%", ".", "€", "free", "a"])
     def test_however_long_a_text_is_a_few_characters_are_read(self, part: str) -> None:
         for text in (part * 100_000, part * 100_000 + "€", f"a{part * 100_000}% 12€"):
-            assert len(price_part(text)) <= 202
+            assert len(find_price_part(text)) <= 202
 
 
 class TestWhatIsNotHtml:
@@ -309,7 +310,7 @@ class TestWhatIsNotHtml:
         assert not page.is_html
         assert page.root.select("*") == []
         assert page.root.first("p") is None
-        assert READERS["code"](page.root, None) == body.decode()
+        assert METHODS.find("code").thing.of_element(page.root, None) == body.decode()
         assert (page.root.attrs(), page.root.attr("x"), page.root.link()) == ({}, None, None)
 
     @pytest.mark.parametrize("body", [b"\x89PNG\r\n\x1a\n\x00\x00", bytes(range(256)) * 10, b"%PDF-1.7\xff\xfe"])

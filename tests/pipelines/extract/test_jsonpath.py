@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.extract import READERS, Document, SelectorError, compile_selector
+from pipelines.extract import Document, SelectorError, compile_selector
+from pipelines.extract.extractors import METHODS
 from pipelines.fetch import Page
 
 BODY = """{"data": {"items": [{"name": "Lamp", "price": 12.5, "url": "/lamp", "tags": ["a", "b"], "old": null},
@@ -39,15 +40,21 @@ def page(body: str, kind: str = "application/json") -> Document:
 def test_a_value_is_read_like_an_element(path: str, method: str, value: object) -> None:
     found = page(BODY).root.first(path)
     assert found is not None
-    assert READERS[method](found, None) == value
+    assert METHODS.find(method).thing.of_element(found, None) == value
 
 
 def test_members_are_attributes() -> None:
     found = page(BODY).root.first("$.data.items[0]")
     assert found is not None
-    assert READERS["attr"](found, "name") == "Lamp"
-    assert READERS["attrs"](found, None) == {"name": "Lamp", "price": "12.5", "url": "/lamp", "tags": '["a", "b"]'}
-    assert READERS["attr"](found, "old") is None
+    assert METHODS.find("attr").thing.of_element(found, "name") == "Lamp"
+    attrs = METHODS.find("attrs").thing.of_element(found, None)
+    assert attrs == {
+        "name": "Lamp",
+        "price": "12.5",
+        "url": "/lamp",
+        "tags": '["a", "b"]',
+    }
+    assert METHODS.find("attr").thing.of_element(found, "old") is None
     assert found.link("url") == "https://shop.example/lamp"
 
 
@@ -79,7 +86,7 @@ def test_json_has_no_elements_and_its_text_is_its_code() -> None:
     document = page("\ufeff" + BODY)
     assert document.root.first("body") is None
     assert document.root.first("$.data.n") is not None
-    assert READERS["code"](page(BODY).root, None) == BODY
+    assert METHODS.find("code").thing.of_element(page(BODY).root, None) == BODY
 
 
 @pytest.mark.parametrize("path", ["$.", "$[", "$.a[", "$.a[x]", "$.a..b", "$.a[1:2]", "$.a[?(@.x)]", "$.a b", "$['a]"])

@@ -42,7 +42,7 @@ UNUSUAL = {
 
 def fetched(html: bytes) -> Fetched:
     url = "http://shop.test/"
-    return Fetched.of(Page(url, url, 200, None, "text/html", "utf-8", html, datetime.now(UTC)))
+    return Fetched.from_page(Page(url, url, 200, None, "text/html", "utf-8", html, datetime.now(UTC)))
 
 
 @pytest.mark.parametrize("html", SLOW.values(), ids=SLOW)

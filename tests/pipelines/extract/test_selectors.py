@@ -8,9 +8,9 @@ from types import FrameType
 import pytest
 
 from pipelines.extract import Element, SelectorError, compile_selector, filters
-from pipelines.extract.grammar import parse
+from pipelines.extract.grammar import parse_selector
 from pipelines.extract.matching import Query
-from pipelines.extract.text import normalised, text_of
+from pipelines.extract.text import get_text, normalize_text
 from tests.support.pages import document
 
 PAGE = """
@@ -191,13 +191,13 @@ def test_contains_finds_what_the_text_has(html: str, text: str) -> None:
     page = document(f"<meta charset=utf-8><div id=d>{html}</div>").root
     element = page.first("#d")
     assert element is not None
-    expected = normalised(text).lower() in element.text().lower()
+    expected = normalize_text(text).lower() in element.text().lower()
     assert len(page.select(f"#d:contains({text})")) == expected
 
 
 def test_contains_reads_no_text_without_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[object] = []
-    monkeypatch.setattr(filters, "text_of", lambda node: read.append(node) or text_of(node))  # pyright: ignore
+    monkeypatch.setattr(filters, "get_text", lambda node: read.append(node) or get_text(node))  # pyright: ignore
     page = document("<div>" * 100 + "<i>a</i> " * 100).root
     assert (page.select("div:contains(zz)"), read) == ([], [])
     assert len(page.select("div:contains(a a)")) == len(read) == 100
@@ -213,7 +213,7 @@ def test_contains_reads_no_text_without_the_word(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_however_long_a_name_or_a_gap_it_is_read_once(selector: str) -> None:
-    assert parse(selector).selectors
+    assert parse_selector(selector).selectors
 
 
 def test_a_selector_has_a_greatest_length() -> None:

@@ -12,7 +12,7 @@ from pipelines.extract.rows import Fetched, Row
 from pipelines.fetch import Page
 from pipelines.planning.stage import Batched
 from pipelines.spark.batch import Batch
-from pipelines.transforms.sandbox import Limits, Sandbox, Task
+from pipelines.transforms.sandbox import FunctionCall, Limits, Sandbox
 
 PAGE = Page("http://a.test/", "http://a.test/", 200, None, "text/html", None, b"", datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -32,7 +32,7 @@ class Work:
     def add(self, numbers: Iterable[int], body: bytes = b"") -> None:
         for n in numbers:
             before = self.now
-            self.batch.add(Row({"n": n}, (n,), Fetched.of(replace(PAGE, body=body))))
+            self.batch.add(Row({"n": n}, (n,), Fetched.from_page(replace(PAGE, body=body))))
             self.longest = max(self.longest, self.now - before)
 
     def _rows(self, rows: Sequence[Row]) -> Iterator[Iterable[Row]]:
@@ -110,10 +110,10 @@ def count(row):
     time.sleep(0.6 if row["n"] == 10 else 0)
     return {"seen": seen}
 """
-    box, made = Sandbox(Task("count", text, "count", {}, Limits())), list[object]()
+    box, made = Sandbox(FunctionCall("count", text, "count", {}, Limits())), list[object]()
 
     def rows(rows: Sequence[Row]) -> Iterator[Iterable[Row]]:
-        for outcome in box.rows([row.values for row in rows]):
+        for outcome in box.run([row.values for row in rows]):
             assert isinstance(outcome, dict)
             made.append(outcome["seen"])
             yield ()

@@ -84,7 +84,7 @@ def test_a_row_without_link_stays_unless_the_join_drops_it(join_type: str, rows:
 @pytest.mark.parametrize(("length", "end"), [(10_000, "aa"), (10_001, "a…"), (1_000_000, "a…")])
 def test_the_text_of_a_link_is_cut(stage: type[WgetJoin | WgetExplore], length: int, end: str) -> None:
     page = document(f"<a href=x>{'a' * length}</a>")
-    row = Row({}, (0,), Fetched.of(page.page), page.root)
+    row = Row({}, (0,), Fetched.from_page(page.page), page.root)
     (link,) = stage.model_validate({"selector": "a"}).worker()(row)
     assert link.text is not None
     assert len(link.text) == 10_000

@@ -137,13 +137,13 @@ def test_a_page_that_cannot_be_read_fails_alone(
     monkeypatch.setattr("pipelines.extract.rows.Document", broken)
     page = Page("http://u:secret@h/a", "http://h/b", 200, None, "text/html", None, b"<p>", datetime.now(UTC))
     with caplog.at_level(logging.ERROR):
-        fetched = Fetched.of(page)
+        fetched = Fetched.from_page(page)
     assert (fetched.status, fetched.error) == (200, "the page could not be read: not so")
     assert (fetched.page, fetched.root) == (None, None)
     assert [record.getMessage() for record in caplog.records] == ["a page of http://h could not be read"]
     for failure in (MemoryError(), KeyboardInterrupt()):
         with pytest.raises(type(failure)):
-            Fetched.of(page)
+            Fetched.from_page(page)
 
 
 def settled(server: BadServer) -> tuple[int, int]:

@@ -35,7 +35,7 @@ class Wide(RowStage):
     def _rows(self, row: Row) -> Iterator[Row]:
         for position in range(1, COUNT + 1):
             self._made += 1
-            yield row.child(position, None).with_values({"text": "a" * LENGTH})
+            yield row.make_child(position, None).with_values({"text": "a" * LENGTH})
 
 
 def batches(*stages: RowStage) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,9 @@ def planned(text: str, **own: str) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize(
-    "read", [source.names, Transforms.of_text, partial(source.read, "f")], ids=["names", "file", "read"]
+    "read",
+    [source.list_functions, Transforms.from_text, partial(source.read_function, "f")],
+    ids=["names", "file", "read"],
 )
 def test_a_large_text_is_refused_before_it_is_parsed(
     monkeypatch: pytest.MonkeyPatch, read: Callable[[str], object]
@@ -40,13 +42,13 @@ def test_a_large_text_is_refused_before_it_is_parsed(
 
 @pytest.mark.parametrize("text", [PLAIN, "def f(row: ..."], ids=["right", "wrong"])
 def test_a_function_is_read_once_however_many_stages_call_it(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    read, reads = source.read, list[str]()
+    read, reads = source.read_function, list[str]()
 
     def counted(name: str, text: str) -> source.Function:
         reads.append(name)
         return read(name, text)
 
-    monkeypatch.setattr(source, "read", counted)
+    monkeypatch.setattr(source, "read_function", counted)
     calls = CALL + CALL.replace(":f", ":F_") + CALL
     if text == PLAIN:
         planned(BEGIN + calls, f=text)()
@@ -75,27 +77,27 @@ def test_a_function_is_read_once_however_many_stages_call_it(monkeypatch: pytest
     ids=range(13),
 )
 def test_a_return_type_that_cannot_be_one_is_told_with_its_line(returns: str, message: str) -> None:
-    (found,) = told(lambda: source.read("f", f"import re\ndef f(row) -> {returns}: return row\n"))
+    (found,) = told(lambda: source.read_function("f", f"import re\ndef f(row) -> {returns}: return row\n"))
     assert found.startswith(f"line 2: {message}")
 
 
 def test_a_column_of_a_class_that_cannot_be_one_is_told_with_its_line() -> None:
     text = 'class R(TypedDict):\n  a: int\n  b: "\\ud800"\n' + PLAIN.replace(")", ") -> R")
-    (found,) = told(lambda: source.read("f", text))
+    (found,) = told(lambda: source.read_function("f", text))
     assert found.startswith("line 3: the type of 'b' fits no column")
 
 
 def test_a_function_that_is_defined_twice_is_told_so() -> None:
     text = PLAIN + "\ndef F(row): return None\n"
-    assert told(lambda: source.read("f", text)) == ["line 3: F is defined twice: the first time in line 1"]
-    assert source.names(PLAIN + PLAIN) == ("f",)
+    assert told(lambda: source.read_function("f", text)) == ["line 3: F is defined twice: the first time in line 1"]
+    assert source.list_functions(PLAIN + PLAIN) == ("f",)
 
 
 def test_a_sentence_of_very_long_names_stays_short() -> None:
     long = "q" * 50_000
-    (found,) = told(lambda: source.read("f", f"def f(row) -> {{'{long}': complex}}: return row\n"))
+    (found,) = told(lambda: source.read_function("f", f"def f(row) -> {{'{long}': complex}}: return row\n"))
     assert len(found) < 500
-    (found,) = told(lambda: source.read("f", f"def {long}(): return row\n"))
+    (found,) = told(lambda: source.read_function("f", f"def {long}(): return row\n"))
     assert len(found) < 600
 
 

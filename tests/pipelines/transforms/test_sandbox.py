@@ -16,7 +16,7 @@ import pytest
 
 from pipelines.errors import RunError
 from pipelines.transforms import sandbox
-from pipelines.transforms.sandbox import Limits, Outcome, RowFailed, Sandbox, Task
+from pipelines.transforms.sandbox import FunctionCall, Limits, Outcome, RowFailed, Sandbox
 from pipelines.transforms.transform import Transforms
 from tests.support.processes import descendants, running
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -32,8 +32,8 @@ def call() -> Iterator[Call]:
     def call(body: str, row: dict[str, Any] | None = None, **limits: Any) -> Any:
         source = "def f(row):\n" + "".join(f"  {line}\n" for line in body.splitlines())
         held = Limits(**{"seconds": 60.0, "only_isolated": True, **limits})
-        box = made.setdefault((body, held), Sandbox(Task("f", source, "f", {}, held)))
-        return only(box.rows([row or {}]))
+        box = made.setdefault((body, held), Sandbox(FunctionCall("f", source, "f", {}, held)))
+        return only(box.run([row or {}]))
 
     yield call
     for box in made.values():
@@ -167,8 +167,8 @@ return {"n": row["n"], "text": row["text"][:9]}
 @pytest.mark.parametrize("size", [1, 200_000])  # with the larger one, neither side's pipe holds the whole batch
 def test_of_rows_that_go_together_each_has_its_own_limits_and_errors(size: int) -> None:
     source = "def f(row):\n" + "".join(f"  {line}\n" for line in BAD_ROWS.splitlines())
-    box = Sandbox(Task("f", source, "f", {}, Limits(seconds=4.0)))
-    outcomes = list(box.rows({"n": n, "text": "x" * size} for n in range(20)))
+    box = Sandbox(FunctionCall("f", source, "f", {}, Limits(seconds=4.0)))
+    outcomes = list(box.run({"n": n, "text": "x" * size} for n in range(20)))
     box.close()
     assert {n: str(each) for n, each in enumerate(outcomes) if isinstance(each, RowFailed)} == {
         3: "it took longer than 4 s for a row",
@@ -180,11 +180,11 @@ def test_of_rows_that_go_together_each_has_its_own_limits_and_errors(size: int) 
 
 
 def test_rows_that_nobody_waits_for_are_not_answered_later() -> None:
-    box = Sandbox(Task("f", "def f(row): return row", "f", {}, Limits()))
-    for outcome in box.rows({"n": n} for n in range(50)):
+    box = Sandbox(FunctionCall("f", "def f(row): return row", "f", {}, Limits()))
+    for outcome in box.run({"n": n} for n in range(50)):
         assert outcome == {"n": 0}
         break
-    assert list(box.rows([{"n": "next"}])) == [{"n": "next"}]
+    assert list(box.run([{"n": "next"}])) == [{"n": "next"}]
     box.close()
 
 
@@ -282,16 +282,16 @@ def refusing_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
     refusing.write_text(text)
     refusing.with_name("values.py").write_text(jail.with_name("values.py").read_text())
     monkeypatch.setattr(sandbox, "_JAIL", refusing)
-    sandbox.refusal.cache_clear()
+    sandbox.get_isolation_refusal.cache_clear()
     yield refusing
-    sandbox.refusal.cache_clear()
+    sandbox.get_isolation_refusal.cache_clear()
 
 
 @pytest.mark.usefixtures("refusing_kernel")
 def test_where_it_cannot_be_isolated_it_does_not_run() -> None:
-    box = Sandbox(Task("f", "def f(row): return row", "f", {}, Limits(only_isolated=True)))
+    box = Sandbox(FunctionCall("f", "def f(row): return row", "f", {}, Limits(only_isolated=True)))
     with pytest.raises(RunError, match="several organizations, so a user's Python runs only where it can be isolated"):
-        only(box.rows([{}]))
+        only(box.run([{}]))
 
 
 READING = """
@@ -304,20 +304,20 @@ def f(row):
 def test_with_one_organization_too_the_services_files_are_out_of_reach(tmp_path: Path) -> None:
     key = tmp_path / "admin-key"
     key.write_text("canary")
-    box = Sandbox(Task("f", READING, "f", {}, Limits()))
-    assert only(box.rows([{"path": str(key)}])) == {"read": f"[Errno 2] No such file or directory: '{key}'"}
+    box = Sandbox(FunctionCall("f", READING, "f", {}, Limits()))
+    assert only(box.run([{"path": str(key)}])) == {"read": f"[Errno 2] No such file or directory: '{key}'"}
     box.close()
-    assert Transforms.of_text(READING).warning() is None
+    assert Transforms.from_text(READING).warning() is None
 
 
 @pytest.mark.usefixtures("refusing_kernel")
 def test_of_one_organization_it_runs_all_the_same_and_that_is_told(tmp_path: Path) -> None:
     key = tmp_path / "admin-key"
     key.write_text("canary")
-    box = Sandbox(Task("f", READING, "f", {}, Limits()))
-    assert [only(box.rows([{"path": str(key)}])) for _ in range(2)] == [{"read": "canary"}] * 2
+    box = Sandbox(FunctionCall("f", READING, "f", {}, Limits()))
+    assert [only(box.run([{"path": str(key)}])) for _ in range(2)] == [{"read": "canary"}] * 2
     box.close()
-    warning = Transforms.of_text(READING).warning()
+    warning = Transforms.from_text(READING).warning()
     assert warning is not None
     assert warning.startswith("row transforms run as this user")
     assert warning.endswith("the system does not isolate them (refused)")
@@ -336,11 +336,11 @@ for n in range(3, 64):
 def test_a_text_that_says_it_is_not_isolated_is_believed_nothing_and_not_started_otherwise(tmp_path: Path) -> None:
     key = tmp_path / "admin-key"
     key.write_text("canary")
-    box = Sandbox(Task("f", REFUSING + READING, "f", {}, Limits()))
+    box = Sandbox(FunctionCall("f", REFUSING + READING, "f", {}, Limits()))
     for _ in range(3):
         with pytest.raises(RunError, match="f cannot be loaded: it gave no answer that could be read"):
-            only(box.rows([{"path": str(key)}]))
-    assert sandbox.refusal() is None
+            only(box.run([{"path": str(key)}]))
+    assert sandbox.get_isolation_refusal() is None
 
 
 def test_the_process_is_isolated_before_it_is_given_the_text() -> None:
@@ -362,19 +362,19 @@ def test_a_lack_that_passes_costs_the_run_and_not_the_isolation(
     refusing_kernel.write_text(jail)
     key = tmp_path / "admin-key"
     key.write_text("canary")
-    box = Sandbox(Task("f", READING, "f", {}, Limits(only_isolated=only_isolated)))
+    box = Sandbox(FunctionCall("f", READING, "f", {}, Limits(only_isolated=only_isolated)))
     for _ in range(2):
         with pytest.raises(RunError, match="cannot be loaded: no process is left"):
-            only(box.rows([{"path": str(key)}]))
+            only(box.run([{"path": str(key)}]))
 
 
 def test_the_process_ends_with_its_worker() -> None:
     code = (
         "import sys, time\n"
         "from pipelines.transforms.sandbox import *\n"
-        "box = Sandbox(Task('f', 'import ctypes, signal\\nsignal.signal(15, signal.SIG_IGN)\\n"
+        "box = Sandbox(FunctionCall('f', 'import ctypes, signal\\nsignal.signal(15, signal.SIG_IGN)\\n"
         "ctypes.CDLL(None).prctl(1, 0)\\ndef f(row): return {}', 'f', {}, Limits(only_isolated=True)))\n"
-        "list(box.rows([{}]))\nprint(box._process.pid, flush=True)\ntime.sleep(600)\n"
+        "list(box.run([{}]))\nprint(box._process.pid, flush=True)\ntime.sleep(600)\n"
     )
     worker = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
