@@ -22,8 +22,7 @@ from driver.failures import sentence
 from driver.progress import Progress as RunProgress
 from pipelines import Pipeline, PipelineError, Plan, RunError
 from pipelines.errors import first_line
-from pipelines.page_cache.cache import CacheOptions
-from pipelines.page_cache.retention import tidy
+from pipelines.page_cache.cache import CacheOptions, compact_shared_store
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import cache_options, fetch_options
 from pipelines.spark.run import Run
@@ -98,7 +97,7 @@ def _open_page_folder(cache: Path) -> str:
     """Return the folder for pages within `cache`, without expired pages; raise RunError when it is not writable."""
     folder = cache.absolute() / "spindle-pages"
     try:
-        tidy(folder, _CACHE_SECONDS, _CACHE_BYTES)
+        compact_shared_store(str(folder), _CACHE_SECONDS, _CACHE_BYTES)
     except OSError as error:
         raise RunError(f"pages cannot be kept in {cache}: {first_line(error)}") from error
     return str(folder)

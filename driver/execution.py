@@ -22,8 +22,7 @@ from driver.report import Report
 from driver.secrets import Secrets
 from driver.spec import ExecutionSpec, Pages, read_spec
 from driver.webhook import WebhookFailed
-from pipelines.page_cache.cache import CacheOptions
-from pipelines.page_cache.retention import tidy
+from pipelines.page_cache.cache import CacheOptions, compact_shared_store
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import Files, RunContext
 from pipelines.planning.options import cache_options, fetch_options
@@ -118,7 +117,7 @@ def _context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
 def _cache(pages: Pages | None, secrets: Secrets) -> CacheOptions:
     if pages is None:
         return CacheOptions(secrets=secrets.values)
-    tidy(Path(pages.folder), pages.keep_seconds, pages.max_bytes)
+    compact_shared_store(pages.folder, pages.keep_seconds, pages.max_bytes)
     return CacheOptions(pages.folder, None, pages.lifetime_seconds, pages.trusted_since, secrets.values)
 
 

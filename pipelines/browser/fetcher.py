@@ -25,11 +25,11 @@ from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
 from pipelines.fetch import FetchOptions, Page
 from pipelines.fetch.failures import describe_too_many_redirects, is_retryable_status
+from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.page import parse_retry_after
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.request import Request, as_asked, led_to
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
-from pipelines.page_cache.cache import PageCache
 
 T = TypeVar("T")
 Outcome = list[BrowserPage] | Redirected

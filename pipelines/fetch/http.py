@@ -8,19 +8,16 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from random import SystemRandom
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 import pycurl
 
-from pipelines.fetch.fetcher import FetchOptions
+from pipelines.fetch.fetcher import FetchOptions, PageCache
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 from pipelines.fetch.transfer import Transfer
-
-if TYPE_CHECKING:
-    from pipelines.page_cache.cache import PageCache
 
 T = TypeVar("T")
 

@@ -9,17 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from pipelines.fetch.fetcher import FetchOptions
+from pipelines.fetch.fetcher import FetchOptions, PageCache
 from pipelines.fetch.page import Page, refresh_page
 from pipelines.fetch.request import Cookies, Request, as_asked, led_to, on_the_way
 from pipelines.fetch.throttle import HostThrottle, Refusal
 from pipelines.fetch.urls import canonical_url
 from pipelines.language.names import truncate
-
-if TYPE_CHECKING:
-    from pipelines.page_cache.cache import PageCache
 
 T = TypeVar("T")
 _NEXT = 2  # that ask for what others were led to, for each that failed there
@@ -51,10 +48,10 @@ class RequestQueue(Generic[T]):
         self._held_count = 0
         self._ready: deque[Request[T]] = deque()
         self._may_enter: deque[str] = deque()
-        # by key of what is being asked for: who else wants its page, and gets it from the cache
-        self._awaited: dict[int, deque[Request[T]] | None] = {}
+        # by address of what is being asked for: who else wants its page, and gets it from the cache
+        self._awaited: dict[str, deque[Request[T]] | None] = {}
         # where addresses lead whose pages are still to come
-        self._moved: dict[int, str] = {}
+        self._moved: dict[str, str] = {}
         self._delayed: list[tuple[float, int, Request[T]]] = []
         self._sequence = count()
 
@@ -179,7 +176,7 @@ class RequestQueue(Generic[T]):
     def _waits(self, request: Request[T], cache: PageCache) -> bool:
         """Whether `request` need not ask: its page is at hand, or being asked for, here or where this address leads."""
         while True:
-            request.key = cache.key(request.address)
+            request.key = request.address
             if self._at_hand(request, cache):
                 return True
             address = self._moved.get(request.key)
@@ -208,7 +205,7 @@ class RequestQueue(Generic[T]):
 
     def _at_hand(self, request: Request[T], cache: PageCache) -> bool:
         """Whether the cache has the page; one that may have changed is left with the request."""
-        kept = cache.find(request.key, request.address)
+        kept = cache.get(request.address)
         if kept is None:
             return False
         if cache.is_fresh(kept):
@@ -275,7 +272,7 @@ class RequestQueue(Generic[T]):
     def _arrived(self, request: Request[T], cache: PageCache) -> None:
         """What redirected `request` leads to a page, or to none: it is no longer on its way."""
         for address in (request.url, *request.passed[:-1]):
-            self._moved.pop(cache.key(address), None)
+            self._moved.pop(address, None)
 
     def _left(self, request: Request[T]) -> None:
         self._throttle.release(request.origin)

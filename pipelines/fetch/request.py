@@ -43,7 +43,7 @@ class Request(Generic[T]):
         self.cookies: Cookies = ()
         self.tag = tag
         self.origin = origin(url)
-        self.key = 0
+        self.key = ""
         self.kept: Page | None = None
         self.attempt = 0
 

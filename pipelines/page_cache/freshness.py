@@ -1,4 +1,4 @@
-"""How long an answer may be used again (RFC 9111), by what its header lines say."""
+"""Freshness of cached pages by their header lines (RFC 9111)."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from datetime import timedelta
 
 from pipelines.fetch.page import Page, parse_http_date
 
-_LASTING = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414))
+_CACHEABLE = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414))
 _DIRECTIVE = re.compile(r'([a-z-]+)(?:\s*=\s*"?([^",\s]*)"?)?')
-_LONGEST = 10 * 365 * 86400
+_MAX_SECONDS = 10 * 365 * 86400
 
 
-def may_be_kept(page: Page) -> bool:
-    """Whether a later run may have the answer: a lasting one, whole, whose server does not forbid it."""
-    lasting = page.error is None and page.status in _LASTING
-    return lasting and ("no-store" not in _lowered(page) or "no-store" not in _directives(page))
+def is_shareable(page: Page) -> bool:
+    """Return whether later executions may use the answer: complete, of a cacheable status, and without no-store."""
+    is_cacheable = page.error is None and page.status in _CACHEABLE
+    return is_cacheable and ("no-store" not in _lower_head(page) or "no-store" not in _parse_directives(page))
 
 
-def lifetime(page: Page, default: timedelta) -> timedelta:
-    """How long the answer may be trusted after it came; `default` where its server does not say."""
-    head = _lowered(page)
+def get_lifetime(page: Page, default: timedelta) -> timedelta:
+    """Return how long after its arrival the answer is fresh; `default` without caching headers."""
+    head = _lower_head(page)
     if "cache-control:" not in head and "expires:" not in head and "pragma:" not in head:  # most say nothing
         return default
-    directives = _directives(page)
+    directives = _parse_directives(page)
     if "no-cache" in directives or "no-store" in directives:
         return timedelta()
-    if (seconds := _seconds(directives.get("max-age"))) is not None:
-        return timedelta(seconds=max(0, seconds - (_seconds(page.header("age")) or 0)))
+    if (seconds := _parse_seconds(directives.get("max-age"))) is not None:
+        return timedelta(seconds=max(0, seconds - (_parse_seconds(page.header("age")) or 0)))
     if (expires := page.header("expires")) is not None:
-        return _until(expires, page)
+        return _get_time_left(expires, page)
     return default if directives or "no-cache" not in (page.header("pragma") or "") else timedelta()
 
 
-def _lowered(page: Page) -> str:
-    """The header lines as text: bytes are searched far slower."""
+def _lower_head(page: Page) -> str:
+    """Return the header lines in lower case, as text: searching bytes is far slower."""
     return page.head.decode("latin-1").lower()
 
 
-def _directives(page: Page) -> dict[str, str]:
+def _parse_directives(page: Page) -> dict[str, str]:
     lines = page.headers("cache-control")
     if not lines:
         return {}
@@ -46,13 +46,13 @@ def _directives(page: Page) -> dict[str, str]:
     return {match[1]: match[2] or "" for match in _DIRECTIVE.finditer(text)}
 
 
-def _seconds(text: str | None) -> int | None:
-    """None for what is no number of seconds."""
+def _parse_seconds(text: str | None) -> int | None:
+    """Return a number of seconds; None for anything else."""
     text = (text or "").strip()
-    return min(int(text[:12]), _LONGEST) if text.isascii() and text.isdigit() else None
+    return min(int(text[:12]), _MAX_SECONDS) if text.isascii() and text.isdigit() else None
 
 
-def _until(expires: str, page: Page) -> timedelta:
+def _get_time_left(expires: str, page: Page) -> timedelta:
     at = parse_http_date(expires)
     if at is None:  # such as 0, which has passed (section 5.3)
         return timedelta()

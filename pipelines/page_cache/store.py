@@ -1,92 +1,219 @@
-"""A folder of pages: what is written to it, what is found in it."""
+"""Stores of fetched pages: the protocol, the local implementation on SQLite, and the factory."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import logging
+import sqlite3
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
+from struct import Struct
+from typing import Protocol
 
-from pipelines.page_cache.groups import SUFFIX, Entry, Group, GroupReader, GroupWriter, Pending, Place
-from pipelines.page_cache.index import Index
+import pyarrow as pa
+from msgspec.msgpack import Decoder, Encoder
+from xxhash import xxh3_64_intdigest
 
-_BYTES_AT_HAND = 8 * 1024 * 1024  # some 1,300 pages of 6 KB: passes ask in about the order of writing
+from pipelines.errors import RunError
+from pipelines.fetch.page import Page
+
+_log = logging.getLogger(__name__)
 
 
-class PageStore:
-    """Pages by key. Any number of processes may write to one folder; each sees what was there when it opened it or last
-    looked, what it put in itself, and what it was told of. For one thread.
+class PageStore(Protocol):
+    """Pages by URL and variant; several processes may read and write one location at once. For one thread.
+
+    A store that fails behaves like an empty one: a cache never ends a run.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._writer = GroupWriter(folder)
-        self._reader = GroupReader()
-        self._pending = Pending()
-        self._since: dict[int, Place] = {}
-        self._groups: OrderedDict[Place, Group] = OrderedDict()
-        self._bytes = 0
-        self.look()
+    def add(self, variant: str, page: Page) -> None:
+        """Store a page under its `requested_url`, in place of an older one; others see it within about a second."""
+        ...
 
-    def look(self) -> None:
-        """Finds what others have written since."""
-        saved = Index.load(self._folder)
-        known = set(saved.files)
-        recent = Index.of(self._folder, (name for name in names(self._folder) if name not in known))
-        self._found = [index for index in (recent, saved) if index.files]
+    def lookup(self, variant: str, url: str) -> Page | None: ...
 
-    def get(self, key: int) -> Entry | None:
-        """The newest page of `key`."""
-        if key in self._pending.entries:
-            return self._pending.entries[key]
-        group = self._group(place) if (place := self.place(key)) else None
-        return group.get(key) if group else None
+    def flush(self, force: bool = False) -> None:
+        """Write buffered pages when they are due, or now."""
+        ...
 
-    def place(self, key: int) -> Place | None:
-        """Where the newest page of `key` stands, written by now."""
-        if key in self._pending.entries:
-            self._write()
-        if place := self._since.get(key):
-            return place
-        for index in self._found:
-            if place := index.find(key):
-                return place
-        return None
-
-    def put(self, entry: Entry) -> None:
-        if not self._pending.fits(entry):
-            self._write()
-        self._pending.add(entry)
-        self.tick()
-
-    def tick(self) -> None:
-        """Writes what has waited long enough."""
-        if self._pending.due():
-            self._write()
+    def compact(self, max_age_seconds: float, max_bytes: int) -> None:
+        """Delete pages that are too old, then the oldest ones until the rest is small enough. Raise OSError."""
+        ...
 
     def close(self) -> None:
-        if self._pending.entries:
-            self._write()
-        self._writer.close()
-        self._reader.close()
-
-    def _write(self) -> None:
-        entries = self._pending.take()
-        self._since.update(dict.fromkeys((entry[0] for entry in entries), self._writer.write(entries)))
-
-    def _group(self, place: Place) -> Group | None:
-        """The group at `place`; those that were wanted last are kept at hand, but for pages that stand alone."""
-        found = self._groups.get(place)
-        if found is None:
-            found = self._reader.read(place)
-            if found is None or found.alone:
-                return found
-            self._groups[place] = found
-            self._bytes += found.size
-            while self._bytes > _BYTES_AT_HAND and len(self._groups) > 1:
-                self._bytes -= self._groups.popitem(last=False)[1].size
-        self._groups.move_to_end(place)
-        return found
+        """Write buffered pages and free all resources."""
+        ...
 
 
-def names(folder: Path) -> list[str]:
-    """The files of a folder of pages, oldest first: their names begin with the time."""
-    return sorted(path.name for path in folder.glob(f"*{SUFFIX}"))
+def open_store(location: str) -> PageStore:
+    """Return the store at a location, which is a local folder; it is created by the first write."""
+    if "://" in location:
+        raise RunError(f"no page cache is known for '{location}': it must be a local folder")
+    return SqlitePageStore(Path(location))
+
+
+_FILE = "pages.v1.sqlite"
+_BATCH_PAGES = 64
+_BATCH_BYTES = 1024 * 1024
+_BATCH_SECONDS = 1.0  # a killed process loses the pages of this long
+_LOCK_SECONDS = 60.0
+_DELETE_ROWS = 2000  # in one transaction, which other processes wait for
+_SCHEMA = """
+PRAGMA auto_vacuum = INCREMENTAL;
+PRAGMA journal_mode = WAL;
+CREATE TABLE IF NOT EXISTS pages (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL UNIQUE, added_at REAL NOT NULL, data BLOB NOT NULL
+);
+"""
+_HEADER = Struct("<QI")  # checksum and size of the uncompressed record
+_Record = tuple[str, str, str, int | None, str | None, str | None, float, tuple[str, ...], bytes, bytes]
+_lz4 = pa.Codec("lz4_raw")
+_encode = Encoder().encode
+_decode = Decoder(_Record).decode
+
+
+class SqlitePageStore:
+    """Pages in an SQLite database in a local folder; its write-ahead log lets processes read while one writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _FILE
+        self._database: sqlite3.Connection | None = None
+        self._pending: dict[bytes, tuple[str, Page]] = {}
+        self._pending_bytes = 0
+        self._pending_since = 0.0
+        self._failed = False
+
+    def add(self, variant: str, page: Page) -> None:
+        if not self._pending:
+            self._pending_since = time.monotonic()
+        self._pending[_hash(variant, page.requested_url)] = variant, page
+        self._pending_bytes += len(page.body)
+        self.flush()
+
+    def lookup(self, variant: str, url: str) -> Page | None:
+        key = _hash(variant, url)
+        if key in self._pending:
+            return self._pending[key][1]
+        if self._failed or not (self._database or self._path.exists()):
+            return None
+        try:
+            row = self._open().execute("SELECT data FROM pages WHERE key = ?", (key,)).fetchone()
+        except sqlite3.Error:
+            return self._disable()
+        return _load(row[0], variant, url) if row else None
+
+    def flush(self, force: bool = False) -> None:
+        is_full = len(self._pending) >= _BATCH_PAGES or self._pending_bytes >= _BATCH_BYTES
+        is_due = time.monotonic() - self._pending_since >= _BATCH_SECONDS
+        if not (is_full or is_due or force) or not self._pending:
+            return
+        now = time.time()
+        rows = [(key, now, _dump(variant, page)) for key, (variant, page) in self._pending.items()]
+        self._pending.clear()
+        self._pending_bytes = 0
+        if self._failed:
+            return
+        try:
+            with self._open() as transaction:
+                transaction.executemany("INSERT OR REPLACE INTO pages (key, added_at, data) VALUES (?, ?, ?)", rows)
+        except (sqlite3.Error, OSError):
+            self._disable()
+
+    def compact(self, max_age_seconds: float, max_bytes: int) -> None:
+        try:
+            database = self._open()
+        except sqlite3.OperationalError as error:
+            raise OSError(str(error)) from error
+        except sqlite3.DatabaseError:
+            self._delete()
+            return
+        try:
+            self._delete_rows(database, time.time() - max_age_seconds, max_bytes)
+        except sqlite3.OperationalError:  # another process writes or compacts for too long: the next run will
+            _log.warning("the page cache %s was not compacted", self._path, exc_info=True)
+        except sqlite3.DatabaseError:
+            self._delete()
+
+    def close(self) -> None:
+        self.flush(force=True)
+        if self._database:
+            with suppress(sqlite3.Error):  # a damaged file, which is known by now
+                self._database.close()
+            self._database = None
+
+    def _delete(self) -> None:
+        """Delete a damaged database."""
+        _log.warning("the page cache %s was damaged and begins empty", self._path, exc_info=True)
+        self.close()
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+
+    def _delete_rows(self, database: sqlite3.Connection, oldest: float, max_bytes: int) -> None:
+        delete = "DELETE FROM pages WHERE id IN (SELECT id FROM pages WHERE {} ORDER BY id LIMIT ?)"
+        while _run(database, delete.format("added_at < ?"), oldest, _DELETE_ROWS):
+            pass
+        while _get_size(database) > max_bytes and _run(database, delete.format("1"), _DELETE_ROWS):
+            pass
+        database.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            database = sqlite3.connect(self._path, timeout=_LOCK_SECONDS)
+            try:
+                database.execute("PRAGMA synchronous = NORMAL")
+                database.executescript(_SCHEMA)
+            except sqlite3.Error:
+                database.close()
+                raise
+            self._database = database
+        return self._database
+
+    def _disable(self) -> None:
+        _log.warning("the page cache %s cannot be used; pages are fetched again", self._path, exc_info=True)
+        self._failed = True
+
+
+def _run(database: sqlite3.Connection, statement: str, *values: float) -> int:
+    with database:
+        return database.execute(statement, values).rowcount
+
+
+def _get_size(database: sqlite3.Connection) -> int:
+    """Return the bytes of the pages of the database in use."""
+    used, free, size = (
+        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (used - free) * size
+
+
+def _hash(variant: str, url: str) -> bytes:
+    """Return a key that no site can make equal to that of another site's page."""
+    return blake2b(f"{variant}\n{url}".encode(), digest_size=16).digest()
+
+
+def _dump(variant: str, page: Page) -> bytes:
+    about = (page.status, page.content_type, page.charset, page.fetched_at.timestamp(), page.redirects)
+    record = _encode((variant, page.requested_url, page.url, *about, page.head, page.body))
+    return _HEADER.pack(xxh3_64_intdigest(record), len(record)) + _lz4.compress(record, asbytes=True)
+
+
+def _load(data: bytes, variant: str, url: str) -> Page | None:
+    """Return the stored page; None if the disk has changed it."""
+    try:
+        checksum, size = _HEADER.unpack_from(data)
+        record = _lz4.decompress(data[_HEADER.size :], size, asbytes=True)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    if xxh3_64_intdigest(record) != checksum:
+        return None
+    stored_variant, requested_url, final_url, status, content_type, charset, seconds, redirects, head, body = _decode(
+        record
+    )
+    if (stored_variant, requested_url) != (variant, url):
+        return None
+    fetched_at = datetime.fromtimestamp(seconds, UTC)
+    return Page(requested_url, final_url, status, None, content_type, charset, body, fetched_at, redirects, head)

@@ -26,7 +26,7 @@ from pipelines.extract.rows import NOTHING, Fetched, Ordinal, Row
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
 from pipelines.fetch.throttle import HostThrottle
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
-from pipelines.page_cache.cache import CacheOptions, PageCache
+from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
 from pipelines.planning.stage import Batched, LinkStage, RowStage
 from pipelines.spark.batch import Batch
 from pipelines.spark.batches import Output, Table
@@ -170,16 +170,16 @@ def _options(task: Pass) -> FetchOptions:
     return replace(task.options, concurrency=BrowserOptions.from_environment().pages)
 
 
-def _cache(task: Pass) -> AbstractContextManager[PageCache | None]:
+def _cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]:
     if not (task.cache.private or task.cache.shared):
         return nullcontext()
     variant = task.options.user_agent
     if task.browsing:  # as a digest: what a trace types may be a secret, and stands with the page otherwise
         variant = f"{variant}\n{sha256(repr(task.browsing).encode()).hexdigest()}"
-    return PageCache(task.cache, variant)
+    return ExecutionPageCache(task.cache, variant)
 
 
-def _fetcher(task: Pass, throttle: HostThrottle | None, cache: PageCache | None) -> Fetcher:
+def _fetcher(task: Pass, throttle: HostThrottle | None, cache: ExecutionPageCache | None) -> Fetcher:
     if task.browsing:
         from pipelines.browser.fetcher import BrowserFetcher  # late: Playwright takes its time to load
 

@@ -13,7 +13,7 @@ from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.coordination.client import Connection, SharedHostThrottle
 from pipelines.coordination.server import Coordinator
 from pipelines.fetch import FetchOptions, Page
-from pipelines.page_cache.cache import CacheOptions, PageCache
+from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
 from tests.support.browser import OPTIONS, visited
 from tests.support.browser_site import BrowserSite
 from tests.support.site import Site, serve_site
@@ -33,7 +33,9 @@ def other() -> Iterator[Site]:
         yield other
 
 
-def by_leave(urls: list[str], options: FetchOptions = OPTIONS, cache: PageCache | None = None) -> dict[str, Page]:
+def by_leave(
+    urls: list[str], options: FetchOptions = OPTIONS, cache: ExecutionPageCache | None = None
+) -> dict[str, Page]:
     """The pages by the address that was asked for, with the driver's leases."""
     with Coordinator(options) as coordinator:
         connection = Connection(coordinator.endpoint, "a/0")
@@ -77,7 +79,7 @@ def test_cookies_that_are_set_on_the_way_stay_for_the_visit_alone(browser_site: 
 
 def test_a_page_that_hangs_on_cookies_of_the_way_is_nobody_elses(browser_site: BrowserSite, tmp_path: Path) -> None:
     shown = {"/set?a": b"item=a", "/set?b": b"item=b", "/show": b"nothing"}
-    with PageCache(CacheOptions(str(tmp_path))) as cache:
+    with ExecutionPageCache(CacheOptions(str(tmp_path))) as cache:
         pages = by_leave([browser_site.url + path for path in ("/set?a", "/set?b")], cache=cache)
         pages |= by_leave([f"{browser_site.url}/show"], cache=cache)
     for path, text in shown.items():
@@ -107,7 +109,7 @@ def test_they_do_not_go_on_for_ever(browser_site: BrowserSite) -> None:
 def test_what_they_led_to_is_not_fetched_again_under_its_own_address(browser_site: BrowserSite, tmp_path: Path) -> None:
     browser_site.requests.clear()
     urls = [f"{browser_site.url}/{path}" for path in ("moved", "moved-again", "two")]
-    with PageCache(CacheOptions(str(tmp_path))) as cache:
+    with ExecutionPageCache(CacheOptions(str(tmp_path))) as cache:
         pages = {url: page for each in urls for url, page in by_leave([each], cache=cache).items()}
     assert [page.url for page in pages.values()] == [urls[2]] * 3
     assert [page.redirects for page in pages.values()] == [(urls[1],), (), ()]

@@ -29,7 +29,7 @@ from pipelines.coordination.server import Coordinator
 from pipelines.fetch import FetchOptions, HttpFetcher
 from pipelines.fetch.robots import Robots, unreached
 from pipelines.fetch.throttle import Refusal
-from pipelines.page_cache.cache import CacheOptions, PageCache
+from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
 from tests.support.site import Site, serve_site
 
 LOOPBACK = ("127.0.0.1/32",)
@@ -54,7 +54,7 @@ class Task:
         found: list[str] = []
         try:
             with (
-                PageCache(CacheOptions(str(folder))) as cache,
+                ExecutionPageCache(CacheOptions(str(folder))) as cache,
                 HttpFetcher(options, SharedHostThrottle(connection, options), cache) as fetcher,
             ):
                 for page, url in fetcher.fetch((url, url) for url in self.urls):
@@ -82,7 +82,7 @@ def test_all_pages_are_fetched_within_the_limits(seed: int, sites: list[Site], t
         allow_networks=LOOPBACK,
     )
     urls = [choose.choice(bases) + choose.choice((path, path, path, "/forbidden")) for path in paths]
-    with PageCache(CacheOptions(str(tmp_path))) as cache, HttpFetcher(options, cache=cache) as fetcher:
+    with ExecutionPageCache(CacheOptions(str(tmp_path))) as cache, HttpFetcher(options, cache=cache) as fetcher:
         kept = [url for url in urls if choose.random() < choose.choice((0.1, 0.9)) and not url.endswith("/forbidden")]
         list(fetcher.fetch((url, url) for url in kept))
     for site in sites:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from pipelines.fetch import HttpFetcher, Page
-from pipelines.page_cache.cache import CacheOptions, PageCache
+from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
 from tests.support.bad_server import PAGE, BadServer
 from tests.support.fetching import fetch, fetch_all, options
 
@@ -80,7 +80,7 @@ def test_of_pages_that_came_together_those_that_were_given_are_not_held(
         return ((bad_server.url(f"/good?{each}"), Row()) for each in range(16))
 
     alive: list[weakref.ref[Row]] = []
-    pages = PageCache(CacheOptions(shared=str(tmp_path), lifetime_seconds=3600)) if kept else nullcontext()
+    pages = ExecutionPageCache(CacheOptions(shared=str(tmp_path), lifetime_seconds=3600)) if kept else nullcontext()
     with pages as cache, HttpFetcher(options(concurrency=8), cache=cache) as fetcher:
         if kept:
             assert len(list(fetcher.fetch(requests()))) == 16

@@ -13,7 +13,7 @@ from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.request import led_to
 from pipelines.fetch.throttle import LocalHostThrottle, Refusal
-from pipelines.page_cache.cache import CacheOptions, PageCache
+from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
 from tests.support.bad_server import BadServer
 from tests.support.fetching import LOOPBACK
 
@@ -87,7 +87,7 @@ def test_what_several_redirects_lead_to_is_asked_for_once_where_the_first_brings
     status: int, asked: int, tmp_path: Path
 ) -> None:
     options, urls = FetchOptions(), [f"{ONE}/old/{number}" for number in range(3)]
-    with PageCache(CacheOptions(str(tmp_path))) as cache:
+    with ExecutionPageCache(CacheOptions(str(tmp_path))) as cache:
         queue = RequestQueue(((url, url) for url in urls), options, LocalHostThrottle(options), cache)
         for request in list(queue.starting(16)):
             queue.redirected(request, f"{ONE}/home", 0.1)
@@ -105,7 +105,7 @@ def test_what_several_redirects_lead_to_is_asked_for_once_where_the_first_brings
 @pytest.mark.parametrize("direct_first", [True, False])
 def test_what_a_link_and_a_redirect_lead_to_is_asked_for_once(direct_first: bool, tmp_path: Path) -> None:
     options, urls = FetchOptions(), [f"{ONE}/old", f"{ONE}/home"]
-    with PageCache(CacheOptions(str(tmp_path))) as cache:
+    with ExecutionPageCache(CacheOptions(str(tmp_path))) as cache:
         queue = RequestQueue(((url, url) for url in urls), options, LocalHostThrottle(options), cache)
         if direct_first:
             old, home = queue.starting(2)
@@ -130,7 +130,7 @@ def test_where_the_first_of_several_redirects_fails_two_ask_in_its_place_and_so_
     target = quote(f"/flaky?code=503&times={failures}&seconds=0.3", safe="")
     urls = [bad_server.url(f"/redirect?to={target}&number={number}") for number in range(12)]
     options = FetchOptions(allow_networks=LOOPBACK, retries=0)
-    with PageCache(CacheOptions(str(tmp_path))) as cache, HttpFetcher(options, cache=cache) as fetcher:
+    with ExecutionPageCache(CacheOptions(str(tmp_path))) as cache, HttpFetcher(options, cache=cache) as fetcher:
         pages = [page for page, _ in fetcher.fetch((url, None) for url in urls)]
     assert bad_server.requests == {"/redirect": 12, "/flaky": asked}
     assert sorted(page.requested_url for page in pages) == sorted(urls)
@@ -139,7 +139,7 @@ def test_where_the_first_of_several_redirects_fails_two_ask_in_its_place_and_so_
 
 def test_who_waits_for_what_others_were_led_to_is_held_like_any_other(tmp_path: Path) -> None:
     options, urls = FetchOptions(concurrency=1, per_host=1000), iter([f"{ONE}/old/{number}" for number in range(1000)])
-    with PageCache(CacheOptions(str(tmp_path))) as cache:
+    with ExecutionPageCache(CacheOptions(str(tmp_path))) as cache:
         queue = RequestQueue(((url, url) for url in urls), options, LocalHostThrottle(options), cache)
         [first] = queue.starting(1)
         queue.redirected(first, f"{ONE}/home", 0.1)
@@ -152,7 +152,7 @@ def test_who_waits_for_what_others_were_led_to_is_held_like_any_other(tmp_path: 
 def test_who_carries_cookies_asks_alone_and_what_it_is_shown_is_nobody_elses(tmp_path: Path) -> None:
     """The first and the third are led there without cookies, the second with some, the last too, but later."""
     options, urls = FetchOptions(per_host=4), [f"{ONE}/old/{number}" for number in range(4)]
-    with PageCache(CacheOptions(str(tmp_path))) as cache:
+    with ExecutionPageCache(CacheOptions(str(tmp_path))) as cache:
         queue = RequestQueue(((url, url) for url in urls), options, LocalHostThrottle(options), cache)
         *early, late = queue.starting(16)
         for request, cookies in zip(early, ((), [{"name": "a"}], ()), strict=True):
@@ -189,7 +189,7 @@ def test_who_waits_for_what_turns_out_to_be_forbidden_is_told_so_too(tmp_path: P
 
     hosts, urls = Strict(), [f"{ONE}/old/{number}" for number in range(3)]
     hosts.open[ONE] = 3
-    with PageCache(CacheOptions(str(tmp_path))) as cache:
+    with ExecutionPageCache(CacheOptions(str(tmp_path))) as cache:
         queue = RequestQueue(((url, url) for url in urls), FetchOptions(), hosts, cache)
         for request in list(queue.starting(16)):
             queue.redirected(request, f"{TWO}/home", 0.1)
