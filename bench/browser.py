@@ -17,7 +17,7 @@ from bench.nginx import install, nginx
 from bench.service import Json, machine
 from bench.sites import TEMPLATES, page
 from bench.visitors.fields import TABS, addresses
-from pipelines.browser.options import BrowserOptions
+from pipelines.browser.model import BrowserOptions
 
 PAGES = 400
 SIZE = 20_000
@@ -40,7 +40,7 @@ HEAD = '<script src="/app.js"></script><link rel="stylesheet" href="/app.css"><l
 def main() -> None:
     pages = int(sys.argv[1]) if len(sys.argv) > 1 else PAGES
     install()
-    chromium = BrowserOptions().executable()
+    chromium = BrowserOptions().find_executable()
     crawlee = installed("crawlee-browser", "crawlee[playwright]", "selectolax")
     print(machine())
     with site(pages) as address:

@@ -1,4 +1,4 @@
-"""Pages as a browser has them: Playwright driving the machine's Chromium, behind the fetch guard.
+"""Pages rendered by Chromium, which Playwright controls, behind the fetch guard.
 
-Nothing is imported here: Playwright takes a while to load, and only the workers that visit pages need it.
+This package imports nothing: Playwright takes long to load, and only workers that visit pages need it.
 """

@@ -1,4 +1,4 @@
-"""The browser of a worker process: the machine's Chromium, or a browser service over CDP."""
+"""The browser of a worker process: Chromium on this machine, or a browser service over CDP."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from urllib.parse import quote
 from playwright.async_api import Browser, Playwright, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
-from pipelines.browser.failures import Crashed, first_line
-from pipelines.browser.options import BrowserOptions, NoBrowser
+from pipelines.browser.failures import BrowserCrashed, format_error
+from pipelines.browser.model import BrowserOptions, NoBrowser
 
 Result = TypeVar("Result")
 
-_IDLE_SECONDS = 30.0  # between two passes of a pipeline a browser is worth keeping
+_IDLE_SECONDS = 30.0  # keep the browser between two passes of a pipeline
 _CLOSING_SECONDS = 10.0
 _FLAGS = (
     "--disable-gpu",
@@ -28,7 +28,7 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # nothing goes out but through a context's own gate: the default way leads nowhere, and no name is looked up
+    # only the proxies of contexts lead out: the default proxy does not exist, and no name is resolved
     "--proxy-server=socks5://127.0.0.1:9",
     "--proxy-bypass-list=<-loopback>",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
@@ -40,7 +40,7 @@ _NO_IMAGES = ("--blink-settings=imagesEnabled=false", "--disable-remote-fonts", 
 
 
 class Chromium:
-    """One browser on an event loop in a thread of its own; started when it is needed, and again when it has died."""
+    """A browser and its event loop, in a thread of its own; it is started on demand and restarted after a crash."""
 
     def __init__(self, options: BrowserOptions, images: bool) -> None:
         self.options = options
@@ -48,66 +48,66 @@ class Chromium:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="browser", daemon=True)
         self._thread.start()
-        self._starting = asyncio.Lock()
+        self._start_lock = asyncio.Lock()
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._users = 0
-        self._rest: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Begins `work` on the browser's loop."""
+        """Start `work` on the browser's event loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    async def join(self) -> None:
-        """Somebody needs the browser for a while."""
+    async def acquire(self) -> None:
+        """Keep the browser running until `release` is called."""
         self._users += 1
-        if self._rest:
-            self._rest.cancel()
+        if self._idle_timer:
+            self._idle_timer.cancel()
 
-    async def leave(self) -> None:
-        """Nobody needs the browser for now: unless somebody does soon, it is ended."""
+    async def release(self) -> None:
+        """Stop the browser after an idle time unless another user acquires it."""
         self._users -= 1
         if self._users == 0:
-            self._rest = self._loop.call_later(_IDLE_SECONDS, self._end_idle)
+            self._idle_timer = self._loop.call_later(_IDLE_SECONDS, self._stop_when_idle)
 
-    async def browser(self) -> Browser:
-        """The browser, running; raises NoBrowser and Crashed."""
-        async with self._starting:
+    async def get_browser(self) -> Browser:
+        """Return the browser, started if necessary; raise NoBrowser or BrowserCrashed."""
+        async with self._start_lock:
             if self._browser is None or not self._browser.is_connected():
-                await self.end()
+                await self.stop()
                 self._playwright = await async_playwright().start()
-                self._browser = await self._started(self._playwright)
+                self._browser = await self._launch(self._playwright)
             return self._browser
 
-    async def lost(self, browser: Browser) -> None:
-        """`browser` answers no more: unless another one is there already, the next is new."""
-        async with self._starting:
+    async def discard(self, browser: Browser) -> None:
+        """Stop a browser that no longer responds, unless it has been replaced already."""
+        async with self._start_lock:
             if self._browser is browser:
-                await self.end()
+                await self.stop()
 
-    async def end(self) -> None:
-        """Ends the browser, if it is there, and all that belongs to it."""
+    async def stop(self) -> None:
+        """Stop the browser and Playwright's driver."""
         browser, self._browser = self._browser, None
         playwright, self._playwright = self._playwright, None
-        for ending in (browser and browser.close, playwright and playwright.stop):
-            if ending:
-                with suppress(PlaywrightError, TimeoutError):  # what has died already needs no ending
-                    await asyncio.wait_for(ending(), _CLOSING_SECONDS)
+        for close in (browser and browser.close, playwright and playwright.stop):
+            if close:
+                with suppress(PlaywrightError, TimeoutError):  # it may have crashed
+                    await asyncio.wait_for(close(), _CLOSING_SECONDS)
 
     def close(self) -> None:
-        """Ends the browser and the loop."""
-        self.submit(self.end()).result(3 * _CLOSING_SECONDS)
+        """Stop the browser and its event loop."""
+        self.submit(self.stop()).result(3 * _CLOSING_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_CLOSING_SECONDS)
         self._loop.close()
 
-    def _end_idle(self) -> None:
-        self._resting = self._loop.create_task(self.end())
+    def _stop_when_idle(self) -> None:
+        self._idle_timering = self._loop.create_task(self.stop())
 
-    async def _started(self, playwright: Playwright) -> Browser:
+    async def _launch(self, playwright: Playwright) -> Browser:
         if self.options.service_key:
-            return await _service(playwright, self.options)
-        path = self.options.executable()
+            return await _connect_service(playwright, self.options)
+        path = self.options.find_executable()
         sandbox = [] if os.geteuid() else ["--no-sandbox"]
         flags = [*_FLAGS, *sandbox, *(() if self.images else _NO_IMAGES)]
         try:
@@ -118,24 +118,24 @@ class Chromium:
                     f"{path} has no sandbox to run in: allow unprivileged user namespaces on this machine, "
                     "or install the distribution's own Chromium"
                 ) from None
-            raise Crashed(f"{path} could not be started: {first_line(error)}") from None
+            raise BrowserCrashed(f"{path} could not be started: {format_error(error)}") from None
 
 
-async def _service(playwright: Playwright, options: BrowserOptions) -> Browser:
+async def _connect_service(playwright: Playwright, options: BrowserOptions) -> Browser:
     key, service = options.service_key or "", options.service
     address = f"{service}{'&' if '?' in service else '?'}apiKey={quote(key, safe='')}"
     try:
         return await playwright.chromium.connect_over_cdp(address, timeout=60_000)
-    except PlaywrightError:  # its message has the address, and with it the key
-        raise Crashed(f"the browser service at {service} could not be reached, or refuses the key") from None
+    except PlaywrightError:  # whose message contains the address with the key
+        raise BrowserCrashed(f"the browser service at {service} cannot be reached, or refuses the key") from None
 
 
 _lock = threading.Lock()
 _current: Chromium | None = None
 
 
-def chromium(options: BrowserOptions, images: bool) -> Chromium:
-    """This process's browser; one that was started otherwise is ended."""
+def get_chromium(options: BrowserOptions, images: bool) -> Chromium:
+    """Return this process's browser; close one that has other options."""
     global _current
     with _lock:
         if _current and (_current.options, _current.images) != (options, images):
@@ -145,8 +145,8 @@ def chromium(options: BrowserOptions, images: bool) -> Chromium:
         return _current
 
 
-def shut_down() -> None:
-    """Ends this process's browser."""
+def close_chromium() -> None:
+    """Close this process's browser."""
     global _current
     with _lock:
         if _current:

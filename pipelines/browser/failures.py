@@ -1,4 +1,4 @@
-"""What went wrong in the browser: a sentence for the row, and whether another try may help."""
+"""Failures of visits: the sentence for the row, and whether a retry may help."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 _CODE = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 
-# What Chromium calls a failure (net/base/net_error_list.h), by what it begins with; the first that matches is told.
+# sentences by prefixes of Chromium's codes (net/base/net_error_list.h); the first match counts
 _SENTENCES: tuple[tuple[str, str], ...] = (
-    ("ERR_ABORTED", "no page came: the server answered without one, or with a download"),
+    ("ERR_ABORTED", "no page arrived: the server answered without one, or with a download"),
     ("ERR_TOO_MANY_REDIRECTS", "redirects too many times"),
     ("ERR_CERT_COMMON_NAME_INVALID", "the certificate of {host} is for another name"),
     ("ERR_CERT_DATE_INVALID", "the certificate of {host} has expired, or is not valid yet"),
@@ -31,8 +31,8 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     ("ERR_UNSAFE_REDIRECT", "redirects to what is neither http nor https"),
     ("ERR_UNKNOWN_URL_SCHEME", "redirects to what is neither http nor https"),
 )
-# a tab whose process dies while it goes somewhere is told as aborted
-_PASSING = (
+# ERR_ABORTED is also the code of a navigation whose process dies
+_RETRYABLE = (
     "ERR_ABORTED",
     "ERR_EMPTY_RESPONSE",
     "ERR_CONNECTION_",
@@ -40,22 +40,20 @@ _PASSING = (
     "ERR_CONTENT_LENGTH_MISMATCH",
 )
 
-STOPPED = ("ERR_SOCKS_CONNECTION_", "ERR_ADDRESS_UNREACHABLE")  # the gate, or the filter, knows why
+GUARD_CODES = ("ERR_SOCKS_CONNECTION_", "ERR_ADDRESS_UNREACHABLE")  # the proxy or the filter has the reason
 
 
 class VisitFailed(Exception):
-    """There is no page; the message is a sentence. `passing` when another try may bring one, `status` what the server
-    answered where it did.
-    """
+    """A visit without a page: a sentence, whether a retry may help, and the status of the server's answer, if any."""
 
-    def __init__(self, sentence: str, passing: bool = False) -> None:
+    def __init__(self, sentence: str, retryable: bool = False) -> None:
         super().__init__(sentence)
-        self.passing = passing
+        self.retryable = retryable
         self.status: int | None = None
 
 
-class Redirected(Exception):
-    """The server sends elsewhere, which is an address to ask leave for; `cookies` are what it set on the way."""
+class VisitRedirected(Exception):
+    """A redirect that the request queue must admit before it is followed, with the cookies set so far."""
 
     def __init__(self, address: str, cookies: Sequence[Cookie], seconds: float) -> None:
         super().__init__(address)
@@ -64,28 +62,29 @@ class Redirected(Exception):
         self.seconds = seconds
 
 
-class Crashed(Exception):
-    """The tab or the whole browser died under a visit."""
+class BrowserCrashed(Exception):
+    """The tab or the whole browser crashed during a visit."""
 
 
-def first_line(error: Exception) -> str:
-    """What Playwright says, which may hold what a page's script has thrown: as text that every encoding takes."""
+def format_error(error: Exception) -> str:
+    """Return the first line of Playwright's message without lone surrogates, which a page's script may have thrown."""
     line = next(iter(str(error)[:3000].splitlines()), "")[:300]
     return line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def gone(error: Error) -> bool:
-    """Whether what was to act is no longer there: the page, the browser, or the driver between."""
+def is_closed(error: Error) -> bool:
+    """Return whether the page, the browser or Playwright's driver has been closed."""
     return "has been closed" in error.message
 
 
-def net_error(message: str) -> str | None:
-    """Chromium's code in Playwright's message."""
+def parse_net_error(message: str) -> str | None:
+    """Return Chromium's code in Playwright's message."""
     found = _CODE.search(message)
     return found[1] if found else None
 
 
-def failed(code: str, host: str) -> VisitFailed:
+def create_failure(code: str, host: str) -> VisitFailed:
+    """Translate Chromium's code."""
     template = next((sentence for start, sentence in _SENTENCES if code.startswith(start)), None)
     sentence = template.format(host=host) if template else f"the browser could not open {host} ({code})"
-    return VisitFailed(sentence, code.startswith(_PASSING))
+    return VisitFailed(sentence, code.startswith(_RETRYABLE))

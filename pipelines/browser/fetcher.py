@@ -1,4 +1,4 @@
-"""Pages by the browser, for a pass: several tabs at a time, failures as pages, crashes survived."""
+"""Fetch pages with the browser: several tabs at a time, retries, failures as pages with an error."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from playwright.async_api import Browser
 from playwright.async_api import Error as PlaywrightError
 
 from pipelines.browser.actions import Browsing
-from pipelines.browser.chromium import chromium
-from pipelines.browser.failures import Crashed, Redirected, VisitFailed, first_line, gone
-from pipelines.browser.options import BrowserOptions
-from pipelines.browser.page import BrowserPage
+from pipelines.browser.chromium import get_chromium
+from pipelines.browser.failures import BrowserCrashed, VisitFailed, VisitRedirected, format_error, is_closed
+from pipelines.browser.model import BrowserOptions, BrowserPage
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
 from pipelines.fetch import FetchOptions, Page
@@ -32,16 +31,16 @@ from pipelines.fetch.request import Request, as_asked, led_to
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 
 T = TypeVar("T")
-Outcome = list[BrowserPage] | Redirected
+Outcome = list[BrowserPage] | VisitRedirected
 
-_TICK = 0.1  # seconds between looks at what the hosts allow
+_TICK = 0.1  # seconds between polls of the throttle
 _random = SystemRandom()
 
 
 class BrowserFetcher:
-    """Visits pages, as many at a time as the browser's options say; for one thread.
+    """A fetcher that visits several pages at a time, according to the browser's options; not thread-safe.
 
-    A page that redirects to what is not there, crashes the browser or never comes to rest is a page with an `error`.
+    A visit that fails, crashes the browser or does not end in time gives a page with an `error`.
     """
 
     def __init__(
@@ -56,18 +55,18 @@ class BrowserFetcher:
         self._throttle = throttle or LocalHostThrottle(options)
         self._cache = cache
         self._browsing = browsing
-        self._chromium = chromium(browser or BrowserOptions.from_environment(), browsing.images)
+        self._chromium = get_chromium(browser or BrowserOptions.from_environment(), browsing.images)
         self._idle: list[Tab] = []
 
     def __enter__(self) -> Self:
-        self._chromium.submit(self._chromium.join()).result()
+        self._chromium.submit(self._chromium.acquire()).result()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._chromium.submit(self._leave()).result()
+        self._chromium.submit(self._release()).result()
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
-        """A page for each (url, tag), in the order in which they finish; one for each snapshot where there are more."""
+        """Yield a page, or one for each snapshot, for each (url, tag), in the order of completion."""
         queue = RequestQueue(requests, self._options, self._throttle, self._cache)
         running: dict[Future[Outcome], Request[T]] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
@@ -78,12 +77,12 @@ class BrowserFetcher:
                 pages.extend(queue.take_finished())
                 at_hand = len(pages) > 0
                 while pages:
-                    yield pages.popleft()  # and let it go: what its reader makes of it would live as long
+                    yield pages.popleft()  # keep no reference while the caller uses it
                 if not running and queue.empty:
                     return
                 if at_hand and not running:
                     continue
-                with suppress(Empty):  # then a host may have room by now
+                with suppress(Empty):  # no visit has ended: a host may allow another one
                     seconds = queue.wait(_TICK, sleep=not running)
                     pages.extend(self._finish(queue, running, done.get(timeout=seconds if running else 0)))
         finally:
@@ -97,18 +96,18 @@ class BrowserFetcher:
         running: dict[Future[Outcome], Request[T]],
         done: SimpleQueue[Future[Outcome]],
     ) -> None:
-        """Starts what may start."""
+        """Start the visits that tabs and hosts allow."""
         for request in queue.starting(self._chromium.options.pages - len(running)):
-            future = self._chromium.submit(self._pages(request))
+            future = self._chromium.submit(self._visit(request))
             running[future] = request
             future.add_done_callback(done.put)
 
     def _finish(
         self, queue: RequestQueue[T], running: dict[Future[Outcome], Request[T]], future: Future[Outcome]
     ) -> list[tuple[Page, T]]:
-        """The pages of one visit, none where it is led elsewhere; a page with nothing beside it may be used again."""
+        """Return the pages of a completed visit, none for a redirect; cache a single page without action values."""
         request, outcome = running.pop(future), future.result()
-        if isinstance(outcome, Redirected):
+        if isinstance(outcome, VisitRedirected):
             queue.redirected(request, outcome.address, outcome.seconds, outcome.cookies)
             return []
         pages = [led_to(page, request) for page in outcome]
@@ -118,101 +117,101 @@ class BrowserFetcher:
         queue.done(request, last, keep=len(pages) == 1 and not last.values)
         return [(as_asked(page, request), request.tag) for page in pages]
 
-    async def _leave(self) -> None:
+    async def _release(self) -> None:
         await asyncio.gather(*(tab.close() for tab in self._idle))
         self._idle.clear()
-        await self._chromium.leave()
+        await self._chromium.release()
 
-    async def _pages(self, request: Request[T]) -> Outcome:
-        """The pages of one address after as many tries as may help, or where it leads; raises NoBrowser."""
+    async def _visit(self, request: Request[T]) -> Outcome:
+        """Return the pages of one address after retries, or its redirect; raise NoBrowser."""
         attempt = 0
         while True:
             try:
-                pages, again = await self._tried(request)
-            except Redirected as redirected:
+                pages, retryable = await self._try_visit(request)
+            except VisitRedirected as redirected:
                 if len(request.passed) < self._options.max_redirects:
                     return redirected
-                return [_failed(request.address, describe_too_many_redirects(self._options))]
-            delay = self._delay(pages[-1], attempt) if again else None
+                return [_create_failed_page(request.address, describe_too_many_redirects(self._options))]
+            delay = self._compute_delay(pages[-1], attempt) if retryable else None
             if delay is None:
                 return pages
             attempt += 1
             await asyncio.sleep(delay)
 
-    async def _tried(self, request: Request[T]) -> tuple[list[BrowserPage], bool]:
-        """One try, and whether another one may fare better; raises Redirected."""
-        url, patience = request.address, self._patience()
+    async def _try_visit(self, request: Request[T]) -> tuple[list[BrowserPage], bool]:
+        """Return the pages of one attempt, and whether a retry may help; raise VisitRedirected."""
+        url, timeout = request.address, self._compute_timeout()
         try:
-            async with self._tab(url) as tab, asyncio.timeout(patience - request.spent):
+            async with self._use_tab(url) as tab, asyncio.timeout(timeout - request.spent):
                 visit = Visit(tab, url, self._options, request.cookies)
-                pages = await tab.unless_crashed(visit.pages(self._browsing.traces))
+                pages = await tab.run_until_crash(visit.run(self._browsing.traces))
             return pages, is_retryable_status(pages[-1].status or 0)
         except VisitFailed as failure:
-            again = failure.passing or is_retryable_status(failure.status or 0)
-            return [_failed(url, str(failure), failure.status)], again
-        except Crashed as crash:
-            return [_failed(url, str(crash) or "the browser crashed on the page")], True
+            retryable = failure.retryable or is_retryable_status(failure.status or 0)
+            return [_create_failed_page(url, str(failure), failure.status)], retryable
+        except BrowserCrashed as crash:
+            return [_create_failed_page(url, str(crash) or "the browser crashed on the page")], True
         except TimeoutError:
-            return [_failed(url, f"timed out after {patience:g} s")], False
+            return [_create_failed_page(url, f"timed out after {timeout:g} s")], False
 
     @asynccontextmanager
-    async def _tab(self, address: str) -> AsyncGenerator[Tab]:
-        """A tab for one visit of `address`; it is used again unless something is wrong with it."""
-        tab = await self._woken(address) or await self._opened()
-        tab.begin()
+    async def _use_tab(self, address: str) -> AsyncGenerator[Tab]:
+        """Provide a tab for one visit of `address`, and keep it for other visits if it is reusable."""
+        tab = await self._take_idle_tab(address) or await self._open_tab()
+        tab.begin_visit()
         try:
             yield tab
-        except Redirected:
+        except VisitRedirected:
             raise
         except BaseException:
-            tab.soiled = True
+            tab.dirty = True
             raise
         finally:
-            await self._put_back(tab)
+            await self._return_tab(tab)
 
-    async def _woken(self, address: str) -> Tab | None:
-        """An idle tab for a visit of `address`; one that cannot get away from its last page is closed."""
+    async def _take_idle_tab(self, address: str) -> Tab | None:
+        """Take an idle tab for a visit of `address`; close tabs that cannot leave their last page."""
         while self._idle:
             tab = self._idle.pop()
             try:
-                await tab.wake(address)
+                await tab.resume(address)
             except (PlaywrightError, TimeoutError):
                 await tab.close()
             else:
                 return tab
         return None
 
-    async def _opened(self) -> Tab:
-        browser = await self._chromium.browser()
+    async def _open_tab(self) -> Tab:
+        browser = await self._chromium.get_browser()
         try:
-            return await self._opened_in(browser)
+            return await self._open_tab_in(browser)
         except PlaywrightError as error:
-            if browser.is_connected() and not gone(error):
-                raise _unopened(error) from error
-        await self._chromium.lost(browser)  # its driver may have died, of which the browser hears nothing
+            if browser.is_connected() and not is_closed(error):
+                raise _create_open_failure(error) from error
+        await self._chromium.discard(browser)  # Playwright's driver may have crashed, which the browser does not notice
         try:
-            return await self._opened_in(await self._chromium.browser())
+            return await self._open_tab_in(await self._chromium.get_browser())
         except PlaywrightError as error:
-            raise _unopened(error) from error
+            raise _create_open_failure(error) from error
 
-    async def _opened_in(self, browser: Browser) -> Tab:
+    async def _open_tab_in(self, browser: Browser) -> Tab:
         remote = self._chromium.options.service_key is not None
         return await Tab.open(browser, self._options, self._browsing.images, remote)
 
-    async def _put_back(self, tab: Tab) -> None:
-        if tab.usable:
-            with suppress(PlaywrightError, TimeoutError):  # then it is closed below
-                await tab.rest()
+    async def _return_tab(self, tab: Tab) -> None:
+        if tab.is_reusable:
+            with suppress(PlaywrightError, TimeoutError):  # then close it below
+                await tab.suspend()
                 self._idle.append(tab)
                 return
         await tab.close()
 
-    def _patience(self) -> float:
-        """Seconds that a whole visit may take."""
+    def _compute_timeout(self) -> float:
+        """Return the seconds that a whole visit may take."""
         return self._options.total_timeout + sum(action.patience() for action in self._browsing.traces)
 
-    def _delay(self, page: BrowserPage, attempt: int) -> float | None:
-        """Seconds until the next try: exponential with jitter, at least what the server asks; None for no other try."""
+    def _compute_delay(self, page: BrowserPage, attempt: int) -> float | None:
+        """Return the seconds before a retry: exponential with jitter, at least Retry-After; None for no retry."""
         options = self._options
         asked = parse_retry_after(page.header("retry-after") or "") or 0.0
         if attempt >= options.retries or asked > options.max_retry_after:
@@ -220,9 +219,9 @@ class BrowserFetcher:
         return max(asked, options.backoff * 2**attempt * _random.uniform(0.5, 1.5))
 
 
-def _unopened(error: PlaywrightError) -> Crashed:
-    return Crashed(f"the browser could not open a tab: {first_line(error)}")
+def _create_open_failure(error: PlaywrightError) -> BrowserCrashed:
+    return BrowserCrashed(f"the browser could not open a tab: {format_error(error)}")
 
 
-def _failed(url: str, error: str, status: int | None = None) -> BrowserPage:
+def _create_failed_page(url: str, error: str, status: int | None = None) -> BrowserPage:
     return BrowserPage(url, url, status, error, None, None, b"", datetime.now(UTC))

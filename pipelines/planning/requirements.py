@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.browser.options import BrowserOptions, NoBrowser
+from pipelines.browser.model import BrowserOptions, NoBrowser
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import LinkStage
 

@@ -18,8 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from pipelines.browser.actions import Browsing
-from pipelines.browser.options import BrowserOptions
-from pipelines.browser.page import BrowserPage
+from pipelines.browser.model import BrowserOptions, BrowserPage
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.messages import Endpoint
 from pipelines.extract.rows import NOTHING, Fetched, Ordinal, Row

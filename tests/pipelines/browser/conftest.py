@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.browser.chromium import shut_down
+from pipelines.browser.chromium import close_chromium
 from tests.support.browser_site import BrowserSite, serve_browser_site
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_browser_stays() -> Iterator[None]:
     yield
-    shut_down()
+    close_chromium()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from pipelines.browser.chromium import shut_down
+from pipelines.browser.chromium import close_chromium
 from tests.support.browser import OPTIONS, visited
 from tests.support.browser_site import BrowserSite
 from tests.support.certificates import DAY, Authority, create_certificate, serve_https
@@ -71,10 +71,10 @@ def test_a_redirect_or_click_reports_the_error_of_its_target(
 @pytest.fixture
 def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Authority]:
     """One that the browser trusts, which is started with a home of its own."""
-    shut_down()
+    close_chromium()
     monkeypatch.setenv("HOME", str(tmp_path))
     yield Authority(tmp_path)
-    shut_down()
+    close_chromium()
 
 
 def test_a_certificate_that_is_trusted_but_for_another_name_or_out_of_date(authority: Authority) -> None:

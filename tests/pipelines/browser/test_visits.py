@@ -240,7 +240,7 @@ def test_a_tab_that_cannot_be_opened_is_no_crash_of_the_page(
     def two_lines(*_: object) -> str:
         return "a\nb"
 
-    monkeypatch.setattr("pipelines.browser.tab._user_agent", two_lines)
+    monkeypatch.setattr("pipelines.browser.tab._create_user_agent", two_lines)
     [page] = visited(f"{browser_site.url}/one")
     assert page.error is not None
     assert page.error.startswith("the browser could not open a tab: ")

@@ -1,7 +1,7 @@
-"""The guard in a browser that is not ours: its requests are looked at before it makes them.
+"""The fetch guard for a remote browser: each request is checked before the browser sends it.
 
-A remote browser resolves and connects by itself, in a network that is not this machine's, so what is checked here is
-what its requests name; WebSockets are not seen.
+A remote browser resolves names and connects in its own network, so only the addresses of its requests can be checked;
+WebSockets are not.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from playwright.async_api import Route
 
 from pipelines.fetch import Guard, GuardRefused
 
-_UNSEEN = frozenset(("image", "font", "media"))
+_IMAGE_TYPES = frozenset(("image", "font", "media"))
 
 
 @dataclass
-class Filter:
-    """For one page at a time."""
+class RequestFilter:
+    """The filter of one page at a time."""
 
     guard: Guard
     images: bool
@@ -31,21 +31,21 @@ class Filter:
     async def close(self) -> None:
         self.failures.clear()
 
-    def next_page(self) -> None:
+    def reset(self) -> None:
         self.failures.clear()
 
     async def handle(self, route: Route) -> None:
         request = route.request
-        if request.resource_type in _UNSEEN and not self.images:
+        if request.resource_type in _IMAGE_TYPES and not self.images:
             await route.abort("blockedbyclient")
-        elif reason := await self.refusal(request.url):
+        elif reason := await self.find_refusal(request.url):
             self.failures[request.url] = reason
             await route.abort("addressunreachable")
         else:
             await route.continue_()
 
-    async def refusal(self, url: str) -> str | None:
-        """Why `url` may not be asked for; redirects that the browser follows itself are told only afterwards."""
+    async def find_refusal(self, url: str) -> str | None:
+        """Return why the guard refuses `url`, or None. Redirects are checked only after the browser followed them."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
             return None if parts.scheme in ("data", "blob", "about") else f"refused: {parts.scheme} is not the web"
@@ -57,5 +57,5 @@ class Filter:
         except GuardRefused as refused:
             return f"refused: {refused.of(host)}"
         except OSError:
-            return None  # a name that only the service's network knows
+            return None  # the name may exist in the service's network only
         return None

@@ -1,14 +1,13 @@
-"""The browser's only way out: a SOCKS5 server (RFC 1928) on loopback that connects where the guard lets it.
+"""The fetch guard for a local browser: a SOCKS5 proxy (RFC 1928) on loopback for all of its connections.
 
-The browser hands over names, never addresses that it looked up itself; each connection is resolved here, checked, and
-made to the address that was checked. Every redirect, sub-request and WebSocket passes, encrypted or not.
+The browser sends host names and resolves none. The proxy resolves each name, checks the address and connects to that
+address, so redirects, sub-requests and WebSockets are guarded as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
@@ -24,7 +23,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _Refused(Exception):
-    """No connection: the reply's code, and a sentence."""
+    """A refused connection: the code of the reply, and a sentence."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -32,52 +31,52 @@ class _Refused(Exception):
 
 
 @dataclass
-class Gate:
-    """For one page at a time, on the event loop that opens it; `most_bytes` is what one page may bring in all."""
+class SocksProxy:
+    """The proxy of one page at a time, on the event loop that opens it; a page may receive `max_bytes` in all."""
 
     guard: Guard
     connect_timeout: float
-    most_bytes: int
+    max_bytes: int
     received: int = field(default=0, init=False)
     failures: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _server: asyncio.Server | None = field(default=None, init=False)
-    _open: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
+    _connections: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
 
     async def open(self) -> str:
-        """Begins to listen, and returns the address as a browser's proxy setting."""
+        """Start to listen; return the URL for the browser's proxy setting."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return f"socks5://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def close(self) -> None:
         if self._server:
             self._server.close()
-        self._cut()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        self._close_connections()
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
-    def next_page(self) -> None:
-        """Counts from zero, and forgets what failed."""
+    def reset(self) -> None:
+        """Reset the byte count and the failures for the next page."""
         self.received = 0
         self.failures.clear()
 
     @property
     def exceeded(self) -> bool:
-        return self.received > self.most_bytes
+        return self.received > self.max_bytes
 
-    def _cut(self) -> None:
-        for task in self._open:
+    def _close_connections(self) -> None:
+        for task in self._connections:
             task.cancel()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         if task is None:
             return
-        self._open.add(task)
+        self._connections.add(task)
         try:
             await self._serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            return  # one of the two sides is gone, or the page is over
+            return  # one side has closed the connection, or the page is closed
         finally:
-            self._open.discard(task)
+            self._connections.discard(task)
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,24 +85,24 @@ class Gate:
         writer.write(b"\x05\x00")
         if await reader.readexactly(len(_CONNECT)) != _CONNECT:
             return
-        host, port = await _destination(reader)
+        host, port = await _read_destination(reader)
         try:
             remote, remote_writer = await self._connect(host, port)
         except _Refused as refused:
-            self.failures[_place(host, port)] = str(refused)
-            writer.write(_reply(refused.code))
+            self.failures[_format_address(host, port)] = str(refused)
+            writer.write(_create_reply(refused.code))
             await writer.drain()
             return
-        writer.write(_reply(_CONNECTED))
+        writer.write(_create_reply(_CONNECTED))
         try:
             await self._relay((reader, writer), (remote, remote_writer))
         finally:
             remote_writer.close()
 
     async def _connect(self, host: str, port: int) -> Streams:
-        """A connection to the first address of `host` that may be connected to and answers; raises _Refused."""
-        refused = _Refused(_FAILED, f"could not connect to {_place(host, port)}")
-        for address in await self._addresses(host, port):
+        """Connect to the first address of `host` that the guard permits and that answers; raise _Refused."""
+        refused = _Refused(_FAILED, f"could not connect to {_format_address(host, port)}")
+        for address in await self._resolve(host, port):
             try:
                 self.guard.check(address)
                 return await asyncio.wait_for(asyncio.open_connection(address, port), self.connect_timeout)
@@ -111,23 +110,25 @@ class Gate:
                 refused = _Refused(_FORBIDDEN, f"refused: {error.of(host)}")
             except TimeoutError:
                 within = f"within {self.connect_timeout:g} s"
-                refused = _Refused(_FAILED, f"could not connect to {_place(host, port)} {within}")
-            except OSError:  # the next address may take it; of the last one `refused` tells
+                refused = _Refused(_FAILED, f"could not connect to {_format_address(host, port)} {within}")
+            except OSError:  # try the next address
                 continue
         raise refused
 
-    async def _addresses(self, host: str, port: int) -> list[str]:
-        looking = asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        lookup = asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         try:
-            found = await asyncio.wait_for(looking, self.connect_timeout)
+            found = await asyncio.wait_for(lookup, self.connect_timeout)
         except (OSError, UnicodeError, TimeoutError):
             raise _Refused(_UNREACHABLE, f"could not find the host {host}") from None
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
-    async def _relay(self, near: Streams, far: Streams) -> None:
-        """Passes on what either side sends, until one has nothing more to say."""
-        directions: tuple[Awaitable[None], ...] = (self._pass(near[0], far[1]), self._receive(far[0], near[1]))
-        tasks = [asyncio.ensure_future(direction) for direction in directions]
+    async def _relay(self, client: Streams, server: Streams) -> None:
+        """Copy data in both directions until one side ends."""
+        tasks = [
+            asyncio.create_task(self._send(client[0], server[1])),
+            asyncio.create_task(self._receive(server[0], client[1])),
+        ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -136,7 +137,7 @@ class Gate:
             for task in tasks:
                 task.cancel()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _send(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(_CHUNK):
             writer.write(data)
             await writer.drain()
@@ -145,12 +146,12 @@ class Gate:
         while data := await reader.read(_CHUNK):
             self.received += len(data)
             if self.exceeded:
-                self._cut()
+                self._close_connections()
             writer.write(data)
             await writer.drain()
 
 
-async def _destination(reader: asyncio.StreamReader) -> tuple[str, int]:
+async def _read_destination(reader: asyncio.StreamReader) -> tuple[str, int]:
     kind = (await reader.readexactly(1))[0]
     if kind == _NAME:
         name = await reader.readexactly((await reader.readexactly(1))[0])
@@ -160,9 +161,9 @@ async def _destination(reader: asyncio.StreamReader) -> tuple[str, int]:
     return host, int.from_bytes(await reader.readexactly(2))
 
 
-def _reply(code: int) -> bytes:
+def _create_reply(code: int) -> bytes:
     return bytes((5, code, 0, _IPV4)) + bytes(6)
 
 
-def _place(host: str, port: int) -> str:
+def _format_address(host: str, port: int) -> str:
     return f"{host.strip('[]')}:{port}"

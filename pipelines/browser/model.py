@@ -1,26 +1,32 @@
-"""Which browser is driven, and how: settings of the machine or the service, never of a pipeline."""
+"""Options of the browser, which are the machine's or the service's, never a pipeline's; and the pages it returns.
+
+This module does not import Playwright, which takes long to load.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-# the first is Chromium without windows to draw: a page costs about half of the processor's time that the others take
+from pipelines.fetch import Page
+
+# the first has no code for windows: a page takes about half the CPU time of the others
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SERVICE = "wss://connect.steel.dev"
 
 
 class NoBrowser(Exception):
-    """There is no browser to drive; the message says what to install or set."""
+    """No browser is available; the message says what to install or set."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserOptions:
-    """`path` is Chromium's where it is not found by name, `pages` how many a worker has open at a time.
+    """The path of Chromium, if it is not found by name, and the number of pages that a worker opens at a time.
 
-    With a `service_key` the browser is a remote one, spoken to over CDP at `service`.
+    With a `service_key` the browser is the remote one at `service`, controlled over CDP.
     """
 
     path: str | None = None
@@ -30,7 +36,7 @@ class BrowserOptions:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """SPINDLE_CHROMIUM, SPINDLE_BROWSER_PAGES, SPINDLE_BROWSER_SERVICE, and the credential STEEL_DEV_API_KEY."""
+        """Read the SPINDLE_CHROMIUM and SPINDLE_BROWSER_* settings and the credential STEEL_DEV_API_KEY."""
         return cls(
             os.environ.get("SPINDLE_CHROMIUM") or None,
             int(os.environ.get("SPINDLE_BROWSER_PAGES") or 4),
@@ -38,8 +44,8 @@ class BrowserOptions:
             os.environ.get("STEEL_DEV_API_KEY") or None,
         )
 
-    def executable(self) -> str:
-        """Chromium's path; raises NoBrowser."""
+    def find_executable(self) -> str:
+        """Return the path of Chromium; raise NoBrowser."""
         if self.path:
             if shutil.which(self.path):
                 return self.path
@@ -53,6 +59,17 @@ class BrowserOptions:
         return found
 
     def check(self) -> None:
-        """Raises NoBrowser when no browser can be had."""
+        """Raise NoBrowser when there is neither a service key nor Chromium."""
         if self.service_key is None:
-            self.executable()
+            self.find_executable()
+
+
+@dataclass(slots=True)
+class BrowserPage(Page):
+    """A page whose body is the document after scripts and actions, in UTF-8.
+
+    `position` numbers the snapshots of a trace that takes several; `values` are columns that its actions add.
+    """
+
+    position: int | None = None
+    values: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
