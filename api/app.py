@@ -29,8 +29,6 @@ from api.kit.openapi import describe
 from api.kit.routing import RouteIndex
 from api.kit.services import run_services
 from api.metrics import endpoints as metrics
-from api.metrics import execution_metrics as metrics_of_execution
-from api.metrics import project_metrics as metrics_in_project
 from api.packages import endpoints as packages
 from api.projects import endpoints as projects
 from api.python_extensions import endpoints as python_extensions
@@ -94,9 +92,9 @@ def _include_service(app: FastAPI, prefix: str) -> None:
         app.include_router(part, prefix=prefix, responses=EVERYWHERE)
     for part in (jobs.router, tasks.router, executions.router, completion.router, webhooks.router, events.router):
         _include_in_project(app, part, f"{prefix}/projects/id/{{projectId}}", also=f"{prefix}/projects/{{projectId}}")
-    for part in (job_logs.router, metrics_in_project.router):
+    for part in (job_logs.router, metrics.project_router):
         _include_in_project(app, part, f"{prefix}/projects/id/{{projectId}}", also=f"{prefix}/projects/{{projectId}}")
-    for part in (datasets.job_router, metrics_of_execution.router):
+    for part in (datasets.job_router, metrics.execution_router):
         _include_in_project(app, part, f"{prefix}/projects/{{projectId}}", also=f"{prefix}/projects/id/{{projectId}}")
 
 

@@ -27,7 +27,7 @@ from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.metrics.bills import AMOUNTS
 from core.metrics.periods import Period
-from core.metrics.totals import GroupBy, overview
+from core.metrics.totals import GroupBy, summarize
 from core.tables import ExecutionBill
 
 END = datetime(2026, 11, 1, tzinfo=UTC)
@@ -122,7 +122,7 @@ def report(database: Database, organization_id: str, name: str, periods: list[Pe
     for number, period in enumerate(periods):
         started = time.perf_counter()
         with database.read() as session:
-            overview(session, organization_id, period, groupings[number % 3])
+            summarize(session, organization_id, period, groupings[number % 3])
         times.append((time.perf_counter() - started) * 1000)
     check(database, organization_id, periods[-1])
     print(f"| {name} | {statistics.median(times):.1f} | {statistics.quantiles(times, n=20)[18]:.1f} |")
@@ -136,7 +136,7 @@ def check(database: Database, organization_id: str, period: Period) -> None:
     with database.read() as session:
         sums = session.execute(plain.where(*own, ExecutionBill.ended_at < period.end)).one()
         seconds = time.perf_counter() - started
-        found = overview(session, organization_id, period).summary.amounts
+        found = summarize(session, organization_id, period).summary.amounts
     if tuple(found.values()) != tuple(sum_ or 0 for sum_ in sums):
         raise SystemExit(f"{period}: {found} is not {sums}")
     print(f"  (the plain sum over the bills took {seconds * 1000:.0f} ms)")

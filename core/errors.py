@@ -17,6 +17,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "invalid-json": "The body is not valid JSON.",
     "invalid-key": "The API key is missing, unknown, expired or revoked.",
     "invalid-package": "The package is damaged, incomplete or inconsistent, or names something that cannot be stored.",
+    "invalid-period": "A date or time is not valid, or the period ends before it starts.",
     "invalid-sql": "The SQL does not parse, or is not exactly one statement.",
     "invalid-value": "A field or parameter has a value that is not allowed.",
     "method-not-allowed": "The path does not support this method.",

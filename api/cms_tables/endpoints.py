@@ -1,4 +1,4 @@
-"""Generic tables: JSON records that a user names the tables of. These paths have no service segment."""
+"""Generic tables: JSON records in tables that users name. These paths have no service segment."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from api.cms_tables.schemas import RecordList, StoredRecord
+from api.cms_tables.schemas import DocumentRecord, RecordList
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
-from api.kit.preconditions import TAGGED, ExpectedOf
+from api.kit.preconditions import TAGGED, IfMatch
 from api.kit.schemas import Nothing
 from api.kit.services import ServicesOf
-from core.infra.preconditions import compute_etag
-from core.records import Query as Listed
-from core.records import Records, shown
-from core.records.query import MAX_PAGE, MAX_PAGE_SIZE, PAGE_SIZE
-from core.records.repository import TABLE_NAME
-from core.tables import StoredRecord as Row
+from core.infra.preconditions import Versioned
+from core.records.query import MAX_PAGE, MAX_PAGE_SIZE, PAGE_SIZE, RecordQuery
+from core.records.repository import TABLE_NAME, to_json
+from core.tables import StoredRecord
 
 router = APIRouter(tags=["cms-tables"], route_class=KeyRoute)
 
 Table = Annotated[
     str,
     Path(
-        description="Name of the table; it is there as soon as it has a record.",
+        description="Name of the table; it exists as soon as it has a record.",
         json_schema_extra={"pattern": f"^{TABLE_NAME}$"},
     ),
 ]
@@ -37,30 +35,30 @@ Document = Annotated[
 ]
 
 
-def _listed(
+def _parse_query(
     request: Request,
     page: Annotated[int, Query(ge=0, le=MAX_PAGE, description="Number of the page, from 0.")] = 0,
     page_size: Annotated[int, Query(alias="pageSize", ge=1, le=MAX_PAGE_SIZE)] = PAGE_SIZE,
     sort: Annotated[
-        str | None, Query(description="Fields, separated by commas; `-` before a field turns its order.")
+        str | None, Query(description="Fields, separated by commas; `-` before a field reverses its order.")
     ] = None,
-) -> Listed:
-    return Listed.of(page, page_size, request.query_params.multi_items(), sort)
+) -> RecordQuery:
+    return RecordQuery.from_parameters(page, page_size, request.query_params.multi_items(), sort)
 
 
 class Json(JSONResponse):
-    """JSON that is text already; one of JSON's own responses, so that the OpenAPI file has the model's schema."""
+    """A response whose content is JSON text already. As a JSONResponse it has the model's schema in OpenAPI."""
 
     def render(self, content: str) -> bytes:
         return content.encode()
 
 
-def _record(record: Row) -> Response:
-    return Json(shown(record), headers={"ETag": f'"{compute_etag(record)}"'})
+def _respond(record: Versioned[StoredRecord]) -> Response:
+    return Json(to_json(record.value), headers={"ETag": f'"{record.etag}"'})
 
 
-def _answer(model: Any, *errors: int) -> Mapping[str, Any]:
-    tagged = TAGGED if model is StoredRecord else {}
+def _describe_answer(model: Any, *errors: int) -> Mapping[str, Any]:
+    tagged = TAGGED if model is DocumentRecord else {}
     return {"response_class": Json, "response_model": model, "responses": {**tagged, **answers(*errors)}}
 
 
@@ -69,49 +67,40 @@ def _answer(model: Any, *errors: int) -> Mapping[str, Any]:
     summary="List the records of a table",
     description="Any other query parameter filters: `?category=mugs&size.height=12` shows the records whose fields "
     "have these values; a parameter that comes twice means either of its values.",
-    **_answer(RecordList, 413),
+    **_describe_answer(RecordList, 413),
 )
 def list_records(
-    table: Table, caller: Reader, services: ServicesOf, query: Annotated[Listed, Depends(_listed)]
+    table: Table, caller: Reader, services: ServicesOf, query: Annotated[RecordQuery, Depends(_parse_query)]
 ) -> Response:
-    with services.database.read() as session:
-        found = Records(session, caller.organization_id, table).list(query)
-    head = f'"page":{query.page},"pageSize":{query.page_size},"total":{found.total}'
-    return Json(f'{{"data":[{",".join(found.records)}],{head}}}')
+    page = services.records.list(caller, table, query)
+    fields = f'"page":{query.page},"pageSize":{query.page_size},"total":{page.total}'
+    return Json(f'{{"data":[{",".join(page.records)}],{fields}}}')
 
 
-@router.post("/{table}", summary="Store a record", **_answer(StoredRecord, 413))
+@router.post("/{table}", summary="Store a record", **_describe_answer(DocumentRecord, 413))
 def create_record(table: Table, body: Document, caller: Writer, services: ServicesOf) -> Response:
-    with services.database.write() as session:
-        return _record(Records(session, caller.organization_id, table).create(body))
+    return _respond(services.records.create(caller, table, body))
 
 
-@router.get("/{table}/{recordId}", summary="Read a record", **_answer(StoredRecord, 404))
+@router.get("/{table}/{recordId}", summary="Read a record", **_describe_answer(DocumentRecord, 404))
 def read_record(table: Table, record_id: RecordId, caller: Reader, services: ServicesOf) -> Response:
-    with services.database.read() as session:
-        return _record(Records(session, caller.organization_id, table).get(record_id))
+    return _respond(services.records.get(caller, table, record_id))
 
 
 @router.put(
     "/{table}/{recordId}",
     summary="Change a record; what the body leaves out stays",
-    **_answer(StoredRecord, 404, 409, 412, 413),
+    **_describe_answer(DocumentRecord, 404, 409, 412, 413),
 )
 def update_record(
-    table: Table, record_id: RecordId, body: Document, caller: Writer, services: ServicesOf, expected: ExpectedOf
+    table: Table, record_id: RecordId, body: Document, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Response:
-    with services.database.write() as session:
-        records = Records(session, caller.organization_id, table)
-        expected.hold(session, caller, records.get(record_id))
-        return _record(records.update(record_id, body))
+    return _respond(services.records.update(caller, table, record_id, body, if_match))
 
 
 @router.delete("/{table}/{recordId}", summary="Delete a record", responses=answers(404, 409, 412))
 def delete_record(
-    table: Table, record_id: RecordId, caller: Writer, services: ServicesOf, expected: ExpectedOf
+    table: Table, record_id: RecordId, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Nothing:
-    with services.database.write() as session:
-        records = Records(session, caller.organization_id, table)
-        expected.hold(session, caller, records.get(record_id))
-        records.delete(record_id)
+    services.records.delete(caller, table, record_id, if_match)
     return Nothing()

@@ -9,8 +9,8 @@ from pydantic import ConfigDict
 from api.kit.schemas import Record
 
 
-class StoredRecord(Record):
-    """The fields that were stored, beside those that the server owns."""
+class DocumentRecord(Record):
+    """The stored fields, after those that the server sets."""
 
     model_config = ConfigDict(**Record.model_config | {"extra": "allow"})
 
@@ -22,7 +22,7 @@ class StoredRecord(Record):
 class RecordList(Record):
     """One page of a table; `total` counts the matching records of all pages."""
 
-    data: list[StoredRecord]
+    data: list[DocumentRecord]
     page: int
     page_size: int
     total: int

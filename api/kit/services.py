@@ -19,8 +19,10 @@ from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
+from core.metrics.service import MetricsService
 from core.packages.service import PackageService
 from core.projects.service import ProjectService
+from core.records.service import RecordService
 from core.sql.engine import SqlEngine
 from core.sql.service import QueryService, open_sql_engine
 
@@ -40,8 +42,10 @@ class Services:
     sql_engine: SqlEngine
     datasets: DatasetService
     queries: QueryService
+    metrics: MetricsService
     packages: PackageService
     projects: ProjectService
+    records: RecordService
 
     def close(self) -> None:
         self.sql_engine.close()
@@ -60,8 +64,10 @@ def open_services(settings: Settings) -> Services:
         sql_engine=sql_engine,
         datasets=DatasetService(database),
         queries=QueryService(settings, database, sql_engine),
+        metrics=MetricsService(database),
         packages=PackageService(settings, database, storage),
         projects=ProjectService(database),
+        records=RecordService(database),
     )
 
 

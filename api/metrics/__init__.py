@@ -1,1 +1,1 @@
-"""What executions used and cost: one, a job's, a project's, an organization's."""
+"""Usage and costs of executions."""

@@ -1,31 +1,74 @@
-"""What the executions of an organization used and cost in a period."""
+"""Usage and costs: of one execution, a job, a project or an organization."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 
-from api.kit.auth import Admin, KeyRoute
+from api.kit.auth import Admin, KeyRoute, Reader
 from api.kit.errors import answers
+from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import ServicesOf
-from api.metrics.periods import PeriodOf
-from api.metrics.schemas import OrganizationMetrics, organization_metrics
-from core.identity.organizations import reachable_organization
-from core.metrics.totals import GroupBy, overview
+from api.metrics.schemas import (
+    ExecutionCosts,
+    ExecutionMetrics,
+    JobMetrics,
+    OrganizationMetrics,
+    ProjectMetrics,
+    execution_costs,
+    execution_metrics,
+    totals_of,
+)
+from core.metrics.periods import Period
+from core.metrics.totals import GroupBy
+from core.tables import now
 
 router = APIRouter(prefix="/organizations", tags=["metrics"], route_class=KeyRoute)
-SUPER_ADMIN = "super_admin"
+project_router = APIRouter(tags=["metrics"], route_class=KeyRoute)
+execution_router = APIRouter(prefix="/jobs/{jobId}/executions/{executionId}", tags=["metrics"], route_class=KeyRoute)
+
+MAX_DATE_LENGTH = 64
+ESTIMATE = (
+    "An estimate at today's prices while the execution runs. The numbers are frozen at its end. A retried execution "
+    "answers with its newest attempt."
+)
 OrganizationId = Annotated[str, Path(alias="orgId", description="Id of the organization.")]
-Grouping = Annotated[GroupBy, Query(alias="groupBy", description="What the breakdown has a line for.")]
+Breakdown = Query(alias="groupBy", description="What the breakdown has a line for.")
+
+
+def _parse_period(
+    start_date: Annotated[
+        str | None,
+        Query(
+            alias="startDate",
+            max_length=MAX_DATE_LENGTH,
+            description="Date (from its first moment in UTC) or time, ISO 8601; 30 days before the end when left out.",
+            examples=["2026-10-01"],
+        ),
+    ] = None,
+    end_date: Annotated[
+        str | None,
+        Query(
+            alias="endDate",
+            max_length=MAX_DATE_LENGTH,
+            description="Date (the whole day in UTC) or time (up to it), ISO 8601; now when left out.",
+            examples=["2026-10-31"],
+        ),
+    ] = None,
+) -> Period:
+    return Period.from_texts(start_date, end_date, now())
+
+
+PeriodOf = Annotated[Period, Depends(_parse_period)]
 
 
 @router.get(
     "/{orgId}/metrics",
-    summary="What an organization's executions used and cost in a period",
-    description="An admin sees the own organization, `super_admin` every one. An execution counts in the period in "
-    "which it ended; what was deleted since still counts. One that was retried is one execution, and each of its "
-    "attempts is paid for. `totalDataProcessedGb` is all that was read, written and transferred.",
+    summary="Usage and costs of an organization in a period",
+    description="Admins read their own organization, `super_admin` any. An execution counts in the period in which it "
+    "ended, also after it was deleted. A retried execution counts once, and each of its attempts is charged. "
+    "`totalDataProcessedGb` is all that was read, written and transferred.",
     responses=answers(404),
 )
 def read_organization_metrics(
@@ -33,9 +76,50 @@ def read_organization_metrics(
     caller: Admin,
     services: ServicesOf,
     period: PeriodOf,
-    group_by: Grouping = "project",
+    group_by: Annotated[GroupBy, Breakdown] = "project",
 ) -> OrganizationMetrics:
-    with services.database.read() as session:
-        others = caller.may(SUPER_ADMIN)
-        owner = reachable_organization(session, caller.organization_id, organization_id, others=others)
-        return organization_metrics(owner.id, overview(session, owner.id, period, group_by))
+    found = services.metrics.summarize_organization(caller, organization_id, period, group_by)
+    return OrganizationMetrics(organization_id=found.organization_id, **totals_of(found.overview))
+
+
+@project_router.get("/metrics", summary="Usage and costs of a project in a period", responses=answers(404))
+def read_project_metrics(
+    project_id: ProjectId,
+    caller: Reader,
+    services: ServicesOf,
+    period: PeriodOf,
+    group_by: Annotated[Literal["job", "pipeline"], Breakdown] = "job",
+) -> ProjectMetrics:
+    found = services.metrics.summarize_project(caller, project_id, period, group_by)
+    return ProjectMetrics(project_id=project_id, **totals_of(found))
+
+
+@project_router.get(
+    "/jobs/{jobId}/metrics", summary="Usage and costs of a job in a period, by its pipelines", responses=answers(404)
+)
+def read_job_metrics(
+    project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, period: PeriodOf
+) -> JobMetrics:
+    found = services.metrics.summarize_job(caller, project_id, job_id, period)
+    return JobMetrics(project_id=project_id, job_id=job_id, **totals_of(found))
+
+
+@execution_router.get(
+    "/metrics", summary="Usage and costs of an execution", description=ESTIMATE, responses=answers(404)
+)
+def read_execution_metrics(
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
+) -> ExecutionMetrics:
+    return execution_metrics(services.metrics.get_bill(caller, project_id, job_id, execution_id))
+
+
+@execution_router.get(
+    "/costs",
+    summary="The costs of an execution, part by part",
+    description=f"{ESTIMATE} Each part is rounded half to even to a millionth; `total` is their exact sum.",
+    responses=answers(404),
+)
+def read_execution_costs(
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
+) -> ExecutionCosts:
+    return execution_costs(services.metrics.get_bill(caller, project_id, job_id, execution_id))

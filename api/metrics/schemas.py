@@ -1,4 +1,4 @@
-"""Metrics and costs as JSON. A GB has 10^9 bytes; costs have six decimals, and parts add up to totals exactly."""
+"""JSON of usage and costs. A GB is 10^9 bytes. Costs have six decimals, totals are exact sums of their parts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ConfigDict
 
 from api.kit.schemas import Record
-from core.metrics.costs import MILLION, SECONDS_PER_HOUR
-from core.metrics.totals import Group, Overview, Sums, cost
+from core.metrics.bills import MILLION, SECONDS_PER_HOUR
+from core.metrics.totals import Overview, Sums, add_costs
 from core.metrics.usage import GB
 from core.tables import ExecutionBill
 
@@ -24,7 +24,7 @@ def _example(**fields: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
-class Infrastructure(Record):
+class ResourceUsage(Record):
     cpu_seconds: float
     memory_gb_hours: float
     storage_read_gb: float
@@ -32,8 +32,8 @@ class Infrastructure(Record):
     network_transfer_gb: float
 
 
-class Work(Record):
-    """`dataVolumeGb` is all that was read, written and transferred."""
+class WorkDone(Record):
+    """`dataVolumeGb` is all data that was read, written and transferred."""
 
     duration_seconds: int
     tasks_completed: int
@@ -49,9 +49,9 @@ class CostSummary(Record):
     currency: str
 
 
-class Measures(Record):
-    infrastructure: Infrastructure
-    execution: Work
+class UsageAndCosts(Record):
+    infrastructure: ResourceUsage
+    execution: WorkDone
     costs: CostSummary
 
 
@@ -86,13 +86,13 @@ class ExecutionMetrics(Record):
     )
     execution_id: str
     job_id: str
-    metrics: Measures
+    metrics: UsageAndCosts
     cloud_provider: str
     region: str
 
 
-class Machines(Record):
-    """`hours` are those of all `count` machines; executors inside of the driver's machine have none of their own."""
+class MachineCosts(Record):
+    """`hours` is the sum over all `count` machines; executors on the driver's machine have none of their own."""
 
     instance_type: str
     count: int
@@ -100,29 +100,29 @@ class Machines(Record):
     cost: float
 
 
-class Traffic(Record):
+class TrafficCosts(Record):
     gb: float
     cost: float
 
 
-class Compute(Record):
-    driver: Machines
-    executors: Machines
+class ComputeCosts(Record):
+    driver: MachineCosts
+    executors: MachineCosts
 
 
-class Storage(Record):
-    read: Traffic
-    write: Traffic
+class StorageCosts(Record):
+    read: TrafficCosts
+    write: TrafficCosts
 
 
-class Network(Record):
-    data_transfer: Traffic
+class NetworkCosts(Record):
+    data_transfer: TrafficCosts
 
 
 class CostBreakdown(Record):
-    compute: Compute
-    storage: Storage
-    network: Network
+    compute: ComputeCosts
+    storage: StorageCosts
+    network: NetworkCosts
     total: float
     currency: str
 
@@ -145,8 +145,8 @@ class ExecutionCosts(Record):
     cost_breakdown: CostBreakdown
 
 
-class Span(Record):
-    """From `start` up to, and without, `end`."""
+class PeriodRecord(Record):
+    """From `start` to `end`, which is exclusive."""
 
     start: datetime
     end: datetime
@@ -162,14 +162,14 @@ class Totals(Record):
 
 
 class GroupTotals(Totals):
-    """Of one project, job or pipeline; its name is null when it was deleted."""
+    """The totals of one project, job or pipeline, whose name is null when it was deleted."""
 
     id: str
     name: str | None
 
 
-class _Metrics(Record):
-    period: Span
+class _PeriodMetrics(Record):
+    period: PeriodRecord
     currency: str
     summary: Totals
     breakdown: list[GroupTotals]
@@ -190,21 +190,21 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class OrganizationMetrics(_Metrics):
+class OrganizationMetrics(_PeriodMetrics):
     model_config = _example(
         organizationId=ORGANIZATION, **_EXAMPLE, breakdown=[{"id": PROJECT, "name": "Books", **_TOTALS}]
     )
     organization_id: str
 
 
-class ProjectMetrics(_Metrics):
+class ProjectMetrics(_PeriodMetrics):
     model_config = _example(
         projectId=PROJECT, **_EXAMPLE, breakdown=[{"id": JOB, "name": "Books of Acme", **_TOTALS, "totalJobs": 1}]
     )
     project_id: str
 
 
-class JobMetrics(_Metrics):
+class JobMetrics(_PeriodMetrics):
     model_config = _example(
         jobId=JOB, projectId=PROJECT, **(_EXAMPLE | {"summary": _TOTALS | {"totalJobs": 1}}), breakdown=[]
     )
@@ -217,21 +217,21 @@ def execution_metrics(bill: ExecutionBill) -> ExecutionMetrics:
     return ExecutionMetrics(
         execution_id=bill.execution_id,
         job_id=bill.job_id,
-        metrics=Measures(
-            infrastructure=Infrastructure(
+        metrics=UsageAndCosts(
+            infrastructure=ResourceUsage(
                 cpu_seconds=bill.cpu_ms / 1000,
-                memory_gb_hours=_gb_hours(bill.memory_mb_seconds),
+                memory_gb_hours=_convert_to_gb_hours(bill.memory_mb_seconds),
                 storage_read_gb=bill.bytes_read / GB,
                 storage_write_gb=bill.bytes_written / GB,
                 network_transfer_gb=bill.network_bytes / GB,
             ),
-            execution=Work(
+            execution=WorkDone(
                 duration_seconds=bill.seconds,
                 tasks_completed=bill.tasks,
                 records_processed=bill.records,
                 data_volume_gb=volume / GB,
             ),
-            costs=_costs(bill),
+            costs=_summarize_costs(bill),
         ),
         cloud_provider=bill.provider,
         region=bill.region,
@@ -239,36 +239,38 @@ def execution_metrics(bill: ExecutionBill) -> ExecutionMetrics:
 
 
 def execution_costs(bill: ExecutionBill) -> ExecutionCosts:
-    driver = _machines(bill.driver_instance, 1, bill.seconds, bill.driver_cost)
-    executors = _machines(bill.executor_instance, bill.executor_count, bill.executor_seconds, bill.executors_cost)
-    costs = _costs(bill)
+    driver = _describe_machines(bill.driver_instance, 1, bill.seconds, bill.driver_cost)
+    executors = _describe_machines(
+        bill.executor_instance, bill.executor_count, bill.executor_seconds, bill.executors_cost
+    )
+    costs = _summarize_costs(bill)
     return ExecutionCosts(
         execution_id=bill.execution_id,
         cost_breakdown=CostBreakdown(
-            compute=Compute(driver=driver, executors=executors),
-            storage=Storage(
-                read=_traffic(bill.bytes_read, bill.read_cost), write=_traffic(bill.bytes_written, bill.write_cost)
+            compute=ComputeCosts(driver=driver, executors=executors),
+            storage=StorageCosts(
+                read=_describe_traffic(bill.bytes_read, bill.read_cost),
+                write=_describe_traffic(bill.bytes_written, bill.write_cost),
             ),
-            network=Network(data_transfer=_traffic(bill.network_bytes, bill.network_cost)),
+            network=NetworkCosts(data_transfer=_describe_traffic(bill.network_bytes, bill.network_cost)),
             total=costs.total_cost,
             currency=costs.currency,
         ),
     )
 
 
-def organization_metrics(organization_id: str, found: Overview) -> OrganizationMetrics:
-    return OrganizationMetrics(organization_id=organization_id, **_metrics(found))
+def totals_of(found: Overview) -> Mapping[str, Any]:
+    """The fields that the metrics of organizations, projects and jobs share."""
+    groups = [GroupTotals(id=group.id, name=group.name, **_sum_fields(group.sums)) for group in found.groups]
+    return {
+        "period": PeriodRecord(start=found.period.start, end=found.period.end),
+        "currency": found.currency,
+        "summary": Totals(**_sum_fields(found.summary)),
+        "breakdown": groups,
+    }
 
 
-def project_metrics(project_id: str, found: Overview) -> ProjectMetrics:
-    return ProjectMetrics(project_id=project_id, **_metrics(found))
-
-
-def job_metrics(project_id: str, job_id: str, found: Overview) -> JobMetrics:
-    return JobMetrics(project_id=project_id, job_id=job_id, **_metrics(found))
-
-
-def _costs(bill: ExecutionBill) -> CostSummary:
+def _summarize_costs(bill: ExecutionBill) -> CostSummary:
     compute, storage = bill.driver_cost + bill.executors_cost, bill.read_cost + bill.write_cost
     return CostSummary(
         compute_cost=compute / MILLION,
@@ -279,39 +281,26 @@ def _costs(bill: ExecutionBill) -> CostSummary:
     )
 
 
-def _machines(instance: str, count: int, seconds: int, millionths: int) -> Machines:
+def _describe_machines(instance: str, count: int, seconds: int, millionths: int) -> MachineCosts:
     hours = round(seconds / SECONDS_PER_HOUR, 6)
-    return Machines(instance_type=instance, count=count, hours=hours, cost=millionths / MILLION)
+    return MachineCosts(instance_type=instance, count=count, hours=hours, cost=millionths / MILLION)
 
 
-def _traffic(amount: int, millionths: int) -> Traffic:
-    return Traffic(gb=amount / GB, cost=millionths / MILLION)
+def _describe_traffic(amount: int, millionths: int) -> TrafficCosts:
+    return TrafficCosts(gb=amount / GB, cost=millionths / MILLION)
 
 
-def _metrics(found: Overview) -> Mapping[str, Any]:
-    return {
-        "period": Span(start=found.period.start, end=found.period.end),
-        "currency": found.currency,
-        "summary": Totals(**_totals(found.summary)),
-        "breakdown": [_group(group) for group in found.groups],
-    }
-
-
-def _group(group: Group) -> GroupTotals:
-    return GroupTotals(id=group.id, name=group.name, **_totals(group.sums))
-
-
-def _totals(sums: Sums) -> dict[str, Any]:
+def _sum_fields(sums: Sums) -> dict[str, Any]:
     amounts = sums.amounts
     return {
         "total_jobs": len(sums.jobs),
         "total_executions": amounts["executions"],
-        "total_cost": cost(sums) / MILLION,
+        "total_cost": add_costs(sums) / MILLION,
         "total_cpu_hours": round(amounts["cpu_ms"] / 1000 / SECONDS_PER_HOUR, 9),
-        "total_memory_gb_hours": _gb_hours(amounts["memory_mb_seconds"]),
+        "total_memory_gb_hours": _convert_to_gb_hours(amounts["memory_mb_seconds"]),
         "total_data_processed_gb": (amounts["bytes_read"] + amounts["bytes_written"] + amounts["network_bytes"]) / GB,
     }
 
 
-def _gb_hours(megabyte_seconds: int) -> float:
+def _convert_to_gb_hours(megabyte_seconds: int) -> float:
     return round(megabyte_seconds / 1000 / SECONDS_PER_HOUR, 9)

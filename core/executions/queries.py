@@ -13,7 +13,7 @@ from core.executions.states import Event, State, sources
 from core.infra.repository import Repository
 from core.infra.validation import storable
 from core.jobs.repository import JobRepository
-from core.metrics.usage import seconds
+from core.metrics.usage import measure_seconds
 from core.tables import Execution
 
 
@@ -37,7 +37,7 @@ class Status:
             State(execution["state"]).shown,
             execution["started_at"],
             execution["completed_at"],
-            seconds(execution["started_at"], execution["completed_at"]),
+            measure_seconds(execution["started_at"], execution["completed_at"]),
             execution["error_message"],
             execution["spark_ui_url"],
             execution["metrics"].get("executor_count"),

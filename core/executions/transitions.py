@@ -12,7 +12,7 @@ from core.events.announce import announce
 from core.executions.slots import free_slot, hold_project, take_slot
 from core.executions.states import Event, State, next_state, sources
 from core.infra.database import changed
-from core.metrics.bills import settle
+from core.metrics.bills import store_bill
 from core.tables import Execution, OutboxMessage, now
 from core.tables.executions import QUEUED
 
@@ -33,7 +33,7 @@ def move(session: Session, execution: Execution, event: Event, *conditions: Colu
     session.refresh(execution)
     announce(session, execution)
     if state.terminal:
-        settle(session, execution)
+        store_bill(session, execution)
         _end(session, execution, State(found))
     return True
 

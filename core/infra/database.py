@@ -33,7 +33,7 @@ from sqlalchemy.schema import CreateSchema
 
 from core.errors import Conflict, CutOff, Unavailable
 from core.infra.settings import Settings
-from core.metrics.prices import Rates, rates
+from core.metrics.prices import Rates, load_rates
 
 BUSY_TIMEOUT_SECONDS = 8
 CONNECT_TIMEOUT_SECONDS = 5
@@ -247,7 +247,7 @@ class Database:
 
 
 def open_database(settings: Settings) -> Database:
-    return Database(make_engine(database_url(settings)), rates(settings))
+    return Database(make_engine(database_url(settings)), load_rates(settings))
 
 
 def insert(session: Session, table: type[DeclarativeBase]) -> postgresql.Insert | sqlite.Insert:

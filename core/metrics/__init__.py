@@ -1,1 +1,1 @@
-"""What executions use and cost: measured by drivers, priced by a table, frozen when they end, added up by day."""
+"""Usage and costs of executions: measured by drivers, priced when an attempt ends, summed up by day and month."""

@@ -1,4 +1,4 @@
-"""Periods of time, and the whole months and days that lie in one."""
+"""Periods of time, and their division into whole months, whole days and the rest."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from core.errors import BadInput, Detail
 
 Moment = TypeVar("Moment", date, datetime)
 DAY = timedelta(days=1)
-USUAL = timedelta(days=30)
+DEFAULT_LENGTH = timedelta(days=30)
 EARLIEST, LATEST = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
 class Grain(StrEnum):
-    """What totals are kept by."""
+    """The periods that totals are stored for."""
 
     MONTH = "month"
     DAY = "day"
 
-    def floor(self, day: date) -> date:
-        """The first day of the one that `day` lies in."""
+    def round_down(self, day: date) -> date:
+        """Return the first day of the month or day that contains `day`."""
         return day.replace(day=1) if self is Grain.MONTH else day
 
-    def ceiling(self, day: date) -> date:
-        """The first day of the first one that begins at `day` or later."""
-        first = self.floor(day)
+    def round_up(self, day: date) -> date:
+        """Return the first day of the first month or day that begins at `day` or later."""
+        first = self.round_down(day)
         return first if first == day else (first + timedelta(days=31)).replace(day=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A period in disjoint parts: whole months and days from one day up to another, and times at its edges."""
+    """Disjoint parts of a period: whole months, whole days, and the times before and after them. Ends are exclusive."""
 
     months: tuple[date, date] | None
     days: tuple[tuple[date, date], ...]
@@ -42,64 +42,67 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From `start` up to, and without, `end`; both UTC."""
+    """From `start` to `end`, which is exclusive; both in UTC."""
 
     start: datetime
     end: datetime
 
     @classmethod
-    def of(cls, start: str | None, end: str | None, now: datetime) -> Period:
-        """A period from dates (whole days in UTC, the last one included) or times in ISO 8601; BadInput otherwise.
+    def from_texts(cls, start: str | None, end: str | None, now: datetime) -> Period:
+        """Parse ISO 8601 dates (whole days in UTC, the last one included) or times. Raises BadInput.
 
-        Without an end it ends now; without a start it has 30 days.
+        Without an end the period ends now; without a start it has 30 days.
         """
-        until = now if end is None else _time("endDate", end, whole_day=DAY)
-        since = until - USUAL if start is None else _time("startDate", start, whole_day=timedelta(0))
+        until = now if end is None else _parse_time("endDate", end, whole_day=DAY)
+        since = until - DEFAULT_LENGTH if start is None else _parse_time("startDate", start, whole_day=timedelta(0))
         if since >= until:
-            raise _bad("startDate", "'startDate' is not earlier than 'endDate'.")
+            raise _reject("startDate", "'startDate' is not earlier than 'endDate'.")
         return cls(since, until)
 
-    def parts(self) -> Parts:
-        first, last = _day_from(self.start), self.end.date()
+    def split(self) -> Parts:
+        """Divide the period, so that as much as possible is whole months and days."""
+        first, last = _find_first_day(self.start), self.end.date()
         if first >= last:
-            edges = _filled((self.start, self.end))
+            edges = _drop_empty((self.start, self.end))
             if first == last:
-                edges = _filled((self.start, _midnight(first)), (_midnight(last), self.end))
+                edges = _drop_empty((self.start, _get_midnight(first)), (_get_midnight(last), self.end))
             return Parts(None, (), edges)
-        edges = _filled((self.start, _midnight(first)), (_midnight(last), self.end))
-        month, until = Grain.MONTH.ceiling(first), Grain.MONTH.floor(last)
+        edges = _drop_empty((self.start, _get_midnight(first)), (_get_midnight(last), self.end))
+        month, until = Grain.MONTH.round_up(first), Grain.MONTH.round_down(last)
         if month >= until:
             return Parts(None, ((first, last),), edges)
-        return Parts((month, until), _filled((first, month), (until, last)), edges)
+        return Parts((month, until), _drop_empty((first, month), (until, last)), edges)
 
 
-def _day_from(at: datetime) -> date:
-    """The first day that begins at this time or later."""
-    return at.date() if at == _midnight(at.date()) else at.date() + DAY
+def _find_first_day(at: datetime) -> date:
+    """Return the first day that begins at this time or later."""
+    return at.date() if at == _get_midnight(at.date()) else at.date() + DAY
 
 
-def _midnight(day: date) -> datetime:
+def _get_midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-def _filled(*spans: tuple[Moment, Moment]) -> tuple[tuple[Moment, Moment], ...]:
+def _drop_empty(*spans: tuple[Moment, Moment]) -> tuple[tuple[Moment, Moment], ...]:
     return tuple((start, end) for start, end in spans if start < end)
 
 
-def _time(field: str, text: str, whole_day: timedelta) -> datetime:
+def _parse_time(field: str, text: str, whole_day: timedelta) -> datetime:
     try:
         is_date = len(text) <= len("2026-01-31")
-        at = _midnight(date.fromisoformat(text)) + whole_day if is_date else datetime.fromisoformat(text)
+        at = _get_midnight(date.fromisoformat(text)) + whole_day if is_date else datetime.fromisoformat(text)
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise _bad(field, f"'{field}' is no date or time in ISO 8601, such as 2026-01-31 or {_SHOWN}.") from error
+        raise _reject(
+            field, f"'{field}' is not a date or time in ISO 8601, such as 2026-01-31 or {_EXAMPLE}."
+        ) from error
     if not EARLIEST <= at <= LATEST:
-        raise _bad(field, f"'{field}' lies outside of the years {EARLIEST.year} to {LATEST.year}.")
+        raise _reject(field, f"'{field}' is outside of the years {EARLIEST.year} to {LATEST.year}.")
     return at
 
 
-_SHOWN = "2026-01-31T12:00:00Z"
+_EXAMPLE = "2026-01-31T12:00:00Z"
 
 
-def _bad(field: str, sentence: str) -> BadInput:
-    return BadInput(sentence, [Detail(field, sentence)])
+def _reject(field: str, sentence: str) -> BadInput:
+    return BadInput(sentence, [Detail(field, sentence, "invalid-period")])

@@ -1,4 +1,4 @@
-"""The price table, and the prices that this instance runs at."""
+"""The price table, and the prices that the settings select from it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ SHIPPED = Path(__file__).parents[1] / "prices.yaml"
 
 
 class BadPrices(SpindleError):
-    """The price table cannot be used as it is, or has no price for what the settings name."""
+    """The price table is invalid, or has no price for what the settings name."""
 
 
-def _exact(value: object) -> object:
-    """YAML knows no decimals; the shortest text of its float is what stands in the file."""
+def _to_text(value: object) -> object:
+    """Convert a float of YAML to its shortest text, which is the decimal in the file."""
     return str(value) if isinstance(value, float) else value
 
 
-Price = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+Price = Annotated[Decimal, BeforeValidator(_to_text), Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
-class _Part(BaseModel):
+class _PriceModel(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, extra="forbid")
 
 
-class Region(_Part):
-    """Prices per hour by instance type, and per GB (10^9 bytes)."""
+class Region(_PriceModel):
+    """Prices of one region: per hour by instance type, and per GB (10^9 bytes)."""
 
     instances: dict[str, Price]
     read_per_gb: Price
@@ -45,14 +45,14 @@ class Region(_Part):
     network_per_gb: Price
 
 
-class Provider(_Part):
+class Provider(_PriceModel):
     source: str
     date: date
     regions: dict[str, Region]
 
 
-class PriceTable(_Part):
-    """Every provider's prices, in one currency."""
+class PriceTable(_PriceModel):
+    """The prices of all providers in one currency."""
 
     currency: Annotated[str, Field(pattern="^[A-Z]{3}$")]
     providers: dict[str, Provider]
@@ -60,7 +60,7 @@ class PriceTable(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What this instance pays: per hour of a driver's and an executor's machine, and per GB."""
+    """The prices that this instance pays: per hour of a driver's and an executor's machine, and per GB."""
 
     provider: str = "local"
     region: str = "local"
@@ -77,14 +77,14 @@ class Rates:
 FREE = Rates()
 
 
-def rates(settings: Settings) -> Rates:
-    """The prices of the provider, region and instance types that the settings name; raises BadPrices."""
+def load_rates(settings: Settings) -> Rates:
+    """Return the prices for the provider, region and instance types of the settings. Raises BadPrices."""
     table = read_table(settings.prices or SHIPPED)
-    provider = _named("provider", settings.cloud_provider, table.providers)
-    region = _named("region", settings.cloud_region, table.providers[provider].regions)
+    provider = _check_known("provider", settings.cloud_provider, table.providers)
+    region = _check_known("region", settings.cloud_region, table.providers[provider].regions)
     prices = table.providers[provider].regions[region]
-    driver = _named("driver_instance_type", settings.driver_instance_type, prices.instances)
-    executor = _named("executor_instance_type", settings.executor_instance_type, prices.instances)
+    driver = _check_known("driver_instance_type", settings.driver_instance_type, prices.instances)
+    executor = _check_known("executor_instance_type", settings.executor_instance_type, prices.instances)
     return Rates(
         provider=provider,
         region=region,
@@ -99,13 +99,13 @@ def rates(settings: Settings) -> Rates:
     )
 
 
-def rates_of(session: Session) -> Rates:
-    """The prices of the instance whose database this is."""
+def get_rates(session: Session) -> Rates:
+    """Return the prices that were loaded with the database."""
     return session.info.get("rates", FREE)
 
 
 def read_table(path: Path) -> PriceTable:
-    """Raises BadPrices with the file and the place in it."""
+    """Read a price table. Raises BadPrices that names the file and the position in it."""
     try:
         content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
         return PriceTable.model_validate(content)
@@ -118,10 +118,8 @@ def read_table(path: Path) -> PriceTable:
         raise BadPrices(f"The price table {path} cannot be used: {problems}") from error
 
 
-def _named(what: str, name: str, known: Collection[str]) -> str:
+def _check_known(what: str, name: str, known: Collection[str]) -> str:
     if name in known:
         return name
     setting = f"SPINDLE_{what.upper()}" if what.endswith("_type") else f"SPINDLE_CLOUD_{what.upper()}"
-    raise BadPrices(
-        f"The price table knows no {what} '{name}' ({setting}); it has {', '.join(sorted(known)) or 'none'}."
-    )
+    raise BadPrices(f"The price table has no {what} '{name}' ({setting}); it has {', '.join(sorted(known)) or 'none'}.")

@@ -1,6 +1,6 @@
-"""What executions of an organization used and cost in a period: whole months and days from totals, the rest from bills.
+"""Sums of usage and costs over a period: whole months and days from stored totals, the rest from bills.
 
-An execution counts in the period in which it ended. What was deleted since still counts.
+An execution counts in the period in which it ended, also after it was deleted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from core.metrics.bills import AMOUNTS
 from core.metrics.periods import Grain, Period
-from core.metrics.prices import rates_of
+from core.metrics.prices import get_rates
 from core.tables import Agent, ExecutionBill, Job, Project, Total
 
 GroupBy = Literal["project", "job", "pipeline"]
@@ -23,7 +23,7 @@ _GROUPS: Mapping[str, tuple[str, Any]] = {
     "job": ("job_id", Job),
     "pipeline": ("agent_id", Agent),
 }
-_OF = ("project_id", "job_id", "agent_id")
+_KEYS = ("project_id", "job_id", "agent_id")
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What one project, job or pipeline has in a period; `name` None when it was deleted."""
+    """The sums of one project, job or pipeline. `name` is None when it was deleted."""
 
     id: str
     name: str | None
@@ -50,13 +50,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
+    """The sums of a period, in all and by group."""
+
     period: Period
     currency: str
     summary: Sums
     groups: Sequence[Group]
 
 
-def overview(
+def summarize(
     session: Session,
     organization_id: str,
     period: Period,
@@ -65,50 +67,51 @@ def overview(
     project_id: str | None = None,
     job_id: str | None = None,
 ) -> Overview:
-    """All of the organization, or of one project or job of it; groups with the highest costs first."""
+    """Sum up an organization, or one of its projects or jobs. Groups with the highest costs come first."""
     summary, groups = Sums(), dict[str, Sums]()
     column, table = _GROUPS[group_by]
-    chosen = {"organization_id": organization_id, "project_id": project_id, "job_id": job_id}
-    for row in session.execute(_rows(period, {name: value for name, value in chosen.items() if value is not None})):
-        keys, amounts = row[: len(_OF)], row[len(_OF) :]
-        key = keys[_OF.index(column)]
+    filters = {"organization_id": organization_id, "project_id": project_id, "job_id": job_id}
+    chosen = {name: value for name, value in filters.items() if value is not None}
+    for row in session.execute(_select_rows(period, chosen)):
+        keys, amounts = row[: len(_KEYS)], row[len(_KEYS) :]
+        key = keys[_KEYS.index(column)]
         for sums in (summary, groups.setdefault(key, Sums())):
-            sums.add(keys[_OF.index("job_id")], amounts)
+            sums.add(keys[_KEYS.index("job_id")], amounts)
     own = select(table.id, table.name).where(table.organization_id == organization_id)
     named: dict[str, str] = {key: name for key, name in session.execute(own)}
-    ordered = sorted(groups, key=lambda key: (-cost(groups[key]), key))
+    ordered = sorted(groups, key=lambda key: (-add_costs(groups[key]), key))
     return Overview(
-        period, rates_of(session).currency, summary, [Group(key, named.get(key), groups[key]) for key in ordered]
+        period, get_rates(session).currency, summary, [Group(key, named.get(key), groups[key]) for key in ordered]
     )
 
 
-def cost(sums: Sums) -> int:
-    """The whole cost in millionths."""
+def add_costs(sums: Sums) -> int:
+    """Return the total cost in millionths."""
     return sum(amount for name, amount in sums.amounts.items() if name.endswith("_cost"))
 
 
-def _rows(period: Period, chosen: Mapping[str, str]) -> Any:
-    """A row for each job and agent of each part of the period."""
-    parts = period.parts()
-    selects = [_bills(chosen, start, end) for start, end in parts.edges]
-    selects += [_totals(chosen, Grain.DAY, start, end) for start, end in parts.days]
+def _select_rows(period: Period, chosen: Mapping[str, str]) -> Any:
+    """Select the sums of each job and agent in each part of the period."""
+    parts = period.split()
+    selects = [_select_bills(chosen, start, end) for start, end in parts.edges]
+    selects += [_select_totals(chosen, Grain.DAY, start, end) for start, end in parts.days]
     if parts.months:
-        selects.append(_totals(chosen, Grain.MONTH, *parts.months))
-    return union_all(*selects) if selects else _bills(chosen, period.start, period.end)
+        selects.append(_select_totals(chosen, Grain.MONTH, *parts.months))
+    return union_all(*selects) if selects else _select_bills(chosen, period.start, period.end)
 
 
-def _bills(chosen: Mapping[str, str], start: Any, end: Any) -> Select[Any]:
+def _select_bills(chosen: Mapping[str, str], start: Any, end: Any) -> Select[Any]:
     within = (ExecutionBill.ended_at >= start, ExecutionBill.ended_at < end)
-    return _summed(ExecutionBill, chosen).where(*within)
+    return _select_sums(ExecutionBill, chosen).where(*within)
 
 
-def _totals(chosen: Mapping[str, str], grain: Grain, start: Any, end: Any) -> Select[Any]:
+def _select_totals(chosen: Mapping[str, str], grain: Grain, start: Any, end: Any) -> Select[Any]:
     within = (Total.grain == grain, Total.start >= start, Total.start < end)
-    return _summed(Total, chosen).where(*within)
+    return _select_sums(Total, chosen).where(*within)
 
 
-def _summed(table: Any, chosen: Mapping[str, str]) -> Select[Any]:
-    keys = [getattr(table, name) for name in _OF]
+def _select_sums(table: Any, chosen: Mapping[str, str]) -> Select[Any]:
+    keys = [getattr(table, name) for name in _KEYS]
     sums = [func.sum(getattr(table, name)) for name in AMOUNTS]
     query = select(*keys, *sums).group_by(*keys)
     return query.where(*(getattr(table, name) == value for name, value in chosen.items()))

@@ -1,4 +1,4 @@
-"""What executions used and cost. Bills outlive what they are for: nothing here goes with a job or a project."""
+"""Usage and costs of executions. Bills stay when their jobs and projects are deleted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from core.tables.base import Base
 
 
 class Amounts:
-    """What adds up over executions, in integers, so that every sum is exact. Costs are in millionths of the currency.
+    """Amounts that are summed up over executions, as integers so that sums are exact. Costs are in millionths.
 
-    Memory is in megabytes (10^6 bytes) times seconds, `network_bytes` is what fetching transferred. `executions` is 1
-    for a first attempt: what is retried stays one execution, though each attempt is paid for.
+    Memory is in megabytes (10^6 bytes) times seconds; `network_bytes` is the traffic of fetching. `executions` is 1 for
+    a first attempt and 0 for others: a retried execution counts once, though each attempt is charged.
     """
 
     executions: Mapped[int] = mapped_column(BigInteger)
@@ -34,7 +34,7 @@ class Amounts:
 
 
 class ExecutionBill(Amounts, Base):
-    """One attempt of an execution that has ended, at the prices of its end."""
+    """The bill of one attempt that has ended, at the prices of that time."""
 
     __tablename__ = "execution_bills"
     __table_args__ = (Index("ix_execution_bills_ended", "organization_id", "ended_at"),)
@@ -55,7 +55,7 @@ class ExecutionBill(Amounts, Base):
 
 
 class Total(Amounts, Base):
-    """The bills of one job and agent that ended in one day or month (UTC), added up."""
+    """The sum of one job's and agent's bills of one day or month (UTC)."""
 
     __tablename__ = "totals"
     organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)

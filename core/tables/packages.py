@@ -9,7 +9,7 @@ from core.tables.base import Owned
 
 
 class Package(Owned):
-    """A package in storage; an upload has no digest (SHA-256) until its content has come."""
+    """An export or upload; an upload has no digest (SHA-256) until its content has arrived."""
 
     __tablename__ = "packages"
     __table_args__ = (Index(None, "organization_id", "kind", "digest"),)

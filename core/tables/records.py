@@ -1,4 +1,4 @@
-"""Generic records: JSON documents in tables that a user names."""
+"""Records of generic tables, whose names users choose."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.tables.base import Base, new_id, now
 
 
 class StoredRecord(Base):
-    """A JSON document, kept as the text that it is answered as; `size_bytes` is that text's in UTF-8."""
+    """A JSON document, stored as the text of its answers; `size_bytes` is that text's size in UTF-8."""
 
     __tablename__ = "records"
     organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)

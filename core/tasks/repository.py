@@ -16,7 +16,7 @@ from core.executions.transitions import move
 from core.infra.repository import validate_fields
 from core.infra.validation import iso, storable
 from core.jobs.repository import JobRepository
-from core.metrics.usage import seconds
+from core.metrics.usage import measure_seconds
 from core.tables import Execution, Task
 
 FIELDS = frozenset(
@@ -183,7 +183,7 @@ def _log(execution: Execution) -> str:
 
 def _measured(execution: Execution) -> dict[str, Any]:
     counts = {name: execution.metrics.get(key) for name, key in _MEASURED.items()}
-    took = seconds(execution.started_at, execution.completed_at)
+    took = measure_seconds(execution.started_at, execution.completed_at)
     return {
         "status": State(execution.state).shown,
         "startedAt": iso(execution.started_at),

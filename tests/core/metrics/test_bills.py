@@ -20,12 +20,11 @@ from core.infra.encryption import KeyRing
 from core.infra.secrets import service_key
 from core.infra.settings import Settings
 from core.jobs.repository import JobRepository
-from core.metrics.bills import bill_of
-from core.metrics.costs import costs
+from core.metrics.bills import compute_costs, get_bill
 from core.metrics.periods import Period
 from core.metrics.prices import FREE, Rates
-from core.metrics.totals import Overview, cost, overview
-from core.metrics.usage import LARGEST, Usage
+from core.metrics.totals import Overview, add_costs, summarize
+from core.metrics.usage import MAX_AMOUNT, Usage
 from core.projects.repository import ProjectRepository
 from core.tables import Execution, ExecutionBill
 from core.tasks.repository import TaskRepository
@@ -67,12 +66,12 @@ def shop(settings: Settings) -> Iterator[Shop]:
 
 def bill(shop: Shop, execution: Execution) -> ExecutionBill:
     with shop.database.read() as session:
-        return bill_of(session, session.get_one(Execution, execution.id))
+        return get_bill(session, session.get_one(Execution, execution.id))
 
 
 def totals(shop: Shop, start: str = "2026-03-01", end: str = "2026-03-31", **chosen: Any) -> Overview:
     with shop.database.read() as session:
-        return overview(session, shop.organization_id, Period.of(start, end, START), **chosen)
+        return summarize(session, shop.organization_id, Period.from_texts(start, end, START), **chosen)
 
 
 def finished(shop: Shop, at: datetime = START, **fields: Any) -> Execution:
@@ -96,8 +95,8 @@ def test_later_prices_do_not_change_a_bill(shop: Shop) -> None:
     shop.report(running, "RUNNING", **REPORT)
     dearer = Database(shop.database.engine, Rates(driver_hour=Decimal(7)))
     with closing(dearer), dearer.read() as session:
-        assert bill_of(session, session.get_one(Execution, ended.id)).driver_cost == 96_000
-        assert bill_of(session, session.get_one(Execution, running.id)).driver_cost == 7_000_000
+        assert get_bill(session, session.get_one(Execution, ended.id)).driver_cost == 96_000
+        assert get_bill(session, session.get_one(Execution, running.id)).driver_cost == 7_000_000
 
 
 @pytest.mark.parametrize("end", ["FAILED", "CANCELLED"])
@@ -113,7 +112,7 @@ def test_what_fails_or_is_cancelled_is_billed_by_its_last_report(shop: Shop, end
     assert bill(shop, execution).cpu_ms == 42_750, "late reports change nothing"
     today = Period(START - timedelta(days=99999), START + timedelta(days=99999))
     with shop.database.read() as session:
-        assert overview(session, shop.organization_id, today).summary.amounts["executions"] == 1
+        assert summarize(session, shop.organization_id, today).summary.amounts["executions"] == 1
 
 
 def test_a_reporter_of_the_specified_fields_alone_is_understood(shop: Shop) -> None:
@@ -128,8 +127,8 @@ def test_what_no_number_can_be_is_still_billed(shop: Shop, value: Any) -> None:
     execution = finished(shop, metrics=dict.fromkeys(MEASURED, value), duration_seconds=-1, records_processed=2**62)
     found = bill(shop, execution)
     amounts = (found.seconds, found.cpu_ms, found.memory_mb_seconds, found.bytes_read, found.network_bytes)
-    assert all(0 <= amount <= LARGEST for amount in amounts)
-    assert found.records == LARGEST
+    assert all(0 <= amount <= MAX_AMOUNT for amount in amounts)
+    assert found.records == MAX_AMOUNT
 
 
 def test_the_same_numbers_everywhere(shop: Shop) -> None:
@@ -145,7 +144,7 @@ def test_the_same_numbers_everywhere(shop: Shop) -> None:
         used.executor_count,
     )
     assert task["totalCpuTimeSeconds"] == round(used.cpu_ms / 1000)
-    assert costs(used, FREE).driver_cost == 0
+    assert compute_costs(used, FREE).driver_cost == 0
 
 
 def test_totals_of_a_period(shop: Shop, other_shop: Shop) -> None:
@@ -155,8 +154,8 @@ def test_totals_of_a_period(shop: Shop, other_shop: Shop) -> None:
     finished(other_shop, START)
     march = totals(shop)
     assert march.summary.amounts["executions"] == 4
-    assert cost(march.summary) == 4 * 280_000
-    assert [(group.id, group.name, cost(group.sums)) for group in march.groups] == [
+    assert add_costs(march.summary) == 4 * 280_000
+    assert [(group.id, group.name, add_costs(group.sums)) for group in march.groups] == [
         (shop.project_id, "Shop", 4 * 280_000)
     ]
     assert totals(shop, "2026-03-02", "2026-03-02").summary.amounts["executions"] == 2
@@ -181,7 +180,7 @@ def test_what_was_deleted_stays_in_the_totals(shop: Shop) -> None:
         ProjectRepository(session, shop.organization_id).delete(shop.project_id)
     found = totals(shop)
     assert [(group.id, group.name) for group in found.groups] == [(shop.project_id, None)]
-    assert cost(found.summary) == 280_000
+    assert add_costs(found.summary) == 280_000
     assert totals(shop, "2026-03-01T11:00:00Z", "2026-03-01T13:00:00Z").summary == found.summary
 
 
@@ -207,4 +206,4 @@ def test_every_attempt_is_paid_for_and_the_execution_counts_once(shop: Shop) -> 
     again = retry(shop.database, shop.organization_id, shop.project_id, shop.job_id, execution.id, key_ring=key_ring)
     shop.complete(again, completed_at=START, **(REPORT | {"additional_metrics": {"attempt": 2}}))
     assert totals(shop).summary.amounts["executions"] == 1
-    assert cost(totals(shop).summary) == 2 * 280_000
+    assert add_costs(totals(shop).summary) == 2 * 280_000

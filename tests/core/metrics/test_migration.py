@@ -12,7 +12,7 @@ from core.infra.database import Database, database_url, make_engine, open_databa
 from core.infra.migrations import configuration, migrate
 from core.infra.settings import Settings
 from core.metrics.periods import Period
-from core.metrics.totals import overview
+from core.metrics.totals import summarize
 from core.tables import now
 
 OWNER = "INSERT INTO organizations VALUES ('o', 'acme', 'acme', '2026-01-01 00:00:00')"
@@ -58,4 +58,4 @@ def _at_revision_3(settings: Settings) -> None:
 
 def _amounts(database: Database, start: str, end: str) -> dict[str, int]:
     with database.read() as session:
-        return overview(session, "o", Period.of(f"2026-{start}", f"2026-{end}", now())).summary.amounts
+        return summarize(session, "o", Period.from_texts(f"2026-{start}", f"2026-{end}", now())).summary.amounts

@@ -17,9 +17,9 @@ from core.identity.organizations import create_organization, find_organization
 from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
-from core.metrics.bills import AMOUNTS, settle
+from core.metrics.bills import AMOUNTS, store_bill
 from core.metrics.periods import Grain, Period
-from core.metrics.totals import Sums, overview
+from core.metrics.totals import Sums, summarize
 from core.tables import Execution, ExecutionBill
 
 NOW = datetime(2026, 5, 15, 10, tzinfo=UTC)
@@ -65,9 +65,9 @@ def test_totals_are_the_plain_sums(
     period = Period(min(one, another), max(one, another))
     with database.read() as session:  # never committed: each example begins with empty tables
         for number, each in enumerate(ended):
-            settle(session, _execution(session, number, *each))
+            store_bill(session, _execution(session, number, *each))
         session.flush()
-        found = overview(session, _owner(session), period, "job")
+        found = summarize(session, _owner(session), period, "job")
         within = [bill for bill in session.query(ExecutionBill) if period.start <= bill.ended_at < period.end]
     assert found.summary == _plain(within)
     by_job = {job: _plain([bill for bill in within if bill.job_id == job]) for job in {bill.job_id for bill in within}}
@@ -80,13 +80,13 @@ def _plain(bills: list[ExecutionBill]) -> Sums:
 
 @given(TIMES, TIMES)
 def test_parts_cover_a_period_once(one: datetime, another: datetime) -> None:
-    parts = Period(min(one, another), max(one, another)).parts()
+    parts = Period(min(one, another), max(one, another)).split()
     days = [*parts.days, *([parts.months] if parts.months else [])]
     spans = sorted([*parts.edges, *((_at(first), _at(last)) for first, last in days)])
     assert all(end == start for (_, end), (start, _) in pairwise(spans))
     assert (spans[0][0], spans[-1][1]) == (min(one, another), max(one, another)) if spans else one == another
     assert all(end - start < timedelta(days=1) or len(spans) == 1 for start, end in parts.edges)
-    assert all(Grain.MONTH.floor(day) == day for day in parts.months or ())
+    assert all(Grain.MONTH.round_down(day) == day for day in parts.months or ())
 
 
 def _at(day: date) -> datetime:
@@ -104,7 +104,7 @@ def _at(day: date) -> datetime:
     ],
 )
 def test_dates_and_times(start: str | None, end: str | None, expected: tuple[str, str]) -> None:
-    period = Period.of(start, end, NOW)
+    period = Period.from_texts(start, end, NOW)
     assert (period.start.isoformat()[:16], period.end.isoformat()[:16]) == expected
 
 
@@ -112,12 +112,12 @@ def test_dates_and_times(start: str | None, end: str | None, expected: tuple[str
 def test_what_is_no_time(text: str) -> None:
     for start, end in ((text, None), (None, text)):
         with pytest.raises(BadInput, match="Date'"):
-            Period.of(start, end, NOW)
+            Period.from_texts(start, end, NOW)
 
 
 def test_a_period_does_not_run_backwards() -> None:
     with pytest.raises(BadInput, match="not earlier"):
-        Period.of("2026-02-01", "2026-01-01", NOW)
+        Period.from_texts("2026-02-01", "2026-01-01", NOW)
 
 
 def test_the_settings_of_a_fresh_instance_have_prices(tmp_path: Path) -> None:

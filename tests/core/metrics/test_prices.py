@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.infra.settings import Settings
-from core.metrics.costs import costs
-from core.metrics.prices import FREE, SHIPPED, BadPrices, Rates, rates, read_table
+from core.metrics.bills import compute_costs
+from core.metrics.prices import FREE, SHIPPED, BadPrices, Rates, load_rates, read_table
 from core.metrics.usage import Usage
 
 TABLE = """\
@@ -25,7 +25,7 @@ providers:
 
 
 def test_an_instance_costs_nothing_by_default() -> None:
-    assert rates(Settings()) == FREE
+    assert load_rates(Settings()) == FREE
 
 
 def test_every_shipped_price_has_a_source_and_a_date() -> None:
@@ -37,7 +37,7 @@ def test_every_shipped_price_has_a_source_and_a_date() -> None:
 
 
 def test_settings_name_provider_region_and_instances() -> None:
-    found = rates(
+    found = load_rates(
         Settings(
             cloud_provider="aws",
             cloud_region="us-east-1",
@@ -51,7 +51,7 @@ def test_settings_name_provider_region_and_instances() -> None:
 
 def test_a_table_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "prices.yaml").write_text(TABLE)
-    found = rates(
+    found = load_rates(
         Settings(
             prices=tmp_path / "prices.yaml",
             cloud_region="basement",
@@ -74,7 +74,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
 )
 def test_what_the_table_does_not_have(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadPrices, match=sentence):
-        rates(Settings(**settings))  # type: ignore[arg-type]
+        load_rates(Settings(**settings))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_a_table_that_cannot_be_used(tmp_path: Path, change: tuple[str, str], se
 
 def test_each_part_is_rounded_once_half_to_even() -> None:
     usage = Usage(1, 9, 0, 0, 0, 0, 0, 0, 0, 1, 27)
-    priced = costs(usage, Rates(driver_hour=Decimal("0.0002"), executor_hour=Decimal("0.0002")))
+    priced = compute_costs(usage, Rates(driver_hour=Decimal("0.0002"), executor_hour=Decimal("0.0002")))
     assert (priced.driver_cost, priced.executors_cost) == (0, 2), "0.5 and 1.5 millionths"

@@ -18,8 +18,9 @@ from sqlalchemy import update
 from core.errors import BadInput, NotFound, TooLarge
 from core.identity.organizations import create_organization
 from core.infra.database import Database
-from core.records import Query, Records, shown
 from core.records.documents import MAX_BYTES, MAX_DEPTH
+from core.records.query import RecordQuery
+from core.records.repository import RecordRepository, to_json
 from core.tables import StoredRecord, new_id
 
 OWN = ("id", "createdAt", "updatedAt")
@@ -44,20 +45,22 @@ class Table:
 
     def create(self, /, **document: Any) -> Any:
         with self.database.write() as session:
-            return json.loads(shown(Records(session, self.organization, self.name).create(document)))
+            return json.loads(to_json(RecordRepository(session, self.organization, self.name).create(document)))
 
     def update(self, record_id: str, /, **changes: Any) -> Any:
         with self.database.write() as session:
-            return json.loads(shown(Records(session, self.organization, self.name).update(record_id, changes)))
+            return json.loads(
+                to_json(RecordRepository(session, self.organization, self.name).update(record_id, changes))
+            )
 
     def get(self, record_id: str) -> Any:
         with self.database.read() as session:
-            return json.loads(shown(Records(session, self.organization, self.name).get(record_id)))
+            return json.loads(to_json(RecordRepository(session, self.organization, self.name).get(record_id)))
 
     def list(self, *filters: tuple[str, str], page: int = 0, size: int = 50, sort: str | None = None) -> Any:
         with self.database.read() as session:
-            query = Query.of(page, size, filters, sort)
-            listing = Records(session, self.organization, self.name).list(query)
+            query = RecordQuery.from_parameters(page, size, filters, sort)
+            listing = RecordRepository(session, self.organization, self.name).list(query)
         return [json.loads(record) for record in listing.records], listing.total
 
     def found(self, *filters: tuple[str, str]) -> list[str]:
