@@ -66,7 +66,7 @@ class BrowserFetcher:
         self._chromium.submit(self._release()).result()
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
-        """Yield a page, or one for each snapshot, for each (url, tag), in the order of completion."""
+        """Yield the page or snapshots of every (url, tag), in the order of completion."""
         queue = RequestQueue(requests, self._options, self._throttle, self._cache)
         running: dict[Future[Outcome], Request[T]] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()

@@ -1,6 +1,6 @@
-"""Trace actions: what is done in the browser before a page is read. A new one is a class in a module here.
+"""Trace actions: the steps that the browser performs before a page is read.
 
-An action is a frozen model of its own parameters, like a stage:
+An action is a class in a module of this package, a frozen model of its parameters like a stage:
 
     @action("press")
     class Press(Action):
@@ -11,7 +11,7 @@ An action is a frozen model of its own parameters, like a stage:
         async def perform(self, visit: Visit) -> None:
             await visit.page.keyboard.press(self.key)
 
-Playwright's exceptions may pass: the visit turns them into the sentence that the row carries.
+Actions need not catch Playwright's exceptions: the visit turns them into the row's error.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
 
 
 class Visit(Protocol):
-    """A page in the browser while its trace is performed; `address` is the one that the row asked for."""
+    """A page in the browser during its trace; `address` is the row's."""
 
     page: Page
     address: str
 
     async def go(self, url: str) -> None:
-        """Opens `url`, which may be relative to the page, and waits until it has loaded."""
+        """Open `url`, which may be relative to the page, and wait until it has loaded."""
         ...
 
     async def snapshot(self) -> None:
-        """Remembers the page as it is now, as a row of its own."""
+        """Add the current document as a row."""
         ...
 
     async def evaluate(self, script: str) -> Any:
-        """The JSON value of an expression, where the page's scripts have changed nothing; None where it has none.
+        """Return the JSON value of an expression, or None, from a world that the page's scripts cannot change.
 
-        Whatever of the page is in it should be a number, or a text of limited length.
+        Return only numbers and texts of limited length from the page.
         """
         ...
 
     def keep(self, column: str, value: bytes) -> None:
-        """Gives the rows of the page a value in a column that the action has in `columns`."""
+        """Set the page's value in one of the action's `columns`."""
         ...
 
 
@@ -61,18 +61,18 @@ class Action(Arguments):
     """Parameters of one action; `example` is a whole trace for the documentation."""
 
     example: ClassVar[str] = ""
-    sees_images: ClassVar[bool] = False  # then images are loaded, unless the stage says otherwise
+    sees_images: ClassVar[bool] = False  # then images are loaded, unless the stage excludes them
 
     def title(self) -> str:
-        """What the action does here, in a few words after its name."""
+        """Return a short description, printed after the action's name."""
         return ""
 
     def patience(self) -> float:
-        """Seconds that it takes at most."""
+        """Return the maximum duration in seconds."""
         return 30.0
 
     def columns(self) -> tuple[tuple[str, str], ...]:
-        """Columns that the action adds to the rows, with their types."""
+        """Return the columns that the action adds to the rows, with their types."""
         return ()
 
     async def perform(self, visit: Visit) -> None:
@@ -86,7 +86,7 @@ ActionClass = TypeVar("ActionClass", bound=type[Action])
 
 
 def action(name: str, *aliases: str) -> Callable[[ActionClass], ActionClass]:
-    """Class decorator that registers an action under its name and aliases."""
+    """Register the decorated class under a name and aliases."""
 
     def register(cls: ActionClass) -> ActionClass:
         ACTIONS.add(name, *aliases, thing=cls)
@@ -100,14 +100,14 @@ ACTIONS.mark_unsupported("it needs a language model, and none is supported so fa
 
 @dataclass(frozen=True, slots=True)
 class Browsing:
-    """How the browser makes pages: what is done on each, and whether images, fonts and media are loaded."""
+    """The actions on every page, and whether images, fonts and media are loaded."""
 
     traces: tuple[Action, ...] = ()
     images: bool = False
 
 
 def read_action(entry: object) -> object:
-    """`{action: name, params: {...}}` (or `factory`) as the action; raises ValueError, with the fault's place."""
+    """Convert `{action: name, params: {...}}` (or `factory`) to an action; raise ValueError with the path."""
     if isinstance(entry, Action):
         return entry
     if not isinstance(entry, dict):
@@ -116,36 +116,39 @@ def read_action(entry: object) -> object:
     given = [named[key] for key in ("action", "factory") if key in named]
     for folded, key in named.items():
         if folded not in ("action", "factory", "params"):
-            raise _fault(describe_unknown("key", str(key), ("action", "params")), key)
+            raise _create_error(describe_unknown("key", str(key), ("action", "params")), key)
     if len(given) == 2:
-        raise _fault("give either 'action' or 'factory', not both", given[1])
+        raise _create_error("give either 'action' or 'factory', not both", given[1])
     if not given:
         raise ValueError(_SHAPE)
-    return _bound(entry, given[0], named.get("params"))
+    return _validate_action(entry, given[0], named.get("params"))
 
 
-def _bound(entry: dict[Any, Any], naming: str, params: str | None) -> object:
+def _validate_action(entry: dict[Any, Any], naming: str, params: str | None) -> object:
     name = str(entry[naming])
-    if "${" in name:  # a parameter that has no value yet: any will do for the shape
+    if "${" in name:  # a parameter without a value yet: any action has the right shape
         return Action()
     try:
         found = ACTIONS.find(name)
     except UnknownName as error:
-        raise _fault(str(error), naming) from None
+        raise _create_error(str(error), naming) from None
     try:
         return found.thing.model_validate((entry[params] if params else None) or {})
     except ValidationError as error:
         told = zip(error.errors(include_url=False), describe_faults(found.thing, error), strict=True)
-        lines = [_line(f"{found.name}: {told}", *([params] if params else []), *fault["loc"]) for fault, told in told]
+        lines = [
+            _create_detail(f"{found.name}: {told}", *([params] if params else []), *fault["loc"])
+            for fault, told in told
+        ]
         raise ValidationError.from_exception_data(name, lines) from None
 
 
-def _fault(message: str, *place: str | int) -> ValidationError:
-    return ValidationError.from_exception_data("action", [_line(message, *place)])
+def _create_error(message: str, *place: str | int) -> ValidationError:
+    return ValidationError.from_exception_data("action", [_create_detail(message, *place)])
 
 
-def _line(message: str, *place: str | int) -> InitErrorDetails:
-    # a sentence is text: braces in it stand for themselves
+def _create_detail(message: str, *place: str | int) -> InitErrorDetails:
+    # the template keeps braces in the message literal
     kind = PydanticCustomError("value_error", "{sentence}", {"sentence": message})
     return InitErrorDetails(type=kind, loc=place, input=None)
 

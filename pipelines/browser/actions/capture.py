@@ -1,4 +1,4 @@
-"""What is kept of a page on the way through a trace."""
+"""Actions that store documents and pictures during a trace."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Screenshot(Action):
 
     @field_validator("as_")
     @classmethod
-    def _no_engine_column(cls, value: str) -> str:
+    def _check_column(cls, value: str) -> str:
         if value.startswith("_"):
             raise ValueError("a screenshot's column cannot begin with _; the engine's own do")
         return value

@@ -1,4 +1,4 @@
-"""What a person does to the elements of a page."""
+"""Actions on the elements of a page."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from playwright.async_api import Locator
 
 
-class _OnElement(Action):
-    """Acts on the first element that the selector finds, once it is there and can be acted on.
+class _ElementAction(Action):
+    """An action on the first element that the selector finds, once it is ready.
 
-    When none comes in `timeout` seconds the page fails, or, if the action is `optional`, the trace goes on.
+    After `timeout` seconds without one the page fails or, for an `optional` action, the trace continues.
     """
 
     selector: PageSelector
@@ -30,11 +30,13 @@ class _OnElement(Action):
         return self.timeout
 
     async def perform(self, visit: Visit) -> None:
-        from playwright.async_api import TimeoutError as NotInTime  # late: those who only check need no Playwright
+        from playwright.async_api import (
+            TimeoutError as PlaywrightTimeout,  # here: checking a pipeline needs no Playwright
+        )
 
         try:
             await self.act(visit.page.locator(self.selector).first, self.timeout * 1000)
-        except NotInTime:
+        except PlaywrightTimeout:
             if not self.optional:
                 raise
 
@@ -43,7 +45,7 @@ class _OnElement(Action):
 
 
 @action("click")
-class Click(_OnElement):
+class Click(_ElementAction):
     """Clicks on the first element that the selector finds; an `optional` one may be missing."""
 
     example = "[{action: click, params: {selector: a.next}}]"
@@ -53,7 +55,7 @@ class Click(_OnElement):
 
 
 @action("hover")
-class Hover(_OnElement):
+class Hover(_ElementAction):
     """Moves the mouse over an element."""
 
     example = "[{action: hover, params: {selector: h1}}]"
@@ -63,7 +65,7 @@ class Hover(_OnElement):
 
 
 @action("type", "fill")
-class Type(_OnElement):
+class Type(_ElementAction):
     """Fills a field with text; with `delayMs` key by key, for pages that listen to keys."""
 
     example = "[{action: type, params: {selector: input, text: lamp, delayMs: 10}}]"
@@ -82,7 +84,7 @@ class Type(_OnElement):
 
 
 @action("select")
-class Select(_OnElement):
+class Select(_ElementAction):
     """Chooses an option of a list by its value or its label."""
 
     example = "[{action: select, params: {selector: select, value: Cups}}]"

@@ -1,4 +1,4 @@
-"""Going to pages, and waiting until what is wanted stands on them."""
+"""Actions that open addresses, wait and scroll."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.browser.actions.selectors import PageSelector
 from pipelines.fetch import canonical_url
 from pipelines.language.names import validate_choice
 
-# its numbers may be elements of those names where a form is the page's root
+# with a form as the root element, properties such as scrollTop may be its inputs
 _AT_BOTTOM = """(([step, behavior]) => {
   window.scrollBy({top: step || window.innerHeight, behavior});
   const page = document.scrollingElement || document.documentElement;
@@ -22,7 +22,7 @@ _AT_BOTTOM = """(([step, behavior]) => {
 })(ARGUMENTS)"""
 
 
-def _address(value: str) -> str:
+def _validate_address(value: str) -> str:
     if "${" in value or canonical_url(value):
         return value
     raise ValueError(f"'{value}' is not an http or https address")
@@ -34,7 +34,7 @@ class Open(Action):
 
     example = "[{action: visit, params: {url: '${SHOP}/', cooldown: 0.1}}]"
 
-    url: Annotated[str, AfterValidator(_address)] | None = None
+    url: Annotated[str, AfterValidator(_validate_address)] | None = None
     cooldown: float = Field(0, ge=0, le=600)
 
     def title(self) -> str:
@@ -83,7 +83,7 @@ class WaitFor(Action):
         return self.timeout
 
     async def perform(self, visit: Visit) -> None:
-        # the type checker knows no text of these four
+        # the type checker expects a literal
         state = self.state
         await visit.page.locator(self.selector).first.wait_for(state=state, timeout=self.timeout * 1000)  # pyright: ignore[reportArgumentType]
 
@@ -106,9 +106,9 @@ class ScrollToBottom(Action):
         loop = asyncio.get_running_loop()
         end, height, still = loop.time() + self.seconds, 0, 0
         script = _AT_BOTTOM.replace("ARGUMENTS", json.dumps([self.step, self.behavior]))
-        # at the bottom twice without having grown: what is loaded on the way has had two pauses to come
+        # stop after two pauses at the bottom without growth
         while still < 2 and loop.time() + self.pause_ms / 1000 < end:
-            at_bottom, now = await visit.evaluate(script) or (True, 0)
-            still = still + 1 if at_bottom and now == height else 0
-            height = now
+            at_bottom, new_height = await visit.evaluate(script) or (True, 0)
+            still = still + 1 if at_bottom and new_height == height else 0
+            height = new_height
             await asyncio.sleep(self.pause_ms / 1000)

@@ -1,4 +1,4 @@
-"""Selectors of elements in the browser, which reads more than CSS: what can be no selector is told before the run."""
+"""Selectors of elements in the browser, which supports more than CSS: certain errors are found before the run."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from pipelines.extract.selectors import find_length_fault
-
-# begins a part that is not CSS: engine=..., an XPath, quoted text
+# the start of a part that is not CSS: engine=..., an XPath, quoted text
 _OTHER = re.compile(r"\s*+(?:[\w+:*-]++\s*+=|\(*+//|\.\.|[\"'])")
 _TOKEN = re.compile(r"\\.|>>|[\[\]()\"']", re.DOTALL)
 _CLOSING = {"[": "]", "(": ")"}
 
 
-def _check(text: str) -> str:
+def _validate(text: str) -> str:
     if "${" in text:
         return text
-    if fault := find_length_fault(text) or _fault(text):
-        raise ValueError(f"not a selector: {fault}")
+    if error := find_length_fault(text) or _find_error(text):
+        raise ValueError(f"not a selector: {error}")
     return text
 
 
-def _fault(text: str) -> str | None:
-    """What is surely wrong in the CSS with which `text` begins, in each of its parts between `>>`."""
+def _find_error(text: str) -> str | None:
+    """Return an error that is certain in the leading CSS parts of `text`, which `>>` separates."""
     if "/*" in text or "`" in text:
         return None
     start, quote = 0, ""
-    awaited: list[str] = []
+    expected: list[str] = []
     if _OTHER.match(text):
         return None
     for token in _TOKEN.finditer(f"{text}>>"):
@@ -38,13 +36,13 @@ def _fault(text: str) -> str | None:
         if quote or found in "\"'":
             quote = "" if found == quote else quote or found
         elif found in _CLOSING:
-            awaited.append(_CLOSING[found])
+            expected.append(_CLOSING[found])
         elif found in ("]", ")"):
-            if not awaited or awaited.pop() != found:
+            if not expected or expected.pop() != found:
                 return f"nothing opens the {found} at {token.start() + 1}"
         elif found == ">>":
-            if awaited:
-                return f"a {awaited[-1]} is missing"
+            if expected:
+                return f"a {expected[-1]} is missing"
             if not text[start : token.start()].strip():
                 return "it is empty, or a part of it between >>"
             start = token.end()
@@ -53,4 +51,4 @@ def _fault(text: str) -> str | None:
     return "a quote does not end" if quote else None
 
 
-PageSelector = Annotated[str, Field(min_length=1), AfterValidator(_check)]
+PageSelector = Annotated[str, Field(min_length=1), AfterValidator(_validate)]
