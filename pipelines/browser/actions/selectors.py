@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from pipelines.extract.selectors import find_length_fault
+
 # the start of a part that is not CSS: engine=..., an XPath, quoted text
 _OTHER = re.compile(r"\s*+(?:[\w+:*-]++\s*+=|\(*+//|\.\.|[\"'])")
 _TOKEN = re.compile(r"\\.|>>|[\[\]()\"']", re.DOTALL)
