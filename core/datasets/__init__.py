@@ -1,1 +1,1 @@
-"""Datasets: named tables, each with a pointer to its current version."""
+"""Datasets: named tables with a pointer to their current version."""

@@ -27,7 +27,7 @@ class DatasetWithVersion:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """What an execution wrote to one folder of the storage. Unknown counts are None."""
+    """The files that an execution wrote to one folder of the storage. Counts are null when unknown."""
 
     location: str
     format: str
@@ -55,7 +55,7 @@ class DatasetRepository(Repository[Dataset]):
         return dataset
 
     def find_version(self, dataset: Dataset) -> DatasetVersion | None:
-        """Return the current version; None before anything was published."""
+        """Return the current version, or None for a dataset that was never published."""
         return self.session.get(DatasetVersion, dataset.current_version_id) if dataset.current_version_id else None
 
     def find_at(self, path: str) -> DatasetVersion | None:
@@ -76,7 +76,7 @@ class DatasetRepository(Repository[Dataset]):
         return found or self._create(project, name=job.name, job_id=job.id, slug=job.slug)
 
     def ensure_of_path(self, project: Project, path: str, format_: str) -> Dataset:
-        """Return the dataset of what pipelines save at a path in a format. The first call creates it."""
+        """Return the dataset that saves at a path in one format publish to. The first call creates it."""
         query = self._select().where(Dataset.job_id.is_(None), Dataset.logical_path == path, Dataset.format == format_)
         name = path.rpartition("/")[2]
         found = self.session.scalar(query)

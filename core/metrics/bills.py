@@ -24,7 +24,7 @@ _KEYS = ("organization_id", "grain", "start", "project_id", "job_id", "agent_id"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs in millionths of the currency, each rounded half to even. A total is the exact sum of its parts."""
+    """Costs in millionths of the currency, rounded half to even. A total is the exact sum of its parts."""
 
     driver_cost: int
     executors_cost: int

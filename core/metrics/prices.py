@@ -21,7 +21,7 @@ SHIPPED = Path(__file__).parents[1] / "prices.yaml"
 
 
 class BadPrices(SpindleError):
-    """The price table is invalid, or has no price for what the settings name."""
+    """The price table is invalid, or lacks the provider, region or instance type of the settings."""
 
 
 def _to_text(value: object) -> object:

@@ -1,4 +1,4 @@
-"""What executions used and cost, for the callers of the API."""
+"""Reads of usage and costs."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def summarize(
     project_id: str | None = None,
     job_id: str | None = None,
 ) -> Overview:
-    """Sum up an organization, or one of its projects or jobs. Groups with the highest costs come first."""
+    """Sum up an organization, or one of its projects or jobs. Groups are ordered by falling cost."""
     summary, groups = Sums(), dict[str, Sums]()
     column, table = _GROUPS[group_by]
     filters = {"organization_id": organization_id, "project_id": project_id, "job_id": job_id}
@@ -91,7 +91,7 @@ def add_costs(sums: Sums) -> int:
 
 
 def _select_rows(period: Period, chosen: Mapping[str, str]) -> Any:
-    """Select the sums of each job and agent in each part of the period."""
+    """Select the sums by job and agent in all parts of the period."""
     parts = period.split()
     selects = [_select_bills(chosen, start, end) for start, end in parts.edges]
     selects += [_select_totals(chosen, Grain.DAY, start, end) for start, end in parts.days]

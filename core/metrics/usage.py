@@ -1,4 +1,4 @@
-"""What an execution used, read from its driver's reports, which may contain anything."""
+"""The usage of an execution, read from its driver's reports, which may contain anything."""
 
 from __future__ import annotations
 

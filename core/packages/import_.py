@@ -31,7 +31,7 @@ CREDENTIALS = "cloud_credential_ids"
 
 @dataclass(frozen=True, slots=True)
 class ImportedItem:
-    """One row that an import created or changed, such as the job `Shop/Books`."""
+    """One row that an import created or changed: the job `Shop/Books`."""
 
     kind: str
     name: str
@@ -39,7 +39,7 @@ class ImportedItem:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import created and changed, and which references of the package it could not resolve."""
+    """The rows that an import created and changed, and references of the package that it could not resolve."""
 
     created: list[ImportedItem] = field(default_factory=list[ImportedItem])
     changed: list[ImportedItem] = field(default_factory=list[ImportedItem])
@@ -76,7 +76,7 @@ def find_valid_pipelines(contents: Contents) -> Collection[str]:
 
 
 def select_project(contents: Contents, name: str) -> Contents:
-    """Return one project with the agents and categories that it uses. Raises BadInput when there is none."""
+    """Return one project with the agents and categories that it uses. Raises BadInput for an unknown project."""
     projects = tuple(project for project in contents.projects if project.name == name)
     if not projects:
         raise reject(f"It has no project '{name}'.", "projects", "not-found")

@@ -55,7 +55,7 @@ class PackageService:
             return row.id
 
     def find_export(self, caller: Identity, export_id: str | None) -> str:
-        """Return the id of this export, or without an id of the newest: made now if there is none. Raises NotFound."""
+        """Return the id of an export, by default the newest one, made now if there is none. Raises NotFound."""
         with self._database.read() as session:
             if export_id is not None:
                 return _get(session, caller.organization_id, EXPORT, export_id).id

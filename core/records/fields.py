@@ -1,6 +1,6 @@
 """SQL expressions for fields inside documents, with equal results on both databases.
 
-Numbers sort before text, text before booleans, those before lists and objects; null and missing always come last.
+Numbers sort before text, text before booleans, those before lists and objects; null and missing values sort last.
 """
 
 from __future__ import annotations

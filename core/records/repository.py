@@ -31,7 +31,7 @@ class RecordRepository:
     """The records of one table, which exists as soon as it has one."""
 
     def __init__(self, session: Session, organization_id: str, table: str) -> None:
-        """Raise BadInput for what cannot be a table's name."""
+        """Raise BadInput for an invalid table name."""
         if not re.fullmatch(TABLE_NAME, table):
             sentence = "A table's name has up to 64 letters, digits, '_' and '-', and does not begin with '-'."
             raise BadInput(sentence, path="table")

@@ -16,7 +16,7 @@ from core.tables import StoredRecord
 class RecordService:
     """Every method works on one table of the caller's organization. A table exists as soon as it has a record.
 
-    Raises BadInput for what cannot be a table's name, and NotFound for unknown records.
+    Raises BadInput for an invalid table name, and NotFound for unknown records.
     """
 
     def __init__(self, database: Database) -> None:

@@ -1,4 +1,4 @@
-"""The SQL gate: refuses what a query may not contain, and rewrites it for an engine over the organization's tables."""
+"""The SQL gate: refuses forbidden syntax, and rewrites queries for an engine over the organization's tables."""
 
 from __future__ import annotations
 

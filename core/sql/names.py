@@ -27,7 +27,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class NameScope:
-    """What names mean in one request: the default schema, and the table that the query is bound to, if any."""
+    """The name resolution of one request: its default schema, and the table that the query is bound to, if any."""
 
     catalogs: frozenset[str]
     schema: str | None = None

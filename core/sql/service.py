@@ -39,7 +39,7 @@ def open_sql_engine(settings: Settings, storage: Storage) -> SqlEngine:
 class Query:
     """One page of a query. `catalog` and `schema` are the defaults of unqualified names.
 
-    In a query bound to `dataset_id`, names such as `output` mean that dataset.
+    In a query bound to `dataset_id`, the names `output` and `dataset` mean that dataset.
     """
 
     sql: str
@@ -98,7 +98,7 @@ class QueryService:
         return self.run(caller, query)
 
     def run_on_task(self, caller: Identity, task_id: str, query: Query) -> QueryResult:
-        """Run a query bound to the dataset that a task published. Raises NotFound when there is none."""
+        """Run a query bound to the dataset that a task published. Raises NotFound if it published no dataset."""
         with self._database.read() as session:
             dataset_id = _get_dataset_id(session, caller, task_id)
         return self.run(caller, replace(query, dataset_id=dataset_id))
@@ -123,7 +123,7 @@ class QueryService:
             return _get_table(Catalog(session, caller.organization_id), dataset.id)
 
     def get_table_of_task(self, caller: Identity, task_id: str) -> Table:
-        """Return the table that a task published. Raises NotFound when there is none."""
+        """Return the table that a task published. Raises NotFound if it published no dataset."""
         with self._database.read() as session:
             dataset_id = _get_dataset_id(session, caller, task_id)
             return _get_table(Catalog(session, caller.organization_id), dataset_id)

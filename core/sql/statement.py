@@ -91,7 +91,7 @@ def _tokenize(sql: str) -> list[Token]:
     if not tokens:
         raise BadInput("The SQL is empty.", code="invalid-sql")
     if any(token.token_type is TokenType.SEMICOLON for token in tokens):
-        raise BadInput("One statement a request, please: the SQL holds more than one.", code="invalid-sql")
+        raise BadInput("A request takes one statement; this SQL has more than one.", code="invalid-sql")
     return tokens
 
 
@@ -136,7 +136,7 @@ def _parse_show(tokens: list[Token]) -> Statement:
 
 
 def _split_name(tokens: list[Token]) -> list[str]:
-    """Return the parts of a dotted name in lower case; none when the tokens are something else."""
+    """Return the parts of a dotted name in lower case; an empty list for other tokens."""
     dots = [token.token_type is TokenType.DOT for token in tokens]
     well_formed = len(tokens) % 2 == 1 and all(dot == (i % 2 == 1) for i, dot in enumerate(dots))
     return [token.text.lower() for token in tokens[::2]] if well_formed else []

@@ -1,4 +1,4 @@
-"""What all tables share: ids, times, names of constraints, an owner."""
+"""Base classes of all tables: ids, times, names of constraints, and the owner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def now() -> datetime:
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A time that is aware on both sides; SQLite alone would hand it back naive."""
+    """A time with its zone in both databases; SQLite itself drops the zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -55,7 +55,7 @@ class Base(DeclarativeBase):
 
 
 class Owned(Base):
-    """What belongs to one organization: an id, its owner, and its times."""
+    """A row of one organization."""
 
     __abstract__ = True
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)

@@ -12,7 +12,7 @@ from core.tables.base import Base, new_id, now
 
 
 class CloudCredential(Base):
-    """Access to a provider; global when it has no organization. `secrets` holds each secret field, sealed."""
+    """Access to a provider; global when it has no organization. `secrets` has the encrypted secret fields."""
 
     __tablename__ = "cloud_credentials"
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)

@@ -29,8 +29,8 @@ class Dataset(Owned):
 class DatasetVersion(Base):
     """An immutable version of a dataset.
 
-    `locations` are the storage keys of its folders: files of one format belong to it as they are, and an append adds a
-    folder. A format with a log of its own has one location, and `snapshot` is the version in that log.
+    `locations` are the storage keys of its folders. In formats of plain files an append adds a folder to those of the
+    earlier version; a table format (Delta, Iceberg) has one location, and `snapshot` is the version in its log.
     """
 
     __tablename__ = "dataset_versions"

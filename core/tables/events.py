@@ -1,4 +1,4 @@
-"""What executions go through, and who is told of it."""
+"""Events of executions, webhooks, and the deliveries of events to them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, Owned, new_id, now
 
-COUNT = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts in INTEGER alone
+COUNT = BigInteger().with_variant(Integer, "sqlite")  # SQLite increments INTEGER keys only
 
 
 class ExecutionEvent(Base):
@@ -31,7 +31,7 @@ class ExecutionEvent(Base):
 
 
 class Webhook(Owned):
-    """An address that a project's events are sent to; its secrets are sealed."""
+    """An address that a project's events are sent to; its secrets are encrypted."""
 
     __tablename__ = "webhooks"
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
@@ -47,7 +47,7 @@ class Webhook(Owned):
 
 
 class Delivery(Base):
-    """One event on its way to one webhook; its id is the `webhook-id` of every try."""
+    """The delivery of one event to one webhook; its id is the `webhook-id` of every attempt."""
 
     __tablename__ = "webhook_deliveries"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Executions and the effects that follow them."""
+"""Executions, and the outbox of effects that follow their commits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUEUED = text("state = 'QUEUED'")
 
 
 class Execution(Owned):
-    """One execution of a job: what was frozen when it was accepted, and how far it has come."""
+    """One execution of a job: the values frozen at its acceptance, its state and its progress."""
 
     __tablename__ = "executions"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Python that users give their agents."""
+"""Python functions of agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core.tables.base import Owned
 
 
 class PythonExtension(Owned):
-    """A function's text under the name that the agent's pipeline calls it by; stored, never run by the service."""
+    """A function's source and the name that pipelines call it by. The service itself never runs it."""
 
     __tablename__ = "python_extensions"
     __table_args__ = (UniqueConstraint("agent_id", "folded_name"),)

@@ -1,4 +1,4 @@
-"""What keeps calls from repeating and from coming too often."""
+"""Idempotency keys and rate limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.tables.base import Base, now
 
 
 class IdempotencyRecord(Base):
-    """What a call with an Idempotency-Key made, so that the same call again makes nothing new."""
+    """The stored answer of a call with an Idempotency-Key; a repeated call gets it again."""
 
     __tablename__ = "idempotency_records"
     organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)

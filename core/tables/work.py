@@ -1,4 +1,4 @@
-"""What a user arranges: projects, categories, agents, jobs and tasks."""
+"""Projects, categories, agents, jobs and tasks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Job(Owned):
 
 
 class Task(Base):
-    """One run of a job. Counts in integers, as the specification's task metrics want."""
+    """One run of a job. Its id is an integer, as the API's `taskId` is one."""
 
     __tablename__ = "tasks"
     __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012

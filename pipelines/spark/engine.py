@@ -31,6 +31,7 @@ from pipelines.spark.open import close
 from pipelines.spark.saves import Saves
 from pipelines.spark.schema import LINK, columns_of, explore_schema, links_schema, pass_schema, rows_schema
 from pipelines.spark.worker import Exploration, Pass
+from pipelines.stages.dataframes import quote_column
 
 
 @dataclass
@@ -268,4 +269,4 @@ def _jvm(observation: Observation) -> Any:
 
 
 def _column(name: str) -> Column:
-    return F.col(f"`{name.replace('`', '``')}`")
+    return F.col(quote_column(name))

@@ -10,6 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.stages.dataframes import quote_column
 
 LINK = "__link"
 LEVEL = "__level"
@@ -26,7 +27,7 @@ def columns_of(schema: StructType, named: Iterable[str] = ()) -> Columns:
 def rows_schema(columns: Columns) -> pa.Schema:
     """Columns, then the engine's where no stage wrote one of that name."""
     engine = tuple((name, type_) for name, type_ in ENGINE_COLUMNS.items() if name not in tuple(columns))
-    types = [f"`{name.replace('`', '``')}` {type_}" for name, type_ in (*columns.types, *engine)]
+    types = [f"{quote_column(name)} {type_}" for name, type_ in (*columns.types, *engine)]
     schema = to_arrow_schema(cast(StructType, StructType.fromDDL(", ".join(types))))
     return schema.append(pa.field(OPEN, pa.string())) if columns.open else schema
 

@@ -36,7 +36,7 @@ class StoredFile:
 
 
 class Storage(Protocol):
-    """Files under keys such as `a/b/c.parquet`.
+    """Files under keys like `a/b/c.parquet`.
 
     A folder is the common prefix of the keys below it and exists only through them. Every method raises InvalidKey for
     a key that is absolute, has empty, `.` or `..` segments, or leads out of the storage through a link.
@@ -80,7 +80,7 @@ def output_key(organization_id: str, execution_id: str, attempt: int) -> str:
 
 
 def saves_key(organization_id: str, execution_id: str, attempt: int) -> str:
-    """Return the key of the folder below which each save stage of one attempt writes a folder of its own."""
+    """Return the key of the folder for the saves of one attempt, with a numbered folder for every save."""
     return f"{execution_key(organization_id, execution_id, attempt)}/saves"
 
 

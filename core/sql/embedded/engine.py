@@ -1,4 +1,4 @@
-"""DuckDB as a SqlEngine: each query runs in a process of its organization, over the Parquet files of its tables."""
+"""DuckDB as a SqlEngine: queries run in processes of their organization, over the Parquet files of their tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DuckDbEngine:
         self._pool = pool
 
     def register(self, organization_id: str, table: Table) -> Relation:
-        """List the table's files. A view of each query gives them the table's name, quoted as one identifier."""
+        """List the table's files. Queries read them through a view, whose name is `schema.table` as one identifier."""
         files = tuple(file for folder in table.locations for file in self._list_files(organization_id, folder))
         if table.row_count and not files:
             raise Unavailable(f"The files of the table {table.full_name} are missing.", code="missing-files")

@@ -1,4 +1,4 @@
-"""The query processes of one API process: a few workers, each of one organization, and a warm spare."""
+"""The query processes of one API process: a few workers that serve one organization at a time, and a warm spare."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WorkerDied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a worker answered: a JSON header, and the rows as JSON."""
+    """A worker's answer: a JSON header, and the rows as JSON."""
 
     header: dict[str, Any]
     body: bytes
@@ -60,7 +60,7 @@ class Worker:
             stderr=subprocess.DEVNULL,
             cwd=self._scratch,
             env=environment,
-            start_new_session=True,  # Ctrl-C goes to the server alone, which closes its workers
+            start_new_session=True,  # Ctrl-C must not reach workers: the server closes them
         )
         if self.process.stdin is None or self.process.stdout is None:
             raise ValueError("The process was started without pipes.")
@@ -98,7 +98,7 @@ class Worker:
 
 
 class Pool:
-    """Gives each request to a worker of its organization; at most SIZE run at once. Scratch files are in `folder`."""
+    """Runs requests in workers of their organization; at most SIZE run at once. Scratch files are in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -128,7 +128,7 @@ class Pool:
             return answer
 
     def cancel(self, query_id: str) -> bool:
-        """Kill the worker of a running query; False when there is none."""
+        """Kill the worker of a running query; False when no query of this id runs."""
         with self._lock:
             worker = self._running.get(query_id)
             if worker is None:

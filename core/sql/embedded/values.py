@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 
-MAX_EXACT = 2**53  # JSON readers with doubles alone keep integers up to here exact
+MAX_EXACT = 2**53  # larger integers lose digits in JSON readers that have doubles only
 
 
 def convert(value: Any) -> Any:

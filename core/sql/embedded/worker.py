@@ -1,4 +1,4 @@
-"""A query process: reads requests as JSON lines and answers each with a JSON line, followed by the rows as JSON.
+"""A query process: reads requests as JSON lines and answers with a JSON line, followed by the rows as JSON.
 
 request   {"sql", "views": [{"name", "files", "columns"}], "explain", "exactNumbers", "maxBytes", "seconds"}
 answer    {"columns": [[name, type], ...], "rows": count, "size": bytes of the JSON array that follows}
