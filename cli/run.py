@@ -21,7 +21,7 @@ from cli.terminal import escape_text, parse_parameters, read_transforms
 from driver.failures import sentence
 from driver.progress import Progress as RunProgress
 from pipelines import Pipeline, PipelineError, Plan, RunError
-from pipelines.errors import first_line
+from pipelines.errors import summarize_error
 from pipelines.page_cache.cache import CacheOptions, compact_shared_store
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import cache_options, fetch_options
@@ -99,7 +99,7 @@ def _open_page_folder(cache: Path) -> str:
     try:
         compact_shared_store(str(folder), _CACHE_SECONDS, _CACHE_BYTES)
     except OSError as error:
-        raise RunError(f"pages cannot be kept in {cache}: {first_line(error)}") from error
+        raise RunError(f"pages cannot be kept in {cache}: {summarize_error(error)}") from error
     return str(folder)
 
 

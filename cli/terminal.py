@@ -27,7 +27,7 @@ def read_transforms(file: Path | None) -> Transforms:
     try:
         return Transforms.from_text(file.read_text()) if file else Transforms()
     except PipelineError as error:
-        raise PipelineError(Problem(f"{file}: {each}") for each in error.problems) from error
+        raise PipelineError(Problem("", f"{file}: {each}", code=each.code) for each in error.problems) from error
 
 
 def escape_text(text: str, style: str = "") -> Text:

@@ -95,7 +95,7 @@ def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter
         meter.count(run)
         progress = Progress(plan, run, secrets.hidden)
         report.planned(plan, progress)
-        spark = session(spec.spark.master, spec.job_name, spec.spark.conf, running.loads)
+        spark = session(spec.spark.master, spec.job_name, spec.spark.conf, running.reads_files)
         meter.watch(spark.sparkContext)
         report.started(plan, spark.sparkContext.uiWebUrl)
         result = run.write(spark, spec.output.path)

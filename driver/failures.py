@@ -5,7 +5,7 @@ from __future__ import annotations
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
-from pipelines.errors import PipelineError, RunError, first_line
+from pipelines.errors import PipelineError, RunError, summarize_error
 
 
 def sentence(error: BaseException) -> str:
@@ -17,10 +17,10 @@ def sentence(error: BaseException) -> str:
         own = line.removeprefix(f"{RunError.__module__}.{RunError.__qualname__}: ")
         return own if own != line else f"a worker failed: {line}"
     if isinstance(error, PySparkException):
-        return f"Spark refused: {first_line(error)}"
+        return f"Spark refused: {summarize_error(error)}"
     if isinstance(error, Py4JError | ConnectionError):
         return "Spark ended unexpectedly; the log tells what it said last (often: it ran out of memory)"
-    return f"the run failed unexpectedly: {type(error).__name__}: {first_line(error)}"
+    return f"the run failed unexpectedly: {type(error).__name__}: {summarize_error(error)}"
 
 
 def _last_line(trace: str) -> str:

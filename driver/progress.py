@@ -21,7 +21,7 @@ class Progress:
         self._plan = plan
         self._run = run
         self._hidden = hidden
-        self._passes = {step.key: number for number, steps in enumerate(plan.passes()) for step in steps}
+        self._passes = {step.key: number for number, steps in enumerate(plan.iter_passes()) for step in steps}
         self._end: str | None = None
         self._output = Counts()
         self._preview: list[dict[str, Any]] = []

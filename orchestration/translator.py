@@ -19,6 +19,6 @@ class StageStep:
 def translate(plan: Plan) -> tuple[StageStep, ...]:
     return tuple(
         StageStep(step.key, step.title, f"pass {number}" + (f", line {step.line}" if step.line else ""))
-        for number, steps in enumerate(plan.passes(), start=1)
+        for number, steps in enumerate(plan.iter_passes(), start=1)
         for step in steps
     )

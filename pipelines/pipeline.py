@@ -1,4 +1,4 @@
-"""The front of the engine: a pipeline's text, checked, planned and run."""
+"""Pipeline: the entry point of the engine. Checks, plans and runs a pipeline's text."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
-from pipelines.language import nodes as document
-from pipelines.language.nodes import Node, Plain, locate_problem, to_node
+from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem
+from pipelines.language.nodes import Node, Plain, locate_problem, parse, to_node
 from pipelines.language.parameters import Value, find_parameters, replace_parameters
-from pipelines.planning import reader
+from pipelines.planning.context import RunContext
 from pipelines.planning.model import PipelineModel, StageCall
+from pipelines.planning.options import cache_options, fetch_options
 from pipelines.planning.plan import Plan
-from pipelines.planning.planner import plan as plan_model
+from pipelines.planning.planner import make_plan
+from pipelines.planning.reader import find_misspelled_keys, read_model, select_engine_keys
 from pipelines.registry.catalog import UnknownName
 from pipelines.transforms import RowFunction
 from pipelines.transforms.transform import Transforms
@@ -21,31 +22,28 @@ from pipelines.transforms.transform import Transforms
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.planning.context import RunContext
-
-
 NO_TRANSFORMS = Transforms()
 
 
 def stage(name: str, /, *arguments: Plain, **named: Plain) -> dict[str, Plain]:
-    """A stage of `Pipeline.of`: its arguments in order, by name, or first those and then these."""
+    """Return a stage for `Pipeline.of`, with arguments in order, by name, or first in order and then by name."""
     if not arguments:
         return {"stage": name, "args": named}
     return {"stage": name, "args": [*arguments, *([named] if named else [])]}
 
 
 class Pipeline:
-    """A pipeline whose text has been read; raises PipelineError with located problems wherever it is wrong."""
+    """A parsed pipeline; methods raise PipelineError with located problems where it is not valid."""
 
     def __init__(self, root: Node) -> None:
-        self._root = reader.engine_keys(root)
-        self._misspelt = reader.misspelt_keys(root)
+        self._root = select_engine_keys(root)
+        self._misspelled = find_misspelled_keys(root)
 
     @classmethod
     def from_yaml(cls, text: str) -> Pipeline:
-        """Parses the text and checks its shape; parameters may still be open."""
-        pipeline = cls(document.parse(text))
-        reader.read(pipeline._root)
+        """Parse a YAML text and check its structure; parameters may still be open."""
+        pipeline = cls(parse(text))
+        read_model(pipeline._root)
         return pipeline
 
     @classmethod
@@ -57,36 +55,35 @@ class Pipeline:
         output: Mapping[str, Plain] | None = None,
         spindle: Mapping[str, Plain] | None = None,
     ) -> Pipeline:
-        """The same from Python values, as `stage` makes them; errors name the place in them instead of a line."""
+        """Build a pipeline from Python values, its stages from `stage`; problems have a path instead of a line."""
         blocks = {"fetch": fetch, "output": output, "spindle": spindle}
         given: dict[str, Plain] = {name: dict(block) for name, block in blocks.items() if block is not None}
         pipeline = cls(to_node({**given, "pipeline": [dict(each) for each in stages]}))
-        reader.read(pipeline._root)
+        read_model(pipeline._root)
         return pipeline
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Names of the `${NAME}`s in what the engine reads of the text."""
+        """The names of all `${NAME}` references in the keys that the engine reads."""
         return find_parameters(self._root)
 
     def plan(self, parameters: Mapping[str, Value] | None = None, transforms: Transforms = NO_TRANSFORMS) -> Plan:
-        """The plan with these parameters; lists every `${NAME}` without a value, and row transforms without a function.
+        """Return the plan with these parameters; raises PipelineError for references and row transforms it lacks.
 
-        Row transforms are looked for among `transforms`, then among those of plugins.
+        Row transforms are looked up in `transforms` first, then among those of plugins.
         """
-        model, unknown = _resolved(reader.read(replace_parameters(self._root, parameters or {})), transforms)
+        model, unknown = _resolve_names(read_model(replace_parameters(self._root, parameters or {})), transforms)
         if unknown:
             raise PipelineError(unknown)
-        return replace(plan_model(model), warnings=self._misspelt)
+        return replace(make_plan(model), warnings=self._misspelled)
 
     def plan_open(self, transforms: Transforms = NO_TRANSFORMS) -> Plan:
-        """The plan as far as it is known while parameters have no values and row transforms may be registered later."""
-        model, unknown = _resolved(reader.read(self._root), transforms)
-        plan = plan_model(model)
-        return replace(plan, warnings=(*self._misspelt, *unknown))
+        """Return the plan with open parameters; unknown row transforms, which may be registered later, are warnings."""
+        model, unknown = _resolve_names(read_model(self._root), transforms)
+        return replace(make_plan(model), warnings=(*self._misspelled, *unknown))
 
     def check(self, transforms: Transforms = NO_TRANSFORMS) -> tuple[Problem, ...]:
-        """Plans with the parameters left open and returns warnings; raises PipelineError as `plan` does."""
+        """Return the warnings of `plan_open`; raises PipelineError as it does."""
         return self.plan_open(transforms).warnings
 
     def run(
@@ -96,16 +93,13 @@ class Pipeline:
         context: RunContext | None = None,
         transforms: Mapping[str, str | RowFunction] | None = None,
     ) -> DataFrame:
-        """Runs the pipeline and returns its output rows, in no order; raises PipelineError and RunError.
+        """Run the pipeline and return its output rows, unordered; raises PipelineError and RunError.
 
-        Pages are fetched before this returns, so no later action on the rows fetches again. Without a context, only
-        public addresses are fetched and all local files may be read. What the pipeline's key `spindle` says goes over
-        the context's.
+        All pages are fetched before this returns, so later actions on the rows do not fetch. Without a context, only
+        public addresses may be fetched, and all local files may be read. The pipeline's key `spindle` overrides the
+        options of the context.
         """
-        # Spark is loaded by those who run, not by those who check
-        from pipelines.planning.context import RunContext
-        from pipelines.planning.options import cache_options, fetch_options
-        from pipelines.spark.run import Run
+        from pipelines.spark.run import Run  # imports Spark, which checks do not need
 
         plan = self.plan(parameters, Transforms(transforms or {}))
         context = context or RunContext()
@@ -115,32 +109,35 @@ class Pipeline:
             return run.collect(spark)
 
 
-def _resolved(model: PipelineModel, transforms: Transforms) -> tuple[PipelineModel, list[Problem]]:
-    """The model with what its stages name, and the names that nothing has; raises PipelineError for a wrong call."""
+def _resolve_names(model: PipelineModel, transforms: Transforms) -> tuple[PipelineModel, list[Problem]]:
+    """Bind stages to the row transforms that they name.
+
+    Returns the model and a problem for each unknown name; raises PipelineError for arguments that do not fit.
+    """
     calls: list[StageCall] = []
     unknown: list[Problem] = []
-    wrong: list[Problem] = []
+    invalid: list[Problem] = []
     for call in model.stages:
-        if len(unknown) + len(wrong) >= MAX_PROBLEMS:
-            (wrong or unknown).append(locate_problem(call.node, NOT_READ))
+        if len(unknown) + len(invalid) >= MAX_PROBLEMS:
+            (invalid or unknown).append(locate_problem(call.node, "too-many-problems", TOO_MANY_PROBLEMS))
             calls.extend(model.stages[len(calls) :])
             break
         name = call.name.partition(":")[2]
         try:
-            calls.append(call if "${" in name else replace(call, stage=call.stage.resolved(name, transforms)))
+            calls.append(call if "${" in name else replace(call, stage=call.stage.resolve(name, transforms)))
             continue
         except UnknownName as error:
-            unknown.append(locate_problem(call.node, str(error)))
+            unknown.append(locate_problem(call.node, error.code, str(error)))
         except PipelineError as error:
-            wrong.extend(locate_problem(call.node, str(each)) for each in error.problems)
+            invalid.extend(locate_problem(call.node, each.code, str(each)) for each in error.problems)
         calls.append(call)
-    if wrong:
-        raise PipelineError(wrong)
+    if invalid:
+        raise PipelineError(invalid)
     return replace(model, stages=tuple(calls)), unknown
 
 
 def check_yaml(text: str) -> Pipeline:
-    """A pipeline that parses and plans, its parameters left open; raises PipelineError."""
+    """Parse and plan a text with open parameters; raises PipelineError."""
     pipeline = Pipeline.from_yaml(text)
     pipeline.check()
     return pipeline

@@ -48,7 +48,7 @@ def crawled(crawl: Crawl, site: str, cores: int = 2, cache: str = "off") -> Gene
     """Passes of one driver, one after the other as they are asked for."""
     plan = Pipeline.from_yaml(pipeline(crawl, f"  concurrency: {CONCURRENCY}\n  robots: ignore")).plan({"SITE": site})
     began = time.perf_counter()
-    spark = session(f"local[{cores}]", loads=plan.loads)
+    spark = session(f"local[{cores}]", loads=plan.reads_files)
     started = time.perf_counter() - began
     with tempfile.TemporaryDirectory() as pages:
         try:

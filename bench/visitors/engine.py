@@ -34,7 +34,7 @@ def main() -> None:
     os.environ["SPINDLE_BROWSER_PAGES"] = str(int(sys.argv[3]) // WORKERS)
     plan = Pipeline.from_yaml(PIPELINE).plan({"SITE": sys.argv[1]})
     began = time.perf_counter()
-    spark = session(f"local[{WORKERS}]", loads=plan.loads)
+    spark = session(f"local[{WORKERS}]", loads=plan.reads_files)
     started = time.perf_counter() - began
     cold, warm = one_pass(spark, plan), one_pass(spark, plan)
     print(json.dumps({"session": started, "cold": cold["seconds"], **warm}))

@@ -61,7 +61,7 @@ def inputs(session: Session, project: Project, plan: Plan) -> dict[str, Any]:
 def _read(step: Step) -> Iterator[str]:
     """Paths in the organization's storage that a step loads, or appends to."""
     stage = step.stage
-    paths = stage.loads() if stage else ()
+    paths = stage.list_inputs() if stage else ()
     yield from (path for path in paths if path.startswith(SCHEME) or not _is_local(path))
 
 

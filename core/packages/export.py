@@ -137,7 +137,7 @@ def find_plugins(pipelines: Iterable[str]) -> tuple[str, ...]:
 
 def _find_stage_owners(pipeline: str) -> Iterator[str]:
     try:
-        root = document.parse(pipeline).plain()
+        root = document.parse(pipeline).to_plain()
     except PipelineError:
         return  # stored by an earlier version with other rules
     stages = root.get("pipeline") if isinstance(root, dict) else None

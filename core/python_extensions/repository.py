@@ -210,7 +210,7 @@ def process(text: str) -> Processed:
     """Raises BadInput for a pipeline or functions that are wrong, by line and name."""
     try:
         root = document.parse(text)
-        functions = _inline(root.plain())
+        functions = _inline(root.to_plain())
         if isinstance(root, document.MappingNode) and root.get("pipeline") is None:
             return Processed(functions, (), None)
         transforms = Transforms({each.name: each.source for each in functions})

@@ -42,7 +42,7 @@ from pipelines.coordination.messages import (
     decode_task_message,
     encode_frame,
 )
-from pipelines.errors import first_line
+from pipelines.errors import summarize_error
 from pipelines.fetch import FetchOptions, HttpFetcher
 from pipelines.fetch.robots import MAX_ROBOTS, Robots, read_robots, robots_url, unreached
 
@@ -286,4 +286,4 @@ def _fetch_robots(origin: str, options: FetchOptions) -> Robots:
         return read_robots(page, options.user_agent)
     except Exception as error:  # tasks wait for an answer, whatever the error is
         _log.exception("%s could not be read", robots_url(origin))
-        return unreached("", f"{type(error).__name__}: {first_line(error)}")
+        return unreached("", f"{type(error).__name__}: {summarize_error(error)}")

@@ -11,6 +11,7 @@ from price_parser.parser import extract_price_text, parse_number
 from pydantic import Field, field_validator, model_validator
 from selectolax.lexbor import LexborNode
 
+from pipelines.errors import ArgumentError
 from pipelines.extract.document import Element, HtmlElement
 from pipelines.extract.matching import Query
 from pipelines.extract.rows import Row
@@ -18,7 +19,7 @@ from pipelines.extract.selectors import SelectorError, SelectorText, compile_sel
 from pipelines.extract.text import get_text
 from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
-from pipelines.language.columns import engine_fault
+from pipelines.language.columns import check_not_reserved
 from pipelines.language.parameters import parse_column_reference
 from pipelines.registry.catalog import Catalog, UnknownName
 
@@ -165,7 +166,7 @@ class Extractor(Arguments):
         try:
             found = METHODS.find(name)
         except UnknownName as error:
-            raise ValueError(str(error)) from None
+            raise ArgumentError(str(error), error.code) from None
         if argument is not None and not found.thing.takes:
             raise ValueError(f"the method '{found.name}' has no argument")
         return value
@@ -173,19 +174,18 @@ class Extractor(Arguments):
     @field_validator("as_")
     @classmethod
     def _check_name(cls, value: str) -> str:
-        if fault := engine_fault(value):
-            raise ValueError(fault)
+        check_not_reserved(value)
         return value
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
         if self.selector and self.field:
-            raise ValueError("give either 'selector' or 'field', not both")
+            raise ArgumentError("give either 'selector' or 'field', not both", "conflicting-arguments")
         if path := self._get_json_path(self.field or ""):
             _check_path(path)
         method = self._find_method()
         if method.takes and not self.argument():
-            raise ValueError(f"{self.name()} needs an argument: {self.name()}:{method.takes}")
+            raise ArgumentError(f"{self.name()} needs an argument: {self.name()}:{method.takes}", "missing-argument")
         if self.column() and method.of_value is None:
             raise ValueError(f"the method '{self.name()}' reads an element; a field has only a value")
         return self
@@ -253,7 +253,7 @@ def _check_path(path: str) -> None:
     try:
         compile_selector(path)
     except SelectorError as error:
-        raise ValueError(f"the field is not a JSON path: {error}") from None
+        raise ArgumentError(f"the field is not a JSON path: {error}", "invalid-selector") from None
 
 
 def check_names(extractors: Iterable[Extractor]) -> None:
@@ -262,5 +262,5 @@ def check_names(extractors: Iterable[Extractor]) -> None:
     for extractor in extractors:
         name = extractor.output()[0]
         if name.casefold() in seen:
-            raise ValueError(f"two extractors are called '{name}'; give each its own 'as'")
+            raise ArgumentError(f"two extractors are called '{name}'; give each its own 'as'", "duplicate-column")
         seen.add(name.casefold())

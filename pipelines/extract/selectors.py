@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from pipelines.errors import ArgumentError
 from pipelines.extract.grammar import SelectorError, parse_selector
 from pipelines.extract.jsonpath import JsonPath, JsonPathError, is_json_path, parse_json_path
 from pipelines.extract.matching import Query
@@ -41,7 +42,7 @@ def _check_selector(text: str) -> str:
     try:
         compile_selector(text)
     except SelectorError as error:
-        raise ValueError(f"not a selector: {error}{_suggest_syntax(text)}") from None
+        raise ArgumentError(f"not a selector: {error}{_suggest_syntax(text)}", "invalid-selector") from None
     return text
 
 

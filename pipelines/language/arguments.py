@@ -1,16 +1,17 @@
-"""Nodes → argument models: positional or by name, in any accepted spelling; every fault keeps its line."""
+"""Arguments of stages: binds nodes to pydantic models and locates every problem in the text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from inspect import isclass
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
+from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem
 from pipelines.language.names import describe_unknown, normalize
 from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode, locate_problem
 from pipelines.language.parameters import has_open_parameter
@@ -23,15 +24,15 @@ class Arguments(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _spellings(cls, data: Any) -> Any:
+    def _normalize_names(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        known = {normalize(name): name for name in cls.argument_names()}
+        known = {normalize(name): name for name in cls.list_argument_names()}
         return {known.get(normalize(str(name)), name): value for name, value in data.items()}
 
     @classmethod
-    def argument_names(cls) -> tuple[str, ...]:
-        """Names as users write them."""
+    def list_argument_names(cls) -> tuple[str, ...]:
+        """Return the names as users write them."""
         return tuple(field.alias or name for name, field in cls.model_fields.items())
 
 
@@ -39,20 +40,20 @@ Model = TypeVar("Model", bound=Arguments)
 
 
 def bind_list(model: type[Model], node: Node | None, positional: tuple[str, ...], rest: str | None) -> Model:
-    """Arguments given as a list, a map or one bare value; raises PipelineError.
+    """Bind arguments that are given as a list, a map or one bare value; raises PipelineError.
 
-    A list fills `positional` in order and then `rest`; a map in the list gives arguments by name where the stage
-    takes no list of maps.
+    The items of a list fill `positional` in order and then the list `rest`. A map in the list gives arguments by name,
+    unless the model has a `rest`, whose items may be maps.
     """
     if node is None or (isinstance(node, ScalarNode) and node.value is None):
         return bind(model, MappingNode((), *((node.line, node.column) if node else (1, 1))))
     if isinstance(node, MappingNode):
         return bind(model, node)
     items = node.items if isinstance(node, SequenceNode) else (node,)
-    return bind(model, _by_name(model, items, node, positional, rest))
+    return bind(model, _name_items(model, items, node, positional, rest))
 
 
-def _by_name(
+def _name_items(
     model: type[Arguments], items: tuple[Node, ...], node: Node, positional: tuple[str, ...], rest: str | None
 ) -> MappingNode:
     named: list[tuple[ScalarNode, Node]] = []
@@ -66,61 +67,69 @@ def _by_name(
         elif rest is not None:
             others.extend(item.items if isinstance(item, SequenceNode) else (item,))
         else:
-            takes = ", ".join(model.argument_names()) or "none"
-            raise PipelineError(
-                [locate_problem(item, f"too many arguments; it takes {takes}; a comma in one needs quotes")]
-            )
+            names = ", ".join(model.list_argument_names()) or "none"
+            message = f"too many arguments; it takes {names}; a comma in one needs quotes"
+            raise PipelineError([locate_problem(item, "too-many-arguments", message)])
     if rest is not None and others:
-        place = others[0]
-        named.append(
-            (ScalarNode(rest, place.line, place.column), SequenceNode(tuple(others), place.line, place.column))
-        )
+        line, column = others[0].line, others[0].column
+        named.append((ScalarNode(rest, line, column), SequenceNode(tuple(others), line, column)))
     return MappingNode(tuple(named), node.line, node.column)
 
 
 def bind(model: type[Model], node: MappingNode) -> Model:
-    """The model of a map node; raises PipelineError with a problem for each wrong argument.
+    """Bind a map to a model; raises PipelineError with a problem for each invalid argument.
 
-    Where a parameter without a value does not fit, a number stands in for it: only the shape is checked.
+    Where an open parameter does not validate, a number replaces it, so that only the shape is checked.
     """
     try:
-        return model.model_validate(node.plain())
+        return model.model_validate(node.to_plain())
     except ValidationError as error:
         if has_open_parameter(node):
-            with suppress(ValidationError):  # then the first error is told
-                return model.model_validate(_stand_in(node))
-        raise PipelineError(_problems(model, node, error)) from None
+            with suppress(ValidationError):  # report the first error instead
+                return model.model_validate(_fill_open_parameters(node))
+        raise PipelineError(_locate_faults(model, node, error)) from None
 
 
-def _stand_in(node: Node) -> Plain:
-    """The plain tree with a number for every parameter that has no value."""
+def _fill_open_parameters(node: Node) -> Plain:
+    """Return the plain tree with a number for every value that refers to a parameter."""
     if isinstance(node, SequenceNode):
-        return [_stand_in(item) for item in node.items]
+        return [_fill_open_parameters(item) for item in node.items]
     if isinstance(node, ScalarNode):
         return "1" if has_open_parameter(node) else node.value
-    return {str(key.value): _stand_in(child) for key, child in node.entries}
+    return {str(key.value): _fill_open_parameters(child) for key, child in node.entries}
 
 
-def describe_faults(model: type[Arguments], error: ValidationError) -> list[str]:
-    """What is wrong with the arguments of a model, each fault in a sentence."""
-    return [_sentence(model, fault) for fault in error.errors(include_url=False, include_context=False)]
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One error of a model's validation, as a sentence with a code; `loc` is pydantic's path to the argument."""
+
+    loc: tuple[int | str, ...]
+    message: str
+    code: str
 
 
-def _problems(model: type[Arguments], node: MappingNode, error: ValidationError) -> Iterable[Problem]:
-    faults = error.errors(include_url=False, include_context=False)
+def describe_faults(model: type[Arguments], error: ValidationError) -> list[Fault]:
+    """Describe the faults that validation found."""
+    faults = error.errors(include_url=False)
     within = {fault["loc"][:depth] for fault in faults for depth in range(len(fault["loc"]))}
-    for count, fault in enumerate(faults):
-        if fault["type"] == "too_short" and fault["loc"] in within:  # short only because an item in it is wrong
-            continue
-        place, path = _place(node, fault["loc"])
+    return [
+        Fault(fault["loc"], _describe(model, fault), _get_code(fault))
+        for fault in faults
+        if fault["type"] != "too_short" or fault["loc"] not in within  # then it is short because an item is invalid
+    ]
+
+
+def _locate_faults(model: type[Arguments], node: MappingNode, error: ValidationError) -> Iterable[Problem]:
+    for count, fault in enumerate(describe_faults(model, error)):
+        found, path = _follow(node, fault.loc)
         if count >= MAX_PROBLEMS:
-            yield locate_problem(place, NOT_READ, path)
+            yield locate_problem(found, "too-many-problems", TOO_MANY_PROBLEMS, path)
             return
-        yield locate_problem(place, _sentence(model, fault), path)
+        yield locate_problem(found, fault.code, fault.message, path)
 
 
-def _place(node: Node, loc: tuple[int | str, ...]) -> tuple[Node, str]:
-    """The deepest node on the way to `loc`, and the way to it."""
+def _follow(node: Node, loc: tuple[int | str, ...]) -> tuple[Node, str]:
+    """Return the deepest node on the way to `loc`, and its path."""
     path = ""
     for part in loc:
         if isinstance(part, int) and isinstance(node, SequenceNode) and part < len(node.items):
@@ -144,28 +153,36 @@ _SENTENCES = {
     "tuple_type": "'{name}' must be a list",
     "too_short": "'{name}' must not be empty",
 }
+_CODES = {"missing": "missing-argument", "extra_forbidden": "unknown-argument"}
 
 
-def _sentence(model: type[Arguments], fault: ErrorDetails) -> str:
+def _get_code(fault: ErrorDetails) -> str:
+    cause = fault.get("ctx", {})
+    return (
+        getattr(cause.get("error"), "code", None) or cause.get("code") or _CODES.get(fault["type"], "invalid-argument")
+    )
+
+
+def _describe(model: type[Arguments], fault: ErrorDetails) -> str:
     name = str(next((part for part in reversed(fault["loc"]) if isinstance(part, str)), ""))
     if fault["type"] == "extra_forbidden":
-        place = fault["loc"][:-1]
-        lists = [each for each in model.model_fields if not place and name in _arguments_at(model, (each,))]
-        if lists and name not in model.argument_names():
-            return f"'{name}' is of an item of {lists[0]}, which is a list: write '- ' before each of its maps"
-        return describe_unknown("argument", name, _arguments_at(model, place))
+        loc = fault["loc"][:-1]
+        lists = [each for each in model.model_fields if not loc and name in _list_names_at(model, (each,))]
+        if lists and name not in model.list_argument_names():
+            return f"'{name}' belongs to an item of {lists[0]}, which is a list: write '- ' before each of its maps"
+        return describe_unknown("argument", name, _list_names_at(model, loc))
     if fault["type"] == "model_type":
-        return f"an item of '{name}' must be a map with {', '.join(_arguments_at(model, fault['loc']))}"
+        return f"an item of '{name}' must be a map with {', '.join(_list_names_at(model, fault['loc']))}"
     if fault["type"] in _SENTENCES:
         return _SENTENCES[fault["type"]].format(name=name)
     message = fault["msg"].removeprefix("Value error, ")
     return message if fault["type"] == "value_error" else f"'{name}': {message[0].lower()}{message[1:]}"
 
 
-def _arguments_at(model: type[Arguments], loc: tuple[int | str, ...]) -> tuple[str, ...]:
-    """Names that the model, or the nested one that `loc` leads to, takes."""
+def _list_names_at(model: type[Arguments], loc: tuple[int | str, ...]) -> tuple[str, ...]:
+    """Return the argument names of the model, or of the nested model at `loc`."""
     for part in loc:
         field = next((each for name, each in model.model_fields.items() if part in (name, each.alias)), None)
         inner = [each for each in get_args(field.annotation) if isclass(each)] if field else []
         model = next((each for each in inner if issubclass(each, Arguments)), model)
-    return model.argument_names()
+    return model.list_argument_names()

@@ -1,10 +1,12 @@
-"""The columns of a table of rows while it is planned: names, types, and whether more may turn up at run time."""
+"""Columns of a table of rows during planning: names, types, and whether the run may add others."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from pipelines.errors import ArgumentError
 
 ENGINE_COLUMNS = {
     "_url": "string",
@@ -16,16 +18,14 @@ ENGINE_COLUMNS = {
     "_ordinal": "array<bigint>",
     "_fetchedAt": "timestamp",
 }
-
-
-# what the engine calls its own on the way, without looking whether the rows have a column of the name
+# columns that the engine adds during a run without a check for clashes
 INTERNAL_COLUMNS = frozenset({"__link", "__level", "__open", "__row", "__place"})
-_UNHELD = re.compile("[\0\ud800-\udfff]")  # neither Spark nor Arrow can be told these
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # in column names of Spark and Arrow
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Column names with Spark SQL types; `open` when a source may bring others, known only once it is read."""
+    """Column names with Spark SQL types; `open` when a source may bring columns that only the run can discover."""
 
     types: tuple[tuple[str, str], ...] = ()
     open: bool = False
@@ -34,22 +34,22 @@ class Columns:
         return (name for name, _ in self.types)
 
     def with_columns(self, added: tuple[tuple[str, str], ...]) -> Columns:
-        """These columns and `added`; one that is here already stays where it stands and gets the new type."""
+        """Return these columns with `added`; an existing column keeps its position and takes the new type."""
         return Columns(tuple({**dict(self.types), **dict(added)}.items()), self.open)
 
     def has(self, name: str) -> bool:
-        """Whether a reference to `name` can be right, as far as is known before the run."""
+        """Return whether a reference to `name` may be valid, as far as planning can decide."""
         return self.open or name in tuple(self) or name in ENGINE_COLUMNS
 
     def find_unknown_in_sql(self, names: Iterable[str]) -> list[str]:
-        """Of the names that SQL refers to, which ignores case, those that no column has."""
+        """Return those names from SQL, which ignores case, that no column has."""
         known = {**dict(self.types), **ENGINE_COLUMNS}
-        others = [name for name in names if name not in known]  # most often none: to fold them all takes long
+        others = [name for name in names if name not in known]  # usually empty, which saves the slow casefold
         folded = {each.casefold() for each in known} if others else set[str]()
         return [name for name in others if name.casefold() not in folded]
 
     def find_clash(self) -> tuple[str, str] | None:
-        """Two names that differ only in case, which neither Spark nor SQL can tell apart."""
+        """Return two names that differ only in case, which Spark and SQL cannot distinguish."""
         seen: dict[str, str] = {}
         for name in self:
             if name.casefold() in seen:
@@ -62,20 +62,22 @@ class Columns:
         return ", ".join(shown) or "none"
 
 
-def engine_fault(name: str) -> str | None:
-    """Why a stage cannot make a column called `name`, where it is one of the engine's; None where it is not."""
-    engine = {each.casefold(): each for each in ENGINE_COLUMNS}.get(name.casefold())
-    if engine is None:
-        return None
-    return f"a column cannot be called {name}: it is the engine's own, which spindle.keepColumns puts in the output"
+def check_not_reserved(name: str) -> None:
+    """Raise ArgumentError if `name` is the name of an engine column."""
+    if name.casefold() in {each.casefold() for each in ENGINE_COLUMNS}:
+        raise ArgumentError(
+            f"a column cannot be called {name}: it is the engine's own, which spindle.keepColumns puts in the output",
+            "reserved-column",
+        )
 
 
-def name_fault(name: str) -> str | None:
-    """Why a stage cannot call a column `name`; None where it can."""
+def check_column_name(name: str) -> None:
+    """Raise ArgumentError if a stage cannot create a column of this name."""
     if not name:
-        return "a column must have a name"
-    if _UNHELD.search(name):
-        return f"the column {name!a} has a character in its name that cannot be stored"
+        raise ArgumentError("a column must have a name", "invalid-column-name")
+    if _UNSTORABLE.search(name):
+        raise ArgumentError(
+            f"the column {name!a} has a character in its name that cannot be stored", "invalid-column-name"
+        )
     if name.startswith("__") and not name.endswith("__"):  # pandas calls an index __index_level_0__
-        return f"the column '{name}' begins with __, as columns do that the engine keeps to itself"
-    return None
+        raise ArgumentError(f"the column '{name}' begins with __, which is reserved for the engine", "reserved-column")

@@ -1,4 +1,4 @@
-"""SQL that a pipeline carries: read when the pipeline is read, and held to what only computes."""
+"""SQL of pipelines: parsed when the pipeline is checked, and limited to functions without side effects."""
 
 from __future__ import annotations
 
@@ -12,97 +12,97 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from pipelines.language.columns import ENGINE_COLUMNS, name_fault
+from pipelines.errors import ArgumentError
+from pipelines.language.columns import ENGINE_COLUMNS, check_column_name
 from pipelines.language.parameters import has_reference
 
 LONGEST = 20_000
-# what a pipeline's SQL must not call; the driver's session knows none of these either
+# functions that a pipeline's SQL must not call; they are removed from the driver's session too
 REFUSED = frozenset(
     # call any Java method
     {"reflect", "try_reflect", "java_method"}
-    # read what an XML document refers to, at any address and of the server's files
+    # follow references of an XML document to URLs and the server's files
     | {"xpath", "xpath_boolean", "xpath_short", "xpath_int", "xpath_long", "xpath_float", "xpath_double"}
     | {"xpath_number", "xpath_string"}
-    # read files: of a schema, of a description
+    # read files with schemas or descriptors
     | {"from_xml", "schema_of_xml", "from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf"}
-    # tell of the server: its files, its user, its programs
+    # reveal the server's files, user and programs
     | {"input_file_name", "input_file_block_start", "input_file_block_length"}
     | {"current_user", "user", "session_user", "version", "python_worker_logs"}
-    # names a function or a column by a text, which is not checked
+    # refers to a function or column by a text, which is not checked
     | {"identifier"}
 )
-_END = "; \t\r\n"  # of a statement; Spark runs what stands in parentheses
-# the hidden column of rows from files, with where these are; Spark calls it so when one of the file's own has its name
+_END = "; \t\r\n"  # stripped from a statement, which runs in parentheses
+# the hidden column with the paths of files, and its name where a column of the file is called _metadata
 _METADATA = re.compile("_+metadata", re.IGNORECASE)
-# what stands as a column does and is none: functions, ORDER BY ALL, units of time
-_NO_COLUMNS = frozenset(
+# parsed as columns, but functions, ORDER BY ALL or units of time
+_NOT_COLUMNS = frozenset(
     {"current_time", "grouping__id", "all", "year", "quarter", "month", "week"}
     | {"day", "dayofyear", "hour", "minute", "second", "millisecond", "microsecond"}
 )
-_WHERE = "SELECT 1 FROM rows WHERE ("  # an expression is parsed in a query, which is not run
-_SHOWN_BEFORE = 40  # characters of the SQL before a fault
-_REMEMBERED = 64  # a pipeline is read twice when it is written
+_WHERE = "SELECT 1 FROM rows WHERE ("  # wraps an expression, to parse it
+_SHOWN_BEFORE = 40  # characters of the SQL before an error
+_REMEMBERED = 64  # a pipeline is checked and planned
 _SPARK = Dialect.get_or_raise("spark")
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 _QUOTED = (*_TEXTS, TokenType.IDENTIFIER)
 
 
 def check_expression(text: str) -> str:
-    """Returns the text of an SQL expression without subqueries; raises ValueError for anything else."""
-    _read_expression(text)
+    """Return the text of an SQL expression without subqueries; raises ArgumentError for anything else."""
+    _parse_expression(text)
     return text.rstrip(_END)
 
 
 def check_query(text: str) -> str:
-    """Returns the text of one SELECT over the view `rows`; raises ValueError for anything else."""
-    _read_query(text)
+    """Return the text of one SELECT over the view `rows`; raises ArgumentError for anything else."""
+    _parse_query(text)
     return text.rstrip(_END)
 
 
 def find_expression_columns(text: str) -> tuple[str, ...]:
-    """The columns that an expression refers to; of `a.b` that is a, which may hold a b."""
-    return () if has_reference(text) else _read_expression(text)
+    """Return the columns that an expression refers to; for `a.b` that is `a`, which may be a struct."""
+    return () if has_reference(text) else _parse_expression(text)
 
 
 def find_query_columns(text: str) -> tuple[str, ...]:
-    """The columns that only the view `rows` can give a query, where it is simple enough to be sure; else nothing.
+    """Return the columns that a query takes from the view `rows`, or nothing for a query too complex to decide.
 
-    Not sure are names from inside (subqueries, joins, generators' and functions' own) and any that the query gives.
+    Names are ambiguous in subqueries, joins, generators and lambdas, and where the query defines them itself.
     """
-    return () if has_reference(text) else _read_query(text)
+    return () if has_reference(text) else _parse_query(text)
 
 
 @lru_cache(_REMEMBERED)
-def _read_expression(text: str) -> tuple[str, ...]:
-    tree = _parsed(f"{_WHERE}{text.rstrip(_END)}\n)")
+def _parse_expression(text: str) -> tuple[str, ...]:
+    tree = _parse(f"{_WHERE}{text.rstrip(_END)}\n)")
     if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
-        raise ValueError("it must be one SQL expression over the row's columns")
+        raise ArgumentError("it must be one SQL expression over the row's columns", "invalid-sql")
     own = {each.name.casefold() for function in tree.find_all(exp.Lambda) for each in function.expressions}
-    return tuple(name for name in _names(tree.find_all(exp.Column, bfs=False)) if name.casefold() not in own)
+    return tuple(name for name in _list_names(tree.find_all(exp.Column, bfs=False)) if name.casefold() not in own)
 
 
 @lru_cache(_REMEMBERED)
-def _read_query(text: str) -> tuple[str, ...]:
-    tree = _parsed(text.rstrip(_END))
+def _parse_query(text: str) -> tuple[str, ...]:
+    tree = _parse(text.rstrip(_END))
     if not isinstance(tree, exp.Query):
-        raise ValueError("it must be one SELECT over the view 'rows'")
+        raise ArgumentError("it must be one SELECT over the view 'rows'", "invalid-sql")
     for name in filter(None, tree.named_selects):
-        if fault := name_fault(name):
-            raise ValueError(fault)
+        check_column_name(name)
     views = {"rows", *(each.alias_or_name.casefold() for each in tree.find_all(exp.CTE))}
     for table in tree.find_all(exp.Table):
         if table.name.casefold() not in views or table.db:
-            raise ValueError(f"there is no table '{table.sql()}'; the rows are called 'rows'")
+            raise ArgumentError(f"there is no table '{table.sql()}'; the rows are called 'rows'", "unknown-table")
     if not isinstance(tree, exp.Select) or not _is_plain(tree):
         return ()
     alone = [each for each in tree.find_all(exp.Column, bfs=False) if not each.table]
     own = {id(each.this) for each in alone}
     given = {each.name.casefold() for each in tree.find_all(exp.Identifier) if id(each) not in own}
-    return tuple(name for name in _names(alone) if name.casefold() not in given)
+    return tuple(name for name in _list_names(alone) if name.casefold() not in given)
 
 
 def _is_plain(select: exp.Select) -> bool:
-    """Whether it selects from the rows alone, and says what each of its columns is called."""
+    """Return whether the query selects only from `rows`, and all its columns have names."""
     sources = (exp.Table, exp.Query, exp.UDTF, exp.Join, exp.Lateral, exp.Pivot)
     if [type(each) for each in select.find_all(*sources)] != [exp.Select, exp.Table]:
         return False
@@ -111,86 +111,87 @@ def _is_plain(select: exp.Select) -> bool:
 
 
 def _is_fields(selected: exp.Expr) -> bool:
-    """Whether it is `a.*`: as many columns as the struct has fields."""
+    """Return whether an expression is `a.*`, which expands to the fields of a struct."""
     return isinstance(selected, exp.Column) and selected.is_star
 
 
-def _names(columns: Iterable[exp.Column]) -> tuple[str, ...]:
+def _list_names(columns: Iterable[exp.Column]) -> tuple[str, ...]:
     names = dict.fromkeys(each.parts[0].name for each in columns)
-    return tuple(name for name in names if name.casefold() not in _NO_COLUMNS)
+    return tuple(name for name in names if name.casefold() not in _NOT_COLUMNS)
 
 
 def find_engine_columns(query: str) -> tuple[str, ...]:
-    """The engine's columns that a query's result names, so that they are output like any other."""
-    tree = None if has_reference(query) else _parsed(query)
+    """Return the engine columns that a query selects by name, which makes them ordinary output columns."""
+    tree = None if has_reference(query) else _parse(query)
     names = tree.named_selects if isinstance(tree, exp.Query) else []
     return tuple(name for name in names if name in ENGINE_COLUMNS and name != "_ordinal")
 
 
 def is_select_all(query: str) -> bool:
-    """Whether a query's result has all columns of what it selects from, as far as that is known."""
-    tree = None if has_reference(query) else _parsed(query)
+    """Return whether a query selects `*`, or may do so once its parameters have values."""
+    tree = None if has_reference(query) else _parse(query)
     return not isinstance(tree, exp.Query) or tree.is_star
 
 
 def has_repeated_reads(query: str) -> bool:
-    """Whether Spark asks for the rows more than once: they are named again, or sorted, for which it takes a sample."""
-    tree = _parsed(query)
+    """Return whether Spark computes the rows more than once: to join them with themselves, or to sample a sort."""
+    tree = _parse(query)
     sorts = any(isinstance(order.parent, exp.Query) for order in tree.find_all(exp.Order))
     return sorts or len(list(tree.find_all(exp.Table))) > 1
 
 
-def _parsed(text: str) -> exp.Expr:
+def _parse(text: str) -> exp.Expr:
     if len(text) > LONGEST:
-        raise ValueError(f"SQL has at most {LONGEST:,} characters")
+        raise ArgumentError(f"SQL has at most {LONGEST:,} characters", "invalid-sql")
     try:
         tokens = _SPARK.tokenize(text)
         _check_tokens(tokens)
         trees = _SPARK.parser().parse(tokens, text)
     except ParseError as error:
-        raise ValueError(f"not SQL: {_fault(error)}") from None
+        raise ArgumentError(f"not SQL: {_describe_error(error)}", "invalid-sql") from None
     except TokenError:
-        raise ValueError("not SQL: a quote or comment does not end") from None
+        raise ArgumentError("not SQL: a quote or comment does not end", "invalid-sql") from None
     except IndexError:
-        raise ValueError("not SQL: map takes pairs of a key and a value") from None
+        raise ArgumentError("not SQL: map takes pairs of a key and a value", "invalid-sql") from None
     except RecursionError:
-        raise ValueError("not SQL: it is nested too deep") from None
+        raise ArgumentError("not SQL: it is nested too deep", "invalid-sql") from None
     if len(trees) != 1 or trees[0] is None:
-        raise ValueError("it must be one statement")
+        raise ArgumentError("it must be one statement", "invalid-sql")
     tree = trees[0]
     if tree.find(exp.Command, exp.QueryTransform, exp.Into):
-        raise ValueError("it must only read")
+        raise ArgumentError("it must only read", "invalid-sql")
     for function in tree.find_all(exp.Func):
         name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
         if name.casefold() in REFUSED:
-            raise ValueError(f"the function {name} is not allowed")
+            raise ArgumentError(f"the function {name} is not allowed", "forbidden-function")
     return tree
 
 
-def _fault(error: ParseError) -> str:
-    """What sqlglot says, without the classes of its own that it names, and the words before it."""
+def _describe_error(error: ParseError) -> str:
+    """Return sqlglot's message without its class names, and with the SQL before the error."""
     first = error.errors[0] if error.errors else {}
-    said = (first.get("description") or "it does not parse").partition(" for <class")[0]
-    said = "something is missing" if said.startswith("Required keyword") else said[0].lower() + said[1:]
+    message = (first.get("description") or "it does not parse").partition(" for <class")[0]
+    message = "something is missing" if message.startswith("Required keyword") else message[0].lower() + message[1:]
     before = " ".join((first.get("start_context") or "").removeprefix(_WHERE).split())
-    return f"{said} after '{before[-_SHOWN_BEFORE:]}'" if before else said
+    return f"{message} after '{before[-_SHOWN_BEFORE:]}'" if before else message
 
 
 def _check_tokens(tokens: Iterable[Token]) -> None:
-    """Spark ends a comment elsewhere than sqlglot: what is a comment to one would be code to the other."""
+    """Raise ArgumentError for comments, which Spark and sqlglot end differently, and for unsafe names."""
     for token in tokens:
         if token.comments:
-            raise ValueError("comments are not allowed in SQL; YAML has its own")
+            raise ArgumentError("comments are not allowed in SQL; YAML has its own", "invalid-sql")
         if token.token_type not in _TEXTS and _METADATA.fullmatch(token.text):
-            raise ValueError(f"the column {token.text} is not allowed: it tells where the server has its files")
+            message = f"the column {token.text} is not allowed: it reveals paths of the server's files"
+            raise ArgumentError(message, "forbidden-column")
         if token.token_type not in _QUOTED and not (token.text.isascii() and token.text.isprintable()):
-            raise ValueError(f"'{token.text}' must be quoted: it is not ASCII")
+            raise ArgumentError(f"'{token.text}' must be quoted: it is not ASCII", "invalid-sql")
 
 
-def _once_known(check: Callable[[str], str]) -> AfterValidator:
-    """What holds a parameter is checked when that has its value."""
+def _check_once_known(check: Callable[[str], str]) -> AfterValidator:
+    """Return a validator that leaves texts with open parameters unchecked."""
     return AfterValidator(lambda text: text if has_reference(text) else check(text))
 
 
-Expression = Annotated[str, _once_known(check_expression)]
-Query = Annotated[str, _once_known(check_query)]
+Expression = Annotated[str, _check_once_known(check_expression)]
+Query = Annotated[str, _check_once_known(check_query)]

@@ -1,4 +1,4 @@
-"""Names as people spell them: case and underscores do not matter, and a wrong one is answered with near matches."""
+"""Names as users spell them: case and underscores are ignored, and an unknown name is answered with similar ones."""
 
 from __future__ import annotations
 
@@ -9,36 +9,38 @@ from itertools import islice
 
 from pydantic import BeforeValidator
 
-_MOST_COMPARED = 200  # names, at some 10 µs each where they are words
-_MOST_WORK = 100_000  # difflib takes the square of a name's length for names that are made to be slow
+from pipelines.errors import ArgumentError
+
+_MOST_COMPARED = 200  # names, at some 10 µs per word
+_MOST_WORK = 100_000  # difflib is quadratic in the length of names that are chosen to be slow
 _LONGEST_COMPARED = 64
 _MOST_KNOWN = 40  # names in a sentence
-_LONGEST_SHOWN = 60
-ELLIPSIS = "…"  # ends what was cut
+_LONGEST_NAME = 60  # characters of a name in a sentence
+ELLIPSIS = "…"  # marks truncated text
 
 
 def normalize(name: str) -> str:
-    """The form in which two spellings of a stage, method, action or join type are equal."""
+    """Return the form in which two spellings of a stage, method, action or join type are equal."""
     return name.replace("_", "").casefold()
 
 
 def validate_choice(kind: str, values: Iterable[str]) -> BeforeValidator:
-    """Pydantic validator of an argument that is one of `values`, in any spelling."""
+    """Return a pydantic validator that accepts one of `values` in any spelling."""
     spellings = {normalize(value): value for value in values}
 
     def choose(value: object) -> str:
-        if "${" in str(value):  # a parameter that has no value yet: any will do for the shape
+        if "${" in str(value):  # an open parameter: any value satisfies the check of the shape
             return next(iter(spellings.values()))
         chosen = spellings.get(normalize(str(value)))
         if chosen is None:
-            raise ValueError(describe_unknown(kind, str(value), spellings.values()))
+            raise ArgumentError(describe_unknown(kind, str(value), spellings.values()), "unknown-value")
         return chosen
 
     return BeforeValidator(choose)
 
 
 def suggest(name: str, known: Iterable[str]) -> list[str]:
-    """Up to three names that may have been meant; of very many, the first are looked at, and none that is very long."""
+    """Return up to three known names similar to `name`; very long names, and names after the first 200, are ignored."""
     if not 0 < len(name) <= _LONGEST_COMPARED:
         return []
     short = (each for each in known if len(each) <= _LONGEST_COMPARED)
@@ -47,21 +49,21 @@ def suggest(name: str, known: Iterable[str]) -> list[str]:
 
 
 def truncate(text: str, longest: int = 200) -> str:
-    """`text`, as people are shown it; what was cut ends with an ellipsis, so that a beginning of a secret is found."""
+    """Cut a text for display; the ellipsis at its end lets masking recognize the beginning of a secret."""
     return text if len(text) <= longest else text[: longest - 1] + ELLIPSIS
 
 
 def truncate_name(name: str) -> str:
-    """The name as a sentence has it, which stays readable however long the name is."""
-    return truncate(name, _LONGEST_SHOWN)
+    """Cut a name so that the sentence around it stays readable."""
+    return truncate(name, _LONGEST_NAME)
 
 
 def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """A sentence that says that `name` is no `kind`, and what may have been meant."""
+    """Return a sentence that calls `name` unknown and suggests similar names, or lists the known ones."""
     spellings = {normalize(each): each for each in known}
-    meant = [truncate_name(spellings[match]) for match in suggest(normalize(name), spellings)]
-    if meant:
-        return f"unknown {kind} '{truncate_name(name)}'; did you mean {' or '.join(meant)}?"
+    similar = [truncate_name(spellings[match]) for match in suggest(normalize(name), spellings)]
+    if similar:
+        return f"unknown {kind} '{truncate_name(name)}'; did you mean {' or '.join(similar)}?"
     first = map(truncate_name, heapq.nsmallest(_MOST_KNOWN, spellings.values(), key=str.casefold))
     rest = f" and {more:,} more" if (more := len(spellings) - _MOST_KNOWN) > 0 else ""
     return f"unknown {kind} '{truncate_name(name)}'; known are {', '.join(first) or 'none'}{rest}"

@@ -1,4 +1,4 @@
-"""`${NAME}`: parameters put into the node tree, so that a value is never read as YAML again."""
+"""Parameters: `${NAME}` references, replaced in the node tree so that a value is never parsed as YAML."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ _REFERENCE = re.compile(r"\$\{([^{}\s]+)\}")
 
 
 def has_reference(text: str) -> bool:
-    """Whether the text holds a `${NAME}`."""
+    """Return whether the text contains a `${NAME}`."""
     return _REFERENCE.search(text) is not None
 
 
 def has_open_parameter(node: Node) -> bool:
-    """Whether a parameter below `node` has no value yet."""
+    """Return whether a value below `node` refers to a parameter."""
     return any(isinstance(scalar.value, str) and has_reference(scalar.value) for scalar in iter_scalars(node))
 
 
 def find_parameters(node: Node) -> frozenset[str]:
-    """The parameters that the tree refers to."""
+    """Return the names of all parameters that the tree refers to."""
     texts = (scalar.value for scalar in iter_scalars(node) if isinstance(scalar.value, str))
     return frozenset(name for text in texts for name in _REFERENCE.findall(text))
 
 
 def replace_parameters(node: Node, values: Mapping[str, Value]) -> Node:
-    """The tree with each `${NAME}` replaced; raises PipelineError that lists the first names without a value."""
-    if missing := _missing(node, values):
+    """Return the tree with the values of all parameters; raises PipelineError with the references without a value."""
+    if missing := _find_missing(node, values):
         raise PipelineError(missing)
-    return _replace(node, {name: _text(value) for name, value in values.items()})
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
+    return _replace(node, texts)
 
 
-def _missing(node: Node, values: Mapping[str, Value]) -> list[Problem]:
+def _find_missing(node: Node, values: Mapping[str, Value]) -> list[Problem]:
     missing = (
         (scalar, name)
         for scalar in iter_scalars(node)
@@ -46,18 +47,14 @@ def _missing(node: Node, values: Mapping[str, Value]) -> list[Problem]:
         for name in _REFERENCE.findall(scalar.value)
         if name not in values
     )
-    told = [
-        locate_problem(scalar, f"the parameter ${{{truncate_name(name)}}} has no value")
+    problems = [
+        locate_problem(scalar, "missing-parameter", f"the parameter ${{{truncate_name(name)}}} has no value")
         for scalar, name in islice(missing, MAX_PROBLEMS)
     ]
     if first := next(missing, None):
         more = 1 + sum(1 for _ in missing)
-        told.append(locate_problem(first[0], f"from here on {more:,} more have no value"))
-    return told
-
-
-def _text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        problems.append(locate_problem(first[0], "missing-parameter", f"{more:,} more parameters have no value"))
+    return problems
 
 
 def _replace(node: Node, values: Mapping[str, str]) -> Node:
@@ -72,7 +69,7 @@ def _replace(node: Node, values: Mapping[str, str]) -> Node:
 
 
 def parse_column_reference(text: str) -> str | None:
-    """The column that `$name`, `$"a name"` or `$a name` refers to; None for anything else, as a JSON path."""
+    """Return the column of `$name`, `$"a name"` or `$a name`; None for other texts, such as a JSON path."""
     if not text.startswith("$") or text.startswith(("${", "$.", "$[")) or len(text) == 1:
         return None
     quoted = re.fullmatch(r'\$"(.*)"', text, re.DOTALL)

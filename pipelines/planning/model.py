@@ -1,4 +1,4 @@
-"""What a pipeline says, checked and frozen: its fetch, its stages with their lines, its output and its own options."""
+"""Model of a pipeline: its stages with their positions in the text, its output and its options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.planning.stage import Mode, Stage
 
 
 class Output(Arguments):
-    """The output block: where the rows go; without a path they go to the execution's own place.
+    """Where the rows are written; without a path, to the execution's own output.
 
     `format` is always parquet; save_csv writes CSV.
     """
@@ -25,9 +25,7 @@ class Output(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class StageCall:
-    """One stage as it stands in the text: `name` as registered, and as `written`, which may be another of its names;
-    `node` for the lines of what is found wrong later.
-    """
+    """One stage of a pipeline: `name` is the registered name, `written` the alias or spelling in the text."""
 
     name: str
     written: str

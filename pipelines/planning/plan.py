@@ -1,4 +1,4 @@
-"""The plan of a pipeline: pure data, read by the engine, by Dagster's translator and by people."""
+"""Plan of a pipeline: pure data for the engine, the orchestrator and people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One visible step; `columns` are those after it, `line` is where it stands in the pipeline's text."""
+    """One step; `columns` are those after it, and `line` is its line in the pipeline's text."""
 
     key: str
     title: str
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in order, the last of them the output; `str(plan)` shows them with the passes they run in."""
+    """Steps in order, ending with the output; `str(plan)` groups them by the passes they run in."""
 
     steps: tuple[Step, ...]
     output: Output
@@ -49,12 +49,12 @@ class Plan:
         return self.steps[-1].columns
 
     @property
-    def loads(self) -> bool:
-        """Whether rows come of files, not of pages alone."""
-        return any(step.kind is Kind.SOURCE or (step.stage and step.stage.loads()) for step in self.steps)
+    def reads_files(self) -> bool:
+        """Whether the plan reads files."""
+        return any(step.kind is Kind.SOURCE or (step.stage and step.stage.list_inputs()) for step in self.steps)
 
-    def passes(self) -> Iterator[tuple[Step, ...]]:
-        """Steps that run together: a pass begins at a source, a fetch or a table step."""
+    def iter_passes(self) -> Iterator[tuple[Step, ...]]:
+        """Iterate over groups of steps that run together; a source, fetch or table step begins a new pass."""
         current: list[Step] = []
         for step in self.steps:
             if current and step.kind in (Kind.SOURCE, Kind.FETCH, Kind.TABLE):
@@ -65,14 +65,14 @@ class Plan:
 
     def __str__(self) -> str:
         lines: list[str] = []
-        for number, steps in enumerate(self.passes(), start=1):
+        for number, steps in enumerate(self.iter_passes(), start=1):
             lines.append(f"pass {number}")
-            lines.extend(_lines(steps))
+            lines.extend(_format_steps(steps))
         lines.append(f"columns: {self.columns}")
         return "\n".join(lines)
 
 
-def _lines(steps: tuple[Step, ...]) -> Iterator[str]:
+def _format_steps(steps: tuple[Step, ...]) -> Iterator[str]:
     for step in steps:
         where = f"line {step.line}" if step.line else ""
         yield f"  {step.key:<20} {where:<9} {step.title}".rstrip()
@@ -80,6 +80,6 @@ def _lines(steps: tuple[Step, ...]) -> Iterator[str]:
             yield f"  {'':<30} -> {step.columns}"
 
 
-def step_key(number: int, name: str) -> str:
-    """`s02_wgetJoin`: unique in the plan, and only of characters that an orchestrator takes."""
+def make_step_key(number: int, name: str) -> str:
+    """Return a key such as `s02_wgetJoin`, unique in the plan and valid as an orchestrator's name."""
     return f"s{number:02d}_{re.sub(r'[^A-Za-z0-9_]', '_', name)}"

@@ -1,4 +1,4 @@
-"""Located nodes → the frozen model of a pipeline."""
+"""Reader: builds the frozen model of a pipeline from its nodes and collects all problems on the way."""
 
 from __future__ import annotations
 
@@ -7,178 +7,188 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from pipelines.errors import MAX_PROBLEMS, NOT_READ, PipelineError, Problem
+from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem
 from pipelines.language.arguments import bind, bind_list
 from pipelines.language.names import describe_unknown, normalize, suggest, truncate_name
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, list_children, locate_problem
-from pipelines.planning import stage as registry
 from pipelines.planning.model import Output, PipelineModel, StageCall
 from pipelines.planning.options import Options
-from pipelines.planning.stage import LinkStage
+from pipelines.planning.stage import LinkStage, find_stage
 from pipelines.registry.catalog import UnknownName
 
-Read = TypeVar("Read")
+Block = TypeVar("Block")
 
 _KEYS = ("fetch", "pipeline", "output", "spindle")
-_FETCH = ("url", "traces", "images")
-_OPTIONS = {normalize(name): name for name in Options.argument_names()}
+_FETCH_ARGUMENTS = ("url", "traces", "images")
+_OPTIONS = {normalize(name): name for name in Options.list_argument_names()}
 _MOST_STAGES = 1000
-# the names that leave it to the pipeline's fetch how pages are made
-_IN_BROWSER = {"join": "visitJoin", "explore": "visitExplore"}
+# stages that use the browser after a fetch with traces
+_BROWSER_STAGES = {"join": "visitJoin", "explore": "visitExplore"}
 
 
 class _Problems(list[Problem]):
-    """Problems met so far, so that a text with three faults is told all three at once."""
+    """Collected problems, so that all are reported together."""
 
     @contextmanager
     def collect(self, path: str = "") -> Generator[None]:
+        """Collect the problems of a PipelineError raised inside, with `path` in front of theirs."""
         try:
             yield
         except PipelineError as error:
-            self.extend(replace(each, path=_join(path, each.path)) for each in error.problems)
+            self.extend(replace(each, path=_join_paths(path, each.path)) for each in error.problems)
 
 
-def _join(path: str, below: str) -> str:
+def _join_paths(path: str, below: str) -> str:
     return path if not below else below if not path else f"{path}{below}" if below[0] == "[" else f"{path}.{below}"
 
 
-def read(root: Node) -> PipelineModel:
-    """The model of a whole document; raises PipelineError with every problem found."""
+def _make_error(node: Node, code: str, message: str, path: str = "") -> PipelineError:
+    return PipelineError([locate_problem(node, code, message, path)])
+
+
+def read_model(root: Node) -> PipelineModel:
+    """Return the model of a whole document; raises PipelineError with every problem found."""
     if not isinstance(root, MappingNode):
-        raise PipelineError([locate_problem(root, "a pipeline is a map with the key 'pipeline', a list of stages")])
+        raise _make_error(root, "invalid-structure", "a pipeline is a map with the key 'pipeline', a list of stages")
     problems = _Problems()
     stages: list[StageCall] = []
     output, options = Output(), Options()
     with problems.collect("fetch"):
-        stages.extend(_optional(root, "fetch", _fetch, ()))
+        stages.extend(_read_optional(root, "fetch", _read_fetch, ()))
     with problems.collect("pipeline"):
-        stages.extend(_stages(root, in_browser=bool(stages) and _browses(stages[0])))
+        stages.extend(_read_stages(root, in_browser=bool(stages) and _uses_browser(stages[0])))
     with problems.collect("output"):
-        output = _optional(root, "output", lambda node: bind(Output, _map(node, "output")), output)
+        output = _read_optional(root, "output", lambda node: bind(Output, _require_map(node, "output")), output)
     with problems.collect("spindle"):
-        options = _optional(root, "spindle", lambda node: bind(Options, _map(node, "spindle")), options)
+        options = _read_optional(root, "spindle", lambda node: bind(Options, _require_map(node, "spindle")), options)
     if problems:
         raise PipelineError(problems)
     return PipelineModel(tuple(stages), output, options, root.get("pipeline") or root)
 
 
-def misspelt_keys(root: Node) -> tuple[Problem, ...]:
-    """Keys that are like the engine's and ignored as those of others are."""
+def find_misspelled_keys(root: Node) -> tuple[Problem, ...]:
+    """Return warnings for ignored top-level keys that are similar to the engine's."""
     if not isinstance(root, MappingNode):
         return ()
     found = ((key, suggest(str(key.value), _KEYS)) for key, _ in root.entries if key.value not in _KEYS)
     return tuple(
-        locate_problem(key, f"the key '{truncate_name(str(key.value))}' is ignored; did you mean {meant[0]}?")
-        for key, meant in found
-        if meant and root.get(meant[0]) is None
+        locate_problem(
+            key, "unknown-key", f"the key '{truncate_name(str(key.value))}' is ignored; did you mean {similar[0]}?"
+        )
+        for key, similar in found
+        if similar and root.get(similar[0]) is None
     )
 
 
-def engine_keys(root: Node) -> Node:
-    """The document without what the engine ignores: keys of others, whose texts may hold a `${NAME}` of their own."""
+def select_engine_keys(root: Node) -> Node:
+    """Return the document without foreign top-level keys, whose texts may contain a `${NAME}` of another language."""
     if not isinstance(root, MappingNode):
         return root
     return replace(root, entries=tuple(entry for entry in root.entries if entry[0].value in _KEYS))
 
 
-def _optional(root: MappingNode, key: str, reading: Callable[[Node], Read], default: Read) -> Read:
+def _is_null(node: Node | None) -> bool:
+    return node is None or (isinstance(node, ScalarNode) and node.value is None)
+
+
+def _read_optional(root: MappingNode, key: str, read: Callable[[Node], Block], default: Block) -> Block:
     node = root.get(key)
-    return default if node is None or (isinstance(node, ScalarNode) and node.value is None) else reading(node)
+    return default if node is None or _is_null(node) else read(node)
 
 
-def _map(node: Node, name: str) -> MappingNode:
+def _require_map(node: Node, name: str) -> MappingNode:
     if not isinstance(node, MappingNode):
-        raise PipelineError([locate_problem(node, f"'{name}' must be a map")])
+        raise _make_error(node, "invalid-structure", f"'{name}' must be a map")
     return node
 
 
-def _fetch(node: Node) -> tuple[StageCall, ...]:
+def _read_fetch(node: Node) -> tuple[StageCall, ...]:
     if isinstance(node, ScalarNode):
-        raise PipelineError([locate_problem(node, "'fetch' must be a map: {url: https://...}")])
-    block = _map(node, "fetch")
-    if misplaced := [*_misplaced(block, _FETCH)]:
+        raise _make_error(node, "invalid-structure", "'fetch' must be a map: {url: https://...}")
+    block = _require_map(node, "fetch")
+    if misplaced := [*_find_misplaced_options(block, _FETCH_ARGUMENTS)]:
         raise PipelineError(misplaced)
     for key, _ in block.entries:
-        if key.value not in _FETCH:
-            raise PipelineError([locate_problem(key, describe_unknown("argument", str(key.value), _FETCH))])
+        if key.value not in _FETCH_ARGUMENTS:
+            message = describe_unknown("argument", str(key.value), _FETCH_ARGUMENTS)
+            raise _make_error(key, "unknown-argument", message)
     url = block.get("url")
-    if url is None or (isinstance(url, ScalarNode) and url.value is None):
-        raise PipelineError([locate_problem(node, "'url' is missing")])
-    traces = block.get("traces")
-    if traces is None or (isinstance(traces, ScalarNode) and traces.value is None):
-        return (_call("fetch", "fetch", url, block),)
-    return (replace(_call("visit", "fetch", block, block), name="fetch"),)
+    if _is_null(url):
+        raise _make_error(node, "missing-argument", "'url' is missing")
+    if _is_null(block.get("traces")):
+        return (_bind_call("fetch", "fetch", url, block),)
+    return (replace(_bind_call("visit", "fetch", block, block), name="fetch"),)
 
 
-def _misplaced(block: MappingNode, takes: Iterable[str]) -> Iterator[Problem]:
-    """Keys of a stage's arguments that a pipeline sets for all its stages."""
-    known = {normalize(name) for name in takes}
+def _find_misplaced_options(block: MappingNode, allowed: Iterable[str]) -> Iterator[Problem]:
+    """Find options of the whole pipeline among the arguments of a stage."""
+    known = {normalize(name) for name in allowed}
     for key, _ in block.entries:
         name = _OPTIONS.get(normalize(str(key.value)))
         if name and normalize(name) not in known:
-            yield locate_problem(key, f"{name} is set for the whole pipeline, in its key 'spindle'")
+            message = f"{name} is set for the whole pipeline, in its key 'spindle'"
+            yield locate_problem(key, "misplaced-option", message)
 
 
-def _browses(call: StageCall) -> bool:
-    return isinstance(call.stage, LinkStage) and call.stage.browsing() is not None
+def _uses_browser(call: StageCall) -> bool:
+    return isinstance(call.stage, LinkStage) and call.stage.browsing is not None
 
 
-def _stages(root: MappingNode, in_browser: bool) -> Iterator[StageCall]:
+def _read_stages(root: MappingNode, in_browser: bool) -> Iterator[StageCall]:
     node = root.get("pipeline")
     if node is None:
-        raise PipelineError([locate_problem(root, "the key 'pipeline' is missing: a list of stages")])
+        raise _make_error(root, "missing-key", "the key 'pipeline' is missing: a list of stages")
     if not isinstance(node, SequenceNode):
-        raise PipelineError([locate_problem(node, "'pipeline' must be a list of stages")])
+        raise _make_error(node, "invalid-structure", "'pipeline' must be a list of stages")
     if len(node.items) > _MOST_STAGES:
-        raise PipelineError(
-            [locate_problem(node.items[_MOST_STAGES], f"a pipeline has at most {_MOST_STAGES:,} stages")]
-        )
+        message = f"a pipeline has at most {_MOST_STAGES:,} stages"
+        raise _make_error(node.items[_MOST_STAGES], "too-many-stages", message)
     problems = _Problems()
     calls: list[StageCall] = []
     for position, item in enumerate(node.items):
         if len(problems) >= MAX_PROBLEMS:
-            problems.append(locate_problem(item, NOT_READ))
+            problems.append(locate_problem(item, "too-many-problems", TOO_MANY_PROBLEMS))
             break
         with problems.collect(f"[{position}]"):
-            calls.append(_stage(item, in_browser))
+            calls.append(_read_stage(item, in_browser))
     if problems:
         raise PipelineError(problems)
     yield from calls
 
 
-def _stage(item: Node, in_browser: bool) -> StageCall:
+def _read_stage(item: Node, in_browser: bool) -> StageCall:
     if not isinstance(item, MappingNode):
-        raise PipelineError([locate_problem(item, "a stage is a map with 'stage' and 'args'")])
+        raise _make_error(item, "invalid-structure", "a stage is a map with 'stage' and 'args'")
     for key, _ in item.entries:
         if key.value not in ("stage", "args"):
             message = f"unknown key '{key.value}'; a stage has only 'stage' and 'args'"
-            raise PipelineError([locate_problem(key, message)])
+            raise _make_error(key, "unknown-key", message)
     name = item.get("stage")
     if not isinstance(name, ScalarNode) or not isinstance(name.value, str):
-        raise PipelineError([locate_problem(name or item, "'stage' must be the name of a stage")])
+        raise _make_error(name or item, "invalid-structure", "'stage' must be the name of a stage")
+    in_text = name.value
     try:
-        registered, stage = registry.find(
-            _IN_BROWSER.get(normalize(name.value), name.value) if in_browser else name.value
-        )
+        registered, stage = find_stage(_BROWSER_STAGES.get(normalize(in_text), in_text) if in_browser else in_text)
     except UnknownName as error:
-        raise PipelineError([locate_problem(name, str(error), "stage")]) from None
+        raise _make_error(name, error.code, str(error), "stage") from None
     if stage.takes_name and not registered.partition(":")[2]:
         base = registered.rstrip(":")
-        raise PipelineError([locate_problem(name, f"{base} needs the name of a function: {base}:NAME", "stage")])
-    written = registered if stage.takes_name else name.value
+        raise _make_error(name, "missing-name", f"{base} needs the name of a function: {base}:NAME", "stage")
+    written = registered if stage.takes_name else in_text
     problems = _Problems()
     with problems.collect("args"):
         arguments = item.get("args")
         if not stage.takes_name:
             blocks = [each for each in (arguments, *list_children(arguments or item)) if isinstance(each, MappingNode)]
-            if misplaced := [found for block in blocks for found in _misplaced(block, stage.argument_names())]:
+            allowed = stage.list_argument_names()
+            if misplaced := [found for block in blocks for found in _find_misplaced_options(block, allowed)]:
                 raise PipelineError(misplaced)
-        return _call(registered, written, arguments, item)
+        return _bind_call(registered, written, arguments, item)
     raise PipelineError(replace(each, message=f"{written}: {each.message}") for each in problems)
 
 
-def _call(name: str, written: str, arguments: Node | None, node: Node) -> StageCall:
-    _, stage = registry.find(name)
+def _bind_call(name: str, written: str, arguments: Node | None, node: Node) -> StageCall:
+    _, stage = find_stage(name)
     if arguments is None:
         arguments = MappingNode((), node.line, node.column)
     return StageCall(name, written, bind_list(stage, arguments, stage.positional, stage.rest), node)

@@ -9,7 +9,7 @@ from pipelines.planning.stage import LinkStage
 
 def find_missing_browser(plan: Plan) -> str | None:
     """Return a sentence that says how to install the browser that the plan needs; None when nothing is missing."""
-    if not any(isinstance(step.stage, LinkStage) and step.stage.browsing() for step in plan.steps):
+    if not any(isinstance(step.stage, LinkStage) and step.stage.browsing for step in plan.steps):
         return None
     try:
         BrowserOptions.from_environment().check()

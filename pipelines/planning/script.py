@@ -16,8 +16,8 @@ from pipelines.language import nodes as document
 from pipelines.language.names import normalize
 from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode
 from pipelines.language.parameters import find_parameters
-from pipelines.planning import stage as registry
-from pipelines.planning.reader import engine_keys
+from pipelines.planning.reader import select_engine_keys
+from pipelines.planning.stage import find_stage
 from pipelines.registry.catalog import UnknownName
 
 _WIDTH = 110
@@ -54,7 +54,7 @@ def script_of(root: Node, transforms: Mapping[str, str]) -> str:
     functions = _functions(root, transforms)
     constants = _constants(functions)
     body = _pipeline(root)
-    needed = sorted(find_parameters(engine_keys(root)))
+    needed = sorted(find_parameters(select_engine_keys(root)))
     parameters = f", with {', '.join(needed)} in the environment" if needed else ""
     how = _text(f"Run it where Spindle is installed: python pipeline.py{parameters}")
     parts = [_HEAD.format(how=how, imports="import os\n\n" if needed else "")]
@@ -94,7 +94,7 @@ def _functions(root: Node, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _inline(root: Node) -> Iterator[tuple[str, str]]:
-    stages: Any = cast(Any, root.plain()) if isinstance(root, MappingNode) else {}
+    stages: Any = cast(Any, root.to_plain()) if isinstance(root, MappingNode) else {}
     for key in ("python_extensions", "stages"):
         stages = stages.get(key) if isinstance(stages, dict) else None
     for name, extension in cast(dict[str, Any], stages if isinstance(stages, dict) else {}).items():
@@ -110,7 +110,7 @@ def _calls(root: Node) -> tuple[Node, ...]:
 
 def _plain(node: Node, key: str) -> Plain:
     child = node.get(key) if isinstance(node, MappingNode) else None
-    return child.plain() if child else None
+    return child.to_plain() if child else None
 
 
 def _pipeline(root: Node) -> str:
@@ -125,14 +125,14 @@ def _pipeline(root: Node) -> str:
 
 
 def _call(name: str, arguments: Node | None) -> str:
-    registered, kind = registry.find(name)
+    registered, kind = find_stage(name)
     given = [json.dumps(registered, ensure_ascii=False)]
     items: list[Plain] = []
     named: Plain = None
     if isinstance(arguments, MappingNode):
-        named = arguments.plain()
+        named = arguments.to_plain()
     elif isinstance(arguments, SequenceNode):
-        items = [each.plain() for each in arguments.items]
+        items = [each.to_plain() for each in arguments.items]
         if kind.rest is None and items and isinstance(items[-1], dict):
             named = items.pop()
     elif isinstance(arguments, ScalarNode) and arguments.value is not None:

@@ -1,15 +1,18 @@
-"""The one registry of stages: what each is called, what arguments it takes, and what it does to columns and rows.
+"""Base classes of stages, and their catalog.
 
-A stage is a frozen pydantic model of its own arguments, declared in one module of `pipelines.stages`:
+A stage is a frozen pydantic model of its arguments, declared in a module of `pipelines.stages` or of a plugin:
 
     @stage("limit")
     class Limit(TableStage):
-        '''Keeps the first rows in document order.'''
+        '''Keep the first rows in document order.'''
 
         positional = ("rows",)
         rows: PositiveInt
 
-Checking, planning, the documentation and the stage catalogue all read it from here.
+        def apply(self, rows, context):
+            return rows.orderBy("_ordinal").limit(self.rows)
+
+Checks, plans, runs, the documentation and the catalog of the REST API all use this class.
 """
 
 from __future__ import annotations
@@ -36,160 +39,174 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """What becomes of earlier rows where new ones are written."""
+    """Whether new rows replace earlier ones or are added to them."""
 
     OVERWRITE = "overwrite"
     APPEND = "append"
 
 
 class Stage(Arguments):
-    """Arguments of one stage; a list of arguments fills `positional` in order, and `rest` takes what is left.
+    """Arguments of one stage; a list of arguments fills `positional` in order, then the list `rest`.
 
-    `example` is a whole pipeline for the documentation: ${SHOP} is a small shop's address, ${FOLDER} a folder of files.
+    The docstring of a stage is its documentation, and `example` a whole pipeline for it, in which ${SHOP} is the
+    address of a small shop and ${FOLDER} a folder of files.
     """
 
     example: ClassVar[str] = ""
     positional: ClassVar[tuple[str, ...]] = ()
     rest: ClassVar[str | None] = None
-    takes_name: ClassVar[bool] = False
-    needs_page: ClassVar[bool] = False
+    takes_name: ClassVar[bool] = False  # as python_row_transform:NAME does
     gives_page: ClassVar[bool] = False
-    holds: ClassVar[bool] = False  # whether Spark keeps the rows here, so that nothing later makes them again
+    persists: ClassVar[bool] = False  # Spark persists the rows after this stage, so that it computes them once
 
-    def title(self) -> str:
-        """What the stage does here, in a few words after its name."""
+    @property
+    def reads_page(self) -> bool:
+        """Whether these arguments read the row's page."""
+        return False
+
+    def describe(self) -> str:
+        """Return a few words about the arguments, for the plan; they follow the stage's name."""
         return ""
 
-    def reads(self) -> tuple[str, ...]:
-        """Names of the columns that the stage refers to."""
+    def list_references(self) -> tuple[str, ...]:
+        """Return the names of the columns that the arguments refer to."""
         return ()
 
-    def unknown(self, before: Columns) -> Iterable[str]:
-        """Names that the stage refers to and that no column has, as far as that is known before the run."""
-        return (name for name in self.reads() if not before.has(name))
+    def find_unknown_columns(self, before: Columns) -> Iterable[str]:
+        """Return referenced names that no column has, as far as planning can decide."""
+        return (name for name in self.list_references() if not before.has(name))
 
-    def resolved(self, name: str, transforms: Transforms) -> Stage:
-        """The stage with what its own `name` stands for; raises UnknownName and PipelineError."""
+    def resolve(self, name: str, transforms: Transforms) -> Stage:
+        """Return the stage bound to the function that its `name` refers to; raises UnknownName and PipelineError."""
         return self
 
-    def uses_page(self) -> bool:
-        """Whether these arguments read the row's page."""
-        return self.needs_page
-
-    def loads(self) -> tuple[str, ...]:
-        """Paths of the files that the stage reads."""
+    def list_inputs(self) -> tuple[str, ...]:
+        """Return the paths of the files that the stage reads."""
         return ()
 
-    def columns(self, before: Columns) -> Columns:
-        """Columns after the stage."""
+    def infer_columns(self, before: Columns) -> Columns:
+        """Return the columns after the stage."""
         return before
 
 
 class Source(Stage):
-    """Replaces the current rows by those of files."""
+    """Base of stages that replace the current rows by those of files."""
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
+        """Return the rows, with their position in the column `_ordinal`."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class Batched:
-    """Work that costs less on several rows at once: for each row, in order, the rows that it becomes.
+class BatchWorker:
+    """A row function that works on several rows at once: returns, for each row in order, the rows that replace it.
 
-    Who takes too long for them all is left after one of them, and asked for the others again.
+    Over its time budget, a batch stops after the current row; the rest is resubmitted.
     """
 
-    rows: Callable[[Sequence[Row]], Iterable[Iterable[Row]]]
+    process: Callable[[Sequence[Row]], Iterable[Iterable[Row]]]
 
 
 class RowStage(Stage):
-    """Works row by row inside a pass, in a Python worker, where the row's page is at hand.
+    """Base of stages that work row by row in a Python worker, where the row's page is available.
 
-    A stage that `widens` makes any number of rows of one, which are therefore written as they come.
+    A stage that `widens` may return many rows for one; they are written one by one.
     """
 
     widens: ClassVar[bool] = False
 
-    def fails(self) -> bool:
-        """Whether a row that cannot be made ends the run; otherwise it has `_error`."""
+    @property
+    def fails_run(self) -> bool:
+        """Whether a row that fails ends the run; otherwise the error is in its column `_error`."""
         return False
 
-    def worker(self) -> Callable[[Row], Iterable[Row]] | Batched:
-        """The function that turns one row into its rows; called once per partition, so that selectors compile once."""
+    def build_worker(self) -> Callable[[Row], Iterable[Row]] | BatchWorker:
+        """Return the function that turns a row into its rows; called once per partition, so it may prepare work."""
         raise NotImplementedError
 
 
 class LinkStage(Stage):
-    """Finds links in each row; what they lead to is fetched by the next pass, `depth` levels deep."""
+    """Base of stages that find links in each row; the next pass fetches their pages, `max_depth` levels deep."""
 
     gives_page = True
 
-    def literal(self) -> str | None:
-        """The one address that is fetched for all rows, and that makes the first row where there is none."""
+    @property
+    def fixed_url(self) -> str | None:
+        """The address to fetch for all rows, if it is not in a column; it creates the first row of a pipeline."""
         return None
 
+    @property
     def drops_rows_without_link(self) -> bool:
-        """Whether a row without a link ends here; otherwise it stays, without a page."""
+        """Whether rows without a link are dropped; otherwise they remain, without a page."""
         return False
 
+    @property
     def browsing(self) -> Browsing | None:
-        """How the browser makes the pages; None for plain HTTP."""
+        """How the browser loads the pages; None for plain HTTP."""
         return None
 
-    def levels(self) -> int | None:
-        """How deep links of links are followed; None for a stage that follows links once and leaves its own page."""
+    @property
+    def max_depth(self) -> int | None:
+        """How deep links of links are followed; None for a stage that follows links once."""
         return None
 
-    def worker(self) -> Callable[[Row], Iterable[Link]]:
-        """The function that lists a row's links in document order; called once per partition."""
+    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
+        """Return the function that lists a row's links in document order; called once per partition."""
         raise NotImplementedError
 
 
 class TableStage(Stage):
-    """Works on whole tables, on Spark; pages do not pass through it.
+    """Base of stages that work on whole tables as Spark DataFrames; pages do not pass through it.
 
-    A stage that `begins` needs no rows before it: it gets a table without rows. One that `shows` rows to people does
-    so even where a later stage begins anew.
+    With `can_start`, a stage may be the first one; it then gets an empty table. `shows_rows` marks a stage that is run
+    for what it displays, even where a later stage discards its rows.
     """
 
-    begins: ClassVar[bool] = False
-    shows: ClassVar[bool] = False
+    can_start: ClassVar[bool] = False
+    shows_rows: ClassVar[bool] = False
 
-    def stores(self) -> str | None:
-        """The label that the rows are remembered under, if they are."""
+    @property
+    def stored_label(self) -> str | None:
+        """The label under which the rows are stored, if they are."""
         return None
 
-    def drops_engine_columns(self) -> bool:
-        """Whether the engine's columns are null after the stage, but for those among its `columns`."""
-        return False
-
-    def labels(self) -> tuple[str, ...]:
-        """Labels of the stored rows that the stage takes in."""
+    @property
+    def used_labels(self) -> tuple[str, ...]:
+        """The labels of the stored rows that the stage reads."""
         return ()
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    @property
+    def drops_engine_columns(self) -> bool:
+        """Whether engine columns are null after the stage, unless it returns them as columns."""
+        return False
+
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        """Return the rows after the stage, with their position in the column `_ordinal`."""
         raise NotImplementedError
 
 
 class Sink(Stage):
-    """Writes the rows to files, which nobody sees before the run is complete; the rows pass on unchanged."""
+    """Base of stages that write the rows to files, published when the run is complete; the rows pass on unchanged."""
 
     positional = ("path", "mode")
-    holds = True
+    persists = True
     format: ClassVar[str]
     path: str = Field(min_length=1)
     mode: Annotated[Mode, validate_choice("mode", Mode)] = Mode.OVERWRITE
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return f"{self.path} {self.mode}"
 
     def write(self, rows: DataFrame, folder: str) -> None:
-        """Writes `rows` to `folder`, which is not there yet."""
+        """Write `rows` to `folder`, which does not exist yet."""
         raise NotImplementedError
 
 
 class Reset(Stage):
-    """Begins anew without rows; what was stored stays."""
+    """Discards all rows except stored ones; the next stage must be a fetch or a load.
+
+    Rows that store has put aside remain available to union_with.
+    """
 
     example = """
 pipeline:
@@ -215,10 +232,10 @@ def stage(name: str, *aliases: str) -> Callable[[StageClass], StageClass]:
     return register
 
 
-def find(name: str) -> tuple[str, type[Stage]]:
-    """The stage that a pipeline calls `name`, in any accepted spelling, and its registered name; raises UnknownName.
+def find_stage(name: str) -> tuple[str, type[Stage]]:
+    """Return the registered name and class of a stage for any accepted spelling; raises UnknownName.
 
-    Of a stage that takes a name of its own, as in `python_row_transform:clean`, that part stays as it is.
+    For a stage that takes a name, as in `python_row_transform:clean`, the part after the colon is kept unchanged.
     """
     base, colon, own = name.partition(":")
     found = STAGES.get(base) if colon else None

@@ -29,7 +29,11 @@ Thing = TypeVar("Thing")
 
 
 class UnknownName(LookupError):
-    """Raised for a name that is not registered; the message lists similar names."""
+    """Raised for a name that is not registered; the message lists similar names, `code` is the problem's."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +87,12 @@ class Catalog(Generic[Thing]):
 
     def find(self, name: str) -> Entry[Thing]:
         """Return the entry for a name in any accepted spelling; raises UnknownName."""
-        found = self.get(name)
+        found, kind = self.get(name), self.kind.replace(" ", "-")
         if found is None and (reason := self._unsupported.get(normalize(name))):
-            raise UnknownName(f"the {self.kind} '{name}' is not supported: {reason}")
+            raise UnknownName(f"the {self.kind} '{name}' is not supported: {reason}", f"unsupported-{kind}")
         if found is None:
             sentence = describe_unknown(self.kind, name, [spelling for entry in self for spelling in entry.spellings])
-            raise UnknownName("; ".join((sentence, *map(str, load_plugins()))))
+            raise UnknownName("; ".join((sentence, *map(str, load_plugins()))), f"unknown-{kind}")
         return found
 
     def __iter__(self) -> Iterator[Entry[Thing]]:

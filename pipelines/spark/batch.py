@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from pipelines.extract.rows import Row
-from pipelines.planning.stage import Batched
+from pipelines.planning.stage import BatchWorker
 
 _ROWS = 64
 _PAGE_BYTES = 1024 * 1024  # a row that waits holds its page
@@ -23,7 +23,7 @@ class Batch:
     """
 
     def __init__(
-        self, work: Batched, take: Callable[[Row, Iterable[Row]], None], clock: Callable[[], float] = time.monotonic
+        self, work: BatchWorker, take: Callable[[Row, Iterable[Row]], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._work = work
         self._take = take
@@ -53,7 +53,7 @@ class Batch:
         """The first rows, as many as go at once; where they take too long, the next call goes on with the others."""
         if not self._given:
             rows = list(islice(self._rows, self._at_once))
-            self._lot, self._given = zip(rows, self._work.rows(rows), strict=True), len(rows)
+            self._lot, self._given = zip(rows, self._work.process(rows), strict=True), len(rows)
         began, took, done = self._clock(), 0.0, 0
         for row, made in self._lot:
             self._given -= 1

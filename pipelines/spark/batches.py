@@ -65,7 +65,7 @@ class Table:
 
 
 def _writes(stage: object, name: str) -> bool:
-    return isinstance(stage, RowStage) and name in tuple(stage.columns(Columns()))
+    return isinstance(stage, RowStage) and name in tuple(stage.infer_columns(Columns()))
 
 
 def _engine_cells(names: Container[str]) -> Callable[[Row], tuple[object, ...]]:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from pipelines.browser.actions import Browsing
 from pipelines.coordination.messages import Endpoint
-from pipelines.errors import RunError, first_line
+from pipelines.errors import RunError, summarize_error
 from pipelines.fetch import canonical_url
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.planning.context import RunContext
@@ -58,8 +58,8 @@ class _Segment:
 
     def fetched_by(self, stage: LinkStage) -> _Segment:
         """This segment, its pass beginning with the pages of the rows' links."""
-        self.fetches, self.browsing = True, stage.browsing()
-        self.after = stage.columns(self.columns)
+        self.fetches, self.browsing = True, stage.browsing
+        self.after = stage.infer_columns(self.columns)
         return self
 
     def add(self, key: str, stage: RowStage | LinkStage) -> None:
@@ -67,7 +67,7 @@ class _Segment:
             self.stages.append((key, Exploration(stage, self.after, explore_schema(self.after))))
         else:
             self.stages.append((key, stage))
-        self.after = stage.columns(self.after)
+        self.after = stage.infer_columns(self.after)
 
 
 class Engine:
@@ -130,7 +130,7 @@ class Engine:
         stage = step.stage
         if isinstance(stage, Source):
             return self._load(step, stage)
-        if isinstance(stage, LinkStage) and stage.levels() is None:
+        if isinstance(stage, LinkStage) and stage.max_depth is None:
             return self._follow(segment, step, stage)
         if isinstance(stage, Reset):
             return None
@@ -150,18 +150,18 @@ class Engine:
         return _Segment(self._counted(step, rows), step.key, columns)
 
     def _table(self, segment: _Segment, step: Step, stage: TableStage | Sink) -> _Segment:
-        columns = stage.columns(segment.after)
+        columns = stage.infer_columns(segment.after)
         rows = self._finish(segment, None)
-        if stage.holds:
+        if stage.persists:
             rows = self._counted(step, rows).persist()
         with _located(step):
             if isinstance(stage, Sink):
                 self.saves.write(stage, _only(rows, segment.after.with_columns(self._kept(segment.after))))
             else:
-                rows = stage.table(rows, self._context)
+                rows = stage.apply(rows, self._context)
         if "_ordinal" not in rows.columns:
             rows = rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
-        rows = rows if stage.holds else self._counted(step, rows)
+        rows = rows if stage.persists else self._counted(step, rows)
         return _Segment(rows, step.key, columns_of(rows.schema, columns) if columns.open else columns)
 
     def _counted(self, step: Step, rows: DataFrame) -> DataFrame:
@@ -181,7 +181,7 @@ class Engine:
         return _Segment(rows, step.key, segment.after).fetched_by(stage)
 
     def _seed(self, stage: LinkStage) -> DataFrame:
-        url = canonical_url(stage.literal() or "")
+        url = canonical_url(stage.fixed_url or "")
         ordinal = F.array(F.lit(0).cast("bigint"))
         return self._spark.range(0, 1, 1, 1).select(F.lit(url).alias(LINK), ordinal.alias("_ordinal"))
 
@@ -203,7 +203,7 @@ class Engine:
             return rows
         key, stage = next(each for each in reversed(segment.stages) if _is_open(each[1]))
         steps = {step.key: step for step in self._plan.steps}
-        fails = isinstance(stage, RowStage) and stage.fails()
+        fails = isinstance(stage, RowStage) and stage.fails_run
         with _located(steps[key]):
             closed = close(rows, segment.after, key, steps[key].title, fails, self._endpoint)
         segment.after = closed.columns
@@ -248,7 +248,7 @@ def _located(step: Step) -> Generator[None]:
     except RunError as error:
         raise RunError(f"line {step.line}: {step.title}: {error}") from error
     except (AnalysisException, ParseException) as error:
-        raise RunError(f"line {step.line}: {step.title}: {first_line(error)}") from error
+        raise RunError(f"line {step.line}: {step.title}: {summarize_error(error)}") from error
 
 
 def _only(rows: DataFrame, columns: Columns) -> DataFrame:
@@ -260,7 +260,7 @@ def _only(rows: DataFrame, columns: Columns) -> DataFrame:
 
 def _is_open(stage: RowStage | Exploration) -> bool:
     """Whether the stage gives columns that only its rows tell."""
-    return isinstance(stage, RowStage) and stage.columns(Columns()).open
+    return isinstance(stage, RowStage) and stage.infer_columns(Columns()).open
 
 
 def _jvm(observation: Observation) -> Any:

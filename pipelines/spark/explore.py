@@ -36,7 +36,7 @@ class Explorer:
         with _small_jobs(entering.sparkSession):
             frames = [self._held(task, entering)]
             for key, exploration in task.explorations().items():
-                frames.extend(self._levels(task, key, exploration.stage.levels() or 0, tuple(frames)))
+                frames.extend(self._levels(task, key, exploration.stage.max_depth or 0, tuple(frames)))
         return _union(_only(frame, ROW) for frame in frames).coalesce(self.partitions)
 
     def _levels(self, task: Pass, key: str, depth: int, frames: tuple[Frame, ...]) -> Iterator[Frame]:
@@ -91,7 +91,7 @@ def _deeper(task: Pass, key: str, level: int) -> Pass:
     exploration = task.explorations()[key]
     position = [name for name, _ in task.stages].index(key)
     stages = ((key, replace(exploration, level=level)), *task.stages[position + 1 :])
-    browsing = exploration.stage.browsing()
+    browsing = exploration.stage.browsing
     return replace(task, enters=key, fetches=True, browsing=browsing, entering=exploration.columns, stages=stages)
 
 

@@ -16,7 +16,7 @@ from pipelines.coordination.client import connect
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
 from pipelines.language.columns import Columns
-from pipelines.planning.planner import check_names
+from pipelines.planning.planner import check_inferred_names
 from pipelines.spark.arrow import map_in_arrow
 from pipelines.spark.progress import Reporter
 from pipelines.spark.schema import LINK, OPEN, links_schema, rows_schema
@@ -53,7 +53,7 @@ def close(rows: DataFrame, columns: Columns, key: str, title: str, fails: bool, 
     closed = Columns((*types, *((each, type_) for each, type_ in columns.types if each not in dict(types))))
     if not closed.types:
         raise RunError("it gave no row that tells its columns; declare them as its return type")
-    check_names(dict(types), closed)
+    check_inferred_names(dict(types), closed)
     schema = links_schema(closed) if LINK in rows.columns else rows_schema(closed)
     task = Closing(key, name, fails, types, schema, endpoint)
     return Closed(map_in_arrow(made, partial(run, task), from_arrow_schema(schema)), closed)

@@ -26,7 +26,7 @@ from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
 from pipelines.fetch.throttle import HostThrottle
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
-from pipelines.planning.stage import Batched, LinkStage, RowStage
+from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
 from pipelines.spark.batch import Batch
 from pipelines.spark.batches import Output, Table
 from pipelines.spark.progress import Reporter, Step
@@ -251,7 +251,7 @@ def _chain(task: Pass, output: Output, unwritten: Unwritten, reporter: Reporter)
 
 
 def _row_stage(stage: RowStage, emit: Emit, step: Step, waiting: deque[Batch], unwritten: Unwritten) -> Emit:
-    work = stage.worker()
+    work = stage.build_worker()
 
     def take(row: Row, rows: Iterable[Row]) -> None:
         for made in rows:
@@ -260,7 +260,7 @@ def _row_stage(stage: RowStage, emit: Emit, step: Step, waiting: deque[Batch], u
                 step.errors += 1
             emit(made)
 
-    if isinstance(work, Batched):
+    if isinstance(work, BatchWorker):
         waiting.appendleft(Batch(work, take))
         return waiting[0].add
     if stage.widens:
@@ -270,7 +270,7 @@ def _row_stage(stage: RowStage, emit: Emit, step: Step, waiting: deque[Batch], u
 
 def _following(stage: LinkStage, output: Output, unwritten: Unwritten) -> Emit:
     """Ends the pass with a row for each link, which the next pass fetches."""
-    links_of, drops = stage.worker(), stage.drops_rows_without_link()
+    links_of, drops = stage.build_worker(), stage.drops_rows_without_link
 
     def written(row: Row) -> Iterator[None]:
         position = 0
@@ -291,7 +291,7 @@ def _exploring(
     At level 0 the pages themselves are written as links too: visited, so that no level fetches them again.
     """
     stage, level = exploration.stage, exploration.level
-    links_of, last = stage.worker(), stage.levels() or 0
+    links_of, last = stage.build_worker(), stage.max_depth or 0
     latest: Fetched = NOTHING
 
     def written(row: Row) -> Iterator[None]:

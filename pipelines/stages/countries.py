@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pycountry
 from pydantic import AfterValidator, Field
 
+from pipelines.errors import ArgumentError
 from pipelines.language.names import describe_unknown, suggest, truncate_name
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import TableStage, stage
@@ -66,9 +67,8 @@ def _country(text: str) -> str:
     if "${" not in text and text.strip().casefold() not in _spellings():
         names = [name.title() for name in _spellings() if len(name) > 3]
         meant = describe_unknown("country", text, names) if suggest(text.casefold(), map(str.casefold, names)) else None
-        raise ValueError(
-            meant or f"unknown country '{truncate_name(text)}'; write its English name or its code of ISO 3166"
-        )
+        message = meant or f"unknown country '{truncate_name(text)}'; write its English name or its code of ISO 3166"
+        raise ArgumentError(message, "unknown-value")
     return text
 
 
@@ -92,16 +92,16 @@ pipeline:
     column: str = Field(min_length=1)
     countries: tuple[Annotated[str, AfterValidator(_country)], ...] = Field(min_length=1)
 
-    def title(self) -> str:
-        return f"{self.reads()[0]} {', '.join(self.countries)}"
+    def describe(self) -> str:
+        return f"{self.list_references()[0]} {', '.join(self.countries)}"
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         return (parse_column_reference(self.column) or self.column,)
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
 
         wanted = {_spellings()[country.strip().casefold()] for country in self.countries}
         spelled = sorted(name for name, code in _spellings().items() if code in wanted)
-        name = quote_column(self.reads()[0])
+        name = quote_column(self.list_references()[0])
         return rows.where(F.lower(F.trim(F.col(name).cast("string"))).isin(spelled))

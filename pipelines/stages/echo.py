@@ -35,15 +35,15 @@ pipeline:
 """
 
     positional = ("rows", "label")
-    shows = True
-    holds = True
+    shows_rows = True
+    persists = True
     rows: int = Field(10, ge=1, le=1000)
     label: str | None = None
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return " ".join(str(each) for each in (self.rows, self.label) if each is not None)
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         shown = first_rows(rows, self.rows)
         for number, row in enumerate(to_records(shown.drop(*ENGINE_COLUMNS), cut=_CUT), start=1):
             _log.info("echo", extra={"fields": {"label": self.label, "number": number, "row": row}})

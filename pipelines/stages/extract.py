@@ -67,19 +67,20 @@ pipeline:
 
     _check = field_validator("extractors")(_unique)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return _names(self.extractors)
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         return _read_columns(self.extractors)
 
-    def uses_page(self) -> bool:
+    @property
+    def reads_page(self) -> bool:
         return any(extractor.column() is None for extractor in self.extractors)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
 
-    def worker(self) -> Callable[[Row], Iterable[Row]]:
+    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
         return _reading(self.extractors)
 
 
@@ -105,23 +106,26 @@ pipeline:
 
     positional = ("selector",)
     rest = "extractors"
-    needs_page = True
     widens = True
     selector: SelectorText
     extractors: tuple[Extractor, ...] = ()
 
     _check = field_validator("extractors")(_unique)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return f"{self.selector} {_names(self.extractors)}".rstrip()
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         return _read_columns(self.extractors)
 
-    def columns(self, before: Columns) -> Columns:
+    @property
+    def reads_page(self) -> bool:
+        return True
+
+    def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
 
-    def worker(self) -> Callable[[Row], Iterable[Row]]:
+    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
         selector, read = compile_selector(self.selector), _reading(self.extractors)
         nothing = {extractor.output()[0]: None for extractor in self.extractors}
 

@@ -68,17 +68,18 @@ class _Selecting(LinkStage):
     positional = ("selector",)
     selector: SelectorText
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return self.selector
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         column = parse_column_reference(self.selector)
         return (column,) if column else ()
 
-    def uses_page(self) -> bool:
-        return not self.reads()
+    @property
+    def reads_page(self) -> bool:
+        return not self.list_references()
 
-    def worker(self) -> Callable[[Row], Iterable[Link]]:
+    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
         column = parse_column_reference(self.selector)
         return _links_of_column(column) if column else _links_of_page(self.selector)
 
@@ -97,18 +98,19 @@ pipeline:
     positional = ("url",)
     url: Annotated[str, AfterValidator(_url)] = "_"
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return self.url
 
-    def literal(self) -> str | None:
-        return None if self.reads() else self.url
+    @property
+    def fixed_url(self) -> str | None:
+        return None if self.list_references() else self.url
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         column = "_" if self.url == "_" else parse_column_reference(self.url)
         return (column,) if column else ()
 
-    def worker(self) -> Callable[[Row], Iterable[Link]]:
-        if column := next(iter(self.reads()), None):
+    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
+        if column := next(iter(self.list_references()), None):
             return _links_of_column(column)
         link = _link(self.url, None)
         return lambda row: (link,)
@@ -136,9 +138,10 @@ pipeline:
         JoinType.LEFT_OUTER, alias="joinType"
     )
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return self.selector if self.join_type is JoinType.LEFT_OUTER else f"{self.selector} {self.join_type}"
 
+    @property
     def drops_rows_without_link(self) -> bool:
         return self.join_type is JoinType.INNER
 
@@ -163,8 +166,9 @@ pipeline:
     positional = ("selector", "depth")
     depth: NonNegativeInt = Field(1, le=10_000)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return f"{self.selector} depth {self.depth}"
 
-    def levels(self) -> int | None:
+    @property
+    def max_depth(self) -> int | None:
         return self.depth

@@ -31,13 +31,13 @@ class Files(Source):
     path_glob_filter: str | None = Field(None, alias="pathGlobFilter")
     recursive_file_lookup: bool | None = Field(None, alias="recursiveFileLookup")
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return self.path
 
-    def loads(self) -> tuple[str, ...]:
+    def list_inputs(self) -> tuple[str, ...]:
         return (self.path,)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
 
     def options(self) -> dict[str, Any]:

@@ -52,16 +52,16 @@ pipeline:
     rest = "fields"
     fields: tuple[Matching, ...] = Field(min_length=1, max_length=1)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return f"{self._ean()} {self.fields[0].iextract_prefix}"
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         return (self._ean(),)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(((SCORE, "double"),))
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
 
         prefix = self.fields[0].iextract_prefix

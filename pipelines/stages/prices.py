@@ -9,6 +9,7 @@ import pycountry
 from price_parser.parser import extract_currency_symbol
 from pydantic import AfterValidator, Field
 
+from pipelines.errors import ArgumentError
 from pipelines.extract.extractors import find_price_part, parse_price
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns
@@ -56,7 +57,7 @@ def _currency(code: str) -> str:
         return code
     known = [currency.alpha_3 for currency in pycountry.currencies]
     if code.strip().upper() not in known:
-        raise ValueError(describe_unknown("currency", code, known))
+        raise ArgumentError(describe_unknown("currency", code, known), "unknown-value")
     return code.strip().upper()
 
 
@@ -94,17 +95,17 @@ pipeline:
     column: str = Field(min_length=1)
     currency: Annotated[str, AfterValidator(_currency)] | None = None
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return " ".join(filter(None, (self._name(), self.currency)))
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         return (self._name(),)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         name = self._name()
         return before.with_columns(((f"{name}_amount", "double"), (f"{name}_currency", "string")))
 
-    def worker(self) -> Callable[[Row], Iterable[Row]]:
+    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
         name, default = self._name(), self.currency
 
         def normalized(row: Row) -> Iterable[Row]:

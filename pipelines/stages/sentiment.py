@@ -99,16 +99,16 @@ pipeline:
     positional = ("column",)
     column: str = Field(min_length=1)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return _name(self.column)
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         return (_name(self.column),)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(((SCORE, "double"), (LABEL, "string")))
 
-    def worker(self) -> Callable[[Row], Iterable[Row]]:
+    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
         name = _name(self.column)
 
         def rated(row: Row) -> Iterable[Row]:
@@ -141,19 +141,20 @@ pipeline:
     date: str | None = Field(None, min_length=1)
     date_format: str | None = Field(None, alias="dateFormat", min_length=1)
 
-    def title(self) -> str:
-        return ", ".join(self.reads())
+    def describe(self) -> str:
+        return ", ".join(self.list_references())
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         return tuple(_name(each) for each in (self.column, self.date) if each)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return Columns((("month", "string"), *_TOTALS))
 
+    @property
     def drops_engine_columns(self) -> bool:
         return True
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
 
         date = _column(_name(self.date) if self.date else _date_column(rows))
@@ -182,20 +183,21 @@ pipeline:
     rest = "columns"
     names: tuple[str, ...] = Field(alias="columns", min_length=1)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return ", ".join(map(_name, self.names))
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         return (*map(_name, self.names), SCORE)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         types = dict(before.types)
         return Columns((*((name, types.get(name, "string")) for name in map(_name, self.names)), *_TOTALS), before.open)
 
+    @property
     def drops_engine_columns(self) -> bool:
         return True
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
 
         groups = [_column(_name(name)) for name in self.names]

@@ -54,10 +54,10 @@ pipeline:
     positional = ("rows",)
     rows: int = Field(ge=0, le=2_147_483_647)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return str(self.rows)
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows.orderBy("_ordinal").limit(self.rows)
 
 
@@ -74,17 +74,17 @@ pipeline:
     rest = "columns"
     names: tuple[str, ...] = Field((), alias="columns")
 
-    def title(self) -> str:
-        return ", ".join(self.reads())
+    def describe(self) -> str:
+        return ", ".join(self.list_references())
 
-    def reads(self) -> tuple[str, ...]:
+    def list_references(self) -> tuple[str, ...]:
         return tuple(parse_column_reference(name) or name for name in self.names)
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        keys = self.reads() or tuple(name for name in rows.columns if name not in ENGINE_COLUMNS)
+        keys = self.list_references() or tuple(name for name in rows.columns if name not in ENGINE_COLUMNS)
         quoted = map(quote_column, keys)
         # sorting finds the first for half of what an aggregate over whole rows costs, and spills where memory ends
         place = F.row_number().over(Window.partitionBy(*quoted).orderBy("_ordinal"))
@@ -104,13 +104,13 @@ pipeline:
     positional = ("expression",)
     expression: Expression
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return self.expression
 
-    def unknown(self, before: Columns) -> Iterable[str]:
+    def find_unknown_columns(self, before: Columns) -> Iterable[str]:
         return () if before.open else before.find_unknown_in_sql(find_expression_columns(self.expression))
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows.where(_resolved(check_expression, self.expression))
 
 
@@ -133,19 +133,20 @@ pipeline:
     positional = ("query",)
     query: Query
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return " ".join(self.query.split())
 
-    def unknown(self, before: Columns) -> Iterable[str]:
+    def find_unknown_columns(self, before: Columns) -> Iterable[str]:
         return () if before.open else before.find_unknown_in_sql(find_query_columns(self.query))
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in find_engine_columns(self.query)), open=True)
 
+    @property
     def drops_engine_columns(self) -> bool:
         return not is_select_all(self.query)
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         query = _resolved(check_query, self.query)
         (materialize(rows) if has_repeated_reads(query) else rows).createOrReplaceTempView("rows")
         # nothing but a query can stand in parentheses
@@ -165,16 +166,17 @@ pipeline:
 """
 
     positional = ("label",)
-    holds = True
+    persists = True
     label: str = Field(min_length=1)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return self.label
 
-    def stores(self) -> str | None:
+    @property
+    def stored_label(self) -> str | None:
         return self.label
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         context.stored[self.label] = rows
         return rows
 
@@ -189,7 +191,7 @@ pipeline:
   - {stage: cache}
 """
 
-    holds = True
+    persists = True
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows

@@ -9,11 +9,11 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem, RunError
+from pipelines.errors import MAX_PROBLEMS, ArgumentError, PipelineError, Problem, RunError
 from pipelines.extract.rows import Row
-from pipelines.language.columns import ENGINE_COLUMNS, Columns, engine_fault
+from pipelines.language.columns import ENGINE_COLUMNS, Columns, check_not_reserved
 from pipelines.language.names import describe_unknown, normalize, truncate_name, validate_choice
-from pipelines.planning.stage import Batched, RowStage, stage
+from pipelines.planning.stage import BatchWorker, RowStage, stage
 from pipelines.transforms.sandbox import Outcome, RowFailed
 from pipelines.transforms.schema import TypeMismatch, convert_row, keep_matching_values
 from pipelines.transforms.transform import Transform, Transforms
@@ -76,45 +76,50 @@ pipeline:
         for name, value in cast(dict[str, Any], data).items():
             for each in cast(list[Any], value) if name == "keywords" and isinstance(value, list) else [{name: value}]:
                 if not isinstance(each, dict):
-                    raise ValueError("a row transform takes its arguments by name: a map")
+                    raise ArgumentError("a row transform takes its arguments by name: a map")
                 given.update(cast(dict[str, Any], each))
         own = {name: value for name, value in given.items() if normalize(name) == normalize("onError")}
         return {**own, "keywords": {name: value for name, value in given.items() if name not in own}}
 
-    def resolved(self, name: str, transforms: Transforms) -> PythonRowTransform:
+    def resolve(self, name: str, transforms: Transforms) -> PythonRowTransform:
         """Raises Unknown for a name that is not registered, PipelineError for arguments that the function lacks."""
         try:
             transform = transforms.find(name)
         except PipelineError as error:
             where = f"in the function '{truncate_name(name)}'"
-            raise PipelineError(Problem(f"{where}, {each}") for each in error.problems) from error
-        wrong = list(islice(self._wrong(transform), MAX_PROBLEMS))
+            raise PipelineError(Problem("", f"{where}, {each}", code=each.code) for each in error.problems) from error
+        wrong = list(islice(self._find_problems(transform), MAX_PROBLEMS))
         if wrong:
-            raise PipelineError(Problem(message) for message in wrong)
+            raise PipelineError(wrong)
         resolved = self.model_copy()
         resolved._transform = transform
         return resolved
 
-    def _wrong(self, transform: Transform) -> Iterable[str]:
+    def _find_problems(self, transform: Transform) -> Iterable[Problem]:
         called, takes = truncate_name(transform.name), transform.function.keywords
         for name in self.keywords:
             if name not in takes.names and not takes.others:
-                yield f"{called}: {describe_unknown('argument', name, takes.names)}"
+                message = f"{called}: {describe_unknown('argument', name, takes.names)}"
+                yield Problem("", message, code="unknown-argument")
         for name in takes.required:
             if name not in self.keywords:
-                yield f"{called}: the argument '{truncate_name(name)}' is missing"
+                message = f"{called}: the argument '{truncate_name(name)}' is missing"
+                yield Problem("", message, code="missing-argument")
         for name, _ in transform.function.columns or ():
-            if fault := engine_fault(name):
-                yield f"{called}: {fault}"
+            try:
+                check_not_reserved(name)
+            except ArgumentError as error:
+                yield Problem("", f"{called}: {error}", code=error.code)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         declared = self._transform.function.columns if self._transform else None
         return Columns(declared) if declared is not None else Columns(open=True)
 
-    def fails(self) -> bool:
+    @property
+    def fails_run(self) -> bool:
         return self.on_error is OnError.FAIL
 
-    def worker(self) -> Batched:
+    def build_worker(self) -> BatchWorker:
         if self._transform is None:
             raise RunError("a row transform without a function cannot run")
         make, columns = self._transform.make_runner(self.keywords), self._transform.function.columns
@@ -132,12 +137,12 @@ pipeline:
 
         def failed(row: Row, error: Exception, values: dict[str, object]) -> Row:
             sentence = f"{name}: {error}"
-            if self.fails():
+            if self.fails_run:
                 raise RunError(f"python_row_transform:{sentence}") from None
             return row.mark_failed(sentence, values if columns is None else keep_matching_values(values, columns))
 
         name = self._transform.name
-        return Batched(lambda rows: map(each, rows, make(_given_row(row) for row in rows)))
+        return BatchWorker(lambda rows: map(each, rows, make(_given_row(row) for row in rows)))
 
 
 def _made(outcome: dict[str, Any]) -> dict[str, Any]:

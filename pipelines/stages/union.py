@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from pipelines.errors import RunError
+from pipelines.errors import ArgumentError, RunError
 from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.names import validate_choice
@@ -36,7 +36,8 @@ class UnionSource(Arguments):
         try:
             self.reader()
         except ValidationError as error:
-            raise ValueError(", ".join(describe_faults(READERS[self.format], error))) from None
+            faults = describe_faults(READERS[self.format], error)
+            raise ArgumentError(", ".join(each.message for each in faults), faults[0].code) from None
         return self
 
     def reader(self) -> Files:
@@ -67,13 +68,13 @@ pipeline:
     rest = "sources"
     sources: tuple[UnionSource, ...] = Field(min_length=1)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return ", ".join(_paths(self.sources))
 
-    def loads(self) -> tuple[str, ...]:
+    def list_inputs(self) -> tuple[str, ...]:
         return _paths(self.sources)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
@@ -90,20 +91,20 @@ pipeline:
   - {stage: unionByName, args: [{format: parquet, path: "${FOLDER}/products.parquet"}]}
 """
 
-    begins = True
+    can_start = True
     rest = "sources"
     sources: tuple[UnionSource, ...] = Field(min_length=1)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return ", ".join(_paths(self.sources))
 
-    def loads(self) -> tuple[str, ...]:
+    def list_inputs(self) -> tuple[str, ...]:
         return _paths(self.sources)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         more = [(source.path, source.reader().load(rows.sparkSession, context)) for source in self.sources]
         return union([("the rows so far", rows), *more])
 
@@ -125,20 +126,21 @@ pipeline:
   - {stage: union_with, args: [old]}
 """
 
-    begins = True
+    can_start = True
     rest = "labels"
     stored: tuple[str, ...] = Field(alias="labels", min_length=1)
 
-    def title(self) -> str:
+    def describe(self) -> str:
         return ", ".join(self.stored)
 
-    def labels(self) -> tuple[str, ...]:
+    @property
+    def used_labels(self) -> tuple[str, ...]:
         return self.stored
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)
 
-    def table(self, rows: DataFrame, context: RunContext) -> DataFrame:
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         stored = [(label, materialize(context.stored[label])) for label in self.stored]
         return union([("the rows so far", rows), *stored])
 

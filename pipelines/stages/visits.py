@@ -19,11 +19,12 @@ class _InBrowser(LinkStage):
     traces: Traces = ()
     images: bool | None = None
 
+    @property
     def browsing(self) -> Browsing:
         wanted = any(action.sees_images for action in self.traces)
         return Browsing(self.traces, wanted if self.images is None else self.images)
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(tuple(column for action in self.traces for column in action.columns()))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from pipelines.errors import PipelineError, Problem
-from pipelines.language.columns import engine_fault, name_fault
+from pipelines.errors import ArgumentError, PipelineError, Problem
+from pipelines.language.columns import check_column_name, check_not_reserved
 from pipelines.language.names import normalize, truncate_name
 from pipelines.transforms.schema import Types, get_last_name, is_none, parse_annotation, parse_expression
 
@@ -51,13 +51,15 @@ def list_functions(text: str) -> tuple[str, ...]:
 
 def _parse_module(text: str) -> ast.Module:
     if len(text.encode(errors="replace")) > MAX_BYTES:
-        raise PipelineError([Problem(f"a row transform may have at most {MAX_BYTES // 1024} KiB")])
+        message = f"a row transform may have at most {MAX_BYTES // 1024} KiB"
+        raise PipelineError([Problem("", message, code="too-large")])
     try:
         return ast.parse(text, type_comments=False)
     except SyntaxError as error:
-        raise PipelineError([Problem(f"not Python: {error.msg}", error.lineno, error.offset)]) from None
+        problem = Problem("", f"not Python: {error.msg}", error.lineno, error.offset, "invalid-python")
+        raise PipelineError([problem]) from None
     except (ValueError, RecursionError, MemoryError):
-        raise PipelineError([Problem("not Python: it does not parse")]) from None
+        raise PipelineError([Problem("", "not Python: it does not parse", code="invalid-python")]) from None
 
 
 def _find_function(name: str, module: ast.Module) -> ast.FunctionDef:
@@ -72,8 +74,10 @@ def _find_function(name: str, module: ast.Module) -> ast.FunctionDef:
         twice = f"{named[1].name} is defined twice: the first time in line {named[0].lineno}"
         raise PipelineError([_make_problem(named[1], twice)])
     if any(isinstance(node, ast.AsyncFunctionDef) for node in module.body):
-        raise PipelineError([Problem(f"the row transform '{name}' must be a plain function, without async")])
-    raise PipelineError([Problem(f"there is no function '{name}': write def {name}(row): ... that returns a row")])
+        message = f"the row transform '{name}' must be a plain function, without async"
+        raise PipelineError([Problem("", message, code="invalid-function")])
+    message = f"there is no function '{name}': write def {name}(row): ... that returns a row"
+    raise PipelineError([Problem("", message, code="missing-function")])
 
 
 def _read_keywords(function: ast.FunctionDef) -> Keywords:
@@ -139,21 +143,26 @@ def _read_field(key: ast.expr | None, annotation: ast.expr) -> tuple[str, str]:
     name = key.id if isinstance(key, ast.Name) else key.value if isinstance(key, ast.Constant) else None
     if not isinstance(name, str):
         raise PipelineError([_make_problem(annotation, "a column's name must be a text")])
-    if fault := name_fault(name) or engine_fault(name):
-        raise PipelineError([_make_problem(annotation, fault)])
+    try:
+        check_column_name(name)
+        check_not_reserved(name)
+    except ArgumentError as error:
+        raise PipelineError([_make_problem(annotation, str(error), error.code)]) from None
     type_ = parse_annotation(annotation)
     if type_ is None:
-        raise PipelineError([_make_problem(annotation, make_type_problem(name).message)])
+        problem = make_type_problem(name)
+        raise PipelineError([_make_problem(annotation, problem.message, problem.code)])
     return name, type_
 
 
 def make_type_problem(name: str) -> Problem:
     """The type that a function declares for `name` is none that a column can have."""
-    return Problem(
+    message = (
         f"the type of '{truncate_name(name)}' fits no column; columns are str, int, float, bool, bytes, date, "
         "datetime, list[...] and dict[str, ...] of these, each also with | None"
     )
+    return Problem("", message, code="invalid-type")
 
 
-def _make_problem(node: ast.expr | ast.FunctionDef, message: str) -> Problem:
-    return Problem(message[:_LONGEST_SENTENCE], node.lineno, node.col_offset + 1)
+def _make_problem(node: ast.expr | ast.FunctionDef, message: str, code: str = "invalid-function") -> Problem:
+    return Problem("", message[:_LONGEST_SENTENCE], node.lineno, node.col_offset + 1, code)

@@ -71,7 +71,7 @@ class Transforms:
         if plugged:
             return Transform(plugged.name, describe_function(plugged.name, plugged.thing), plugged.thing, self.limits)
         known = (*self.own, *(spelling for each in ROW_TRANSFORMS for spelling in each.spellings))
-        raise UnknownName(f"{describe_unknown('row transform', name, known)} ({_WAYS})")
+        raise UnknownName(f"{describe_unknown('row transform', name, known)} ({_WAYS})", "unknown-row-transform")
 
     @cached_property
     def _spellings(self) -> Mapping[str, str]:

@@ -116,9 +116,9 @@ def read_action(entry: object) -> object:
     given = [named[key] for key in ("action", "factory") if key in named]
     for folded, key in named.items():
         if folded not in ("action", "factory", "params"):
-            raise _create_error(describe_unknown("key", str(key), ("action", "params")), key)
+            raise _create_error(describe_unknown("key", str(key), ("action", "params")), "unknown-key", key)
     if len(given) == 2:
-        raise _create_error("give either 'action' or 'factory', not both", given[1])
+        raise _create_error("give either 'action' or 'factory', not both", "conflicting-arguments", given[1])
     if not given:
         raise ValueError(_SHAPE)
     return _validate_action(entry, given[0], named.get("params"))
@@ -131,25 +131,23 @@ def _validate_action(entry: dict[Any, Any], naming: str, params: str | None) -> 
     try:
         found = ACTIONS.find(name)
     except UnknownName as error:
-        raise _create_error(str(error), naming) from None
+        raise _create_error(str(error), error.code, naming) from None
     try:
         return found.thing.model_validate((entry[params] if params else None) or {})
     except ValidationError as error:
-        told = zip(error.errors(include_url=False), describe_faults(found.thing, error), strict=True)
-        lines = [
-            _create_detail(f"{found.name}: {told}", *([params] if params else []), *fault["loc"])
-            for fault, told in told
-        ]
+        path = [params] if params else []
+        faults = describe_faults(found.thing, error)
+        lines = [_create_detail(f"{found.name}: {each.message}", each.code, *path, *each.loc) for each in faults]
         raise ValidationError.from_exception_data(name, lines) from None
 
 
-def _create_error(message: str, *place: str | int) -> ValidationError:
-    return ValidationError.from_exception_data("action", [_create_detail(message, *place)])
+def _create_error(message: str, code: str, *place: str | int) -> ValidationError:
+    return ValidationError.from_exception_data("action", [_create_detail(message, code, *place)])
 
 
-def _create_detail(message: str, *place: str | int) -> InitErrorDetails:
+def _create_detail(message: str, code: str, *place: str | int) -> InitErrorDetails:
     # the template keeps braces in the message literal
-    kind = PydanticCustomError("value_error", "{sentence}", {"sentence": message})
+    kind = PydanticCustomError("value_error", "{sentence}", {"sentence": message, "code": code})
     return InitErrorDetails(type=kind, loc=place, input=None)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from pipelines.errors import ArgumentError
 from pipelines.extract.selectors import find_length_fault
 
 # the start of a part that is not CSS: engine=..., an XPath, quoted text
@@ -19,7 +20,7 @@ def _validate(text: str) -> str:
     if "${" in text:
         return text
     if error := find_length_fault(text) or _find_error(text):
-        raise ValueError(f"not a selector: {error}")
+        raise ArgumentError(f"not a selector: {error}", "invalid-selector")
     return text
 
 

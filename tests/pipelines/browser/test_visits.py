@@ -309,7 +309,7 @@ EXAMPLES = {each.name: each for each in ACTIONS if each.plugin == ENGINE}
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_of_the_documentation_works(browser_site: BrowserSite, name: str) -> None:
     example = EXAMPLES[name].thing.example.replace("${SHOP}", browser_site.url)
-    pages = visited(f"{browser_site.url}/shop", *parse(example).plain())  # type: ignore[misc]
+    pages = visited(f"{browser_site.url}/shop", *parse(example).to_plain())  # type: ignore[misc]
     assert pages
     assert all(page.ok for page in pages)
     assert EXAMPLES[name].doc

@@ -131,6 +131,6 @@ def test_counts_are_multiplied_only_where_one_is_within_another(pattern: str, te
 def test_a_slow_pattern_gives_a_link_that_says_so() -> None:
     document = page(f"<p>{'a' * 60}!</p>", "text/html")
     row = Row({}, (0,), Fetched.from_page(document.page), document.root)
-    (link,) = WgetJoin.model_validate({"selector": CATASTROPHIC}).worker()(row)
+    (link,) = WgetJoin.model_validate({"selector": CATASTROPHIC}).build_worker()(row)
     assert link.url is None
     assert "takes more than 1 s" in (link.error or "")

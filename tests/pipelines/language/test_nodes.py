@@ -36,83 +36,29 @@ from pipelines.language.nodes import MAX_BYTES, parse
     ],
 )
 def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
-    parsed = parse(text).plain()
+    parsed = parse(text).to_plain()
     assert (type(parsed), parsed) == (type(value), value)
 
 
-_ANCHORS = "anchors and aliases are not allowed; a value that begins with & or * must be in quotes"
-
-
 @pytest.mark.parametrize(
-    ("text", "line", "column", "message"),
+    ("text", "line", "column", "code"),
     [
-        ("", 1, 1, "the pipeline is empty"),
-        ("# nothing\n", 1, 1, "the pipeline is empty"),
-        ("a: 1\nb: &x 2\n", 2, 4, _ANCHORS),
-        ("a: 1\nb: *x\n", 2, 4, _ANCHORS),
-        ("a: 1\n<<: {a: 2}\na: 3\n", 3, 1, "the key 'a' stands twice (first in line 1)"),
-        ("a: !!python/object:os.system x", 1, 4, "tags are not allowed"),
-        ("---\na: 1\n---\nb: 1\n", 3, 1, "only one document is allowed"),
-        ("? [a]\n: b\n", 1, 3, "a key must be a plain name"),
-        ("a: \x00", 1, 4, "the character U+0000 is not allowed in YAML"),
-        ("a: 1\nb: \ud800", 2, 4, "the character U+D800 is not allowed in YAML"),
-        ("[" * 51, 1, 51, "nested more than 50 deep"),
-        ("a: " + "x" * MAX_BYTES, 1, 1, "a pipeline may have at most 256 KiB"),
+        ("", 1, 1, "empty-pipeline"),
+        ("a: \x00", 1, 4, "invalid-character"),
+        ("a: 1\nb: \ud800", 2, 4, "invalid-character"),
+        ("a: " + "x" * MAX_BYTES, 1, 1, "too-large"),
+        ("\ufeffa: @id\n", 1, 4, "invalid-yaml"),
+        ("a:\r\rb: @id\r", 3, 4, "invalid-yaml"),
+        ("\ufeffa: ]\n", 1, 4, "invalid-yaml"),
+        ("a:\r  - 'b'\r c: d\r", 3, 2, "invalid-yaml"),
     ],
 )
-def test_what_is_refused_is_located(text: str, line: int, column: int, message: str) -> None:
+def test_problems_are_located(text: str, line: int, column: int, code: str) -> None:
+    """Texts that the golden file of problems cannot contain, since they are not printable."""
     with pytest.raises(PipelineError) as error:
         parse(text)
     (problem,) = error.value.problems
-    assert (problem.line, problem.column, problem.message) == (line, column, message)
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "advice"),
-    [
-        ("a: b: c\n", 1, "a value with ': ' in it must be in quotes"),
-        ("a:\n  - b\n c: d\n", 3, "the lines of the list or map from line 1 on must be indented alike"),
-        ("a: 'b\n", 2, "the quote in line 1 is not closed"),
-        ("a:\n\t- b\n", 2, "a tab stands here, and YAML is indented with spaces"),
-        ("\ufeffa: @id\n", 1, "a value that begins with @ must be in quotes"),
-        ("a:\r\rb: @id\r", 3, "a value that begins with @ must be in quotes"),
-        ("a: * > li\n", 1, "a value that begins with * or & must be in quotes"),
-        ("a: [{b: #main}]\nc: d\n", 2, "the [ or { of line 1 is not closed, or a value in it with ': ', #, "),
-        ("a: {\n  b: #main}\n", 3, "a value is missing before it; one that begins with # must be in quotes"),
-        ("a: [b, c\nd: e\n", 2, "the [ or { of line 1 is not closed"),
-        ('a: "\\d"\n', 1, "in double quotes \\ begins an escape"),
-        ("a: > 5 AND b\n", 1, "a value that begins with > or | must be in quotes"),
-        ("a: |SELECT 1\n", 1, "a value that begins with > or | must be in quotes"),
-        ("a: |\n \tb\n", 2, "YAML is indented with spaces"),
-        ("a: - b\n", 1, "a list begins in a line of its own; a value that begins with - must be in quotes"),
-        ("a: ? b\n", 1, "a value that begins with ? must be in quotes"),
-        ("\ufeffa: ]\n", 1, "a value that begins with ] must be in quotes"),
-        ("- ,b\n", 1, "a value that begins with , must be in quotes"),
-        (
-            "a: 'it's'\n",
-            1,
-            "the value ends with the ' before this; put all of it in other quotes, or write a ' within it as ''",
-        ),
-        (
-            'a: "b" c\n',
-            1,
-            'the value ends with the " before this; put all of it in other quotes, or write a " within it as \\"',
-        ),
-        ("- 'b' 'c'\n", 1, "the value ends with the ' before this; "),
-        ("a: {b: 'it's'}\n", 1, "the value ends with the ' before this; "),
-        ("a: ['b'}\n", 1, "the [ or { of line 1 is not closed"),
-        ("a: ['b'\n", 2, "the [ or { of line 1 is not closed"),
-        ("a: {b} c\n", 1, "the value ends before this; all of it must be in quotes"),
-        ("a:\r  - 'b'\r c: d\r", 3, "the lines of the list or map from line 1 on must be indented alike"),
-    ],
-)
-def test_what_is_no_yaml_is_told_what_to_write(text: str, line: int, advice: str) -> None:
-    with pytest.raises(PipelineError) as error:
-        parse(text)
-    (problem,) = error.value.problems
-    said, _, told = problem.message.partition("; ")
-    assert said.startswith("not valid YAML: ")
-    assert (problem.line, told[: len(advice)]) == (line, advice)
+    assert (problem.line, problem.column, problem.code) == (line, column, code)
 
 
 def test_as_deep_as_allowed() -> None:

@@ -32,13 +32,13 @@ WEATHER = {
             positional = ("column",)
             column: str
 
-            def reads(self):
+            def list_references(self):
                 return (self.column,)
 
-            def columns(self, before):
+            def infer_columns(self, before):
                 return before.with_columns((("force", "int"),))
 
-            def worker(self):
+            def build_worker(self):
                 def force(row):
                     speed = float(row.value(self.column))
                     return (row.with_values({"force": round((speed / 0.836) ** (2 / 3))}),)

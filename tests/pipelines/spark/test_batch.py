@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.extract.rows import Fetched, Row
 from pipelines.fetch import Page
-from pipelines.planning.stage import Batched
+from pipelines.planning.stage import BatchWorker
 from pipelines.spark.batch import Batch
 from pipelines.transforms.sandbox import FunctionCall, Limits, Sandbox
 
@@ -27,7 +27,7 @@ class Work:
         self.given = 0
         self.made: list[object] = []
         self.longest = 0.0
-        self.batch = Batch(Batched(self._rows), self._take, lambda: self.now)
+        self.batch = Batch(BatchWorker(self._rows), self._take, lambda: self.now)
 
     def add(self, numbers: Iterable[int], body: bytes = b"") -> None:
         for n in numbers:
@@ -118,7 +118,7 @@ def count(row):
             made.append(outcome["seen"])
             yield ()
 
-    batch = Batch(Batched(rows), lambda row, made: None)
+    batch = Batch(BatchWorker(rows), lambda row, made: None)
     for n in range(40):
         batch.add(Row({"n": n}, (n,)))
     batch.flush()

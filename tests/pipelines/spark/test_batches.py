@@ -27,10 +27,10 @@ class Gives(RowStage):
     type: str
     value: Any
 
-    def columns(self, before: Columns) -> Columns:
+    def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(((self.column, self.type),))
 
-    def worker(self) -> Callable[[Row], Iterable[Row]]:
+    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
         return lambda row: (row.with_values({self.column: self.value}),)
 
 
@@ -38,7 +38,7 @@ def made(*stages: Gives, declared: Columns | None = None) -> list[dict[str, Any]
     """The row that the stages give, in a pass outside of Spark."""
     columns = Columns()
     for stage in stages:
-        columns = stage.columns(columns)
+        columns = stage.infer_columns(columns)
     columns = declared or columns
     task = Pass(
         name="1.s00_load",
@@ -77,7 +77,7 @@ def test_a_value_of_another_type_is_told_with_its_step_and_column(type_: str, va
 
 def test_where_no_step_says_that_it_writes_the_column_the_column_alone_is_told() -> None:
     class Silent(Gives):
-        def columns(self, before: Columns) -> Columns:
+        def infer_columns(self, before: Columns) -> Columns:
             return before
 
     with pytest.raises(RunError, match=r"^a value does not fit the column 'name' \(string\): Expected bytes"):

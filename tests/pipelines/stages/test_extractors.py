@@ -23,5 +23,5 @@ from pipelines.extract.rows import Row
     ],
 )
 def test_a_price_is_a_finite_number_or_none(value: object, price: float | None) -> None:
-    read = Extractor.model_validate({"field": "amount", "method": "price"}).worker()
+    read = Extractor.model_validate({"field": "amount", "method": "price"}).build_worker()
     assert read(Row({"amount": value}, (0,))) == price

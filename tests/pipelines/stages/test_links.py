@@ -34,7 +34,7 @@ class Long(LinkStage):
     def levels(self) -> int | None:
         return self.depth
 
-    def worker(self) -> Callable[[Row], Iterable[Link]]:
+    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
         return self._links
 
     def _links(self, row: Row) -> Iterator[Link]:
@@ -85,7 +85,7 @@ def test_a_row_without_link_stays_unless_the_join_drops_it(join_type: str, rows:
 def test_the_text_of_a_link_is_cut(stage: type[WgetJoin | WgetExplore], length: int, end: str) -> None:
     page = document(f"<a href=x>{'a' * length}</a>")
     row = Row({}, (0,), Fetched.from_page(page.page), page.root)
-    (link,) = stage.model_validate({"selector": "a"}).worker()(row)
+    (link,) = stage.model_validate({"selector": "a"}).build_worker()(row)
     assert link.text is not None
     assert len(link.text) == 10_000
     assert link.text[-2:] == end

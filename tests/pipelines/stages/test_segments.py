@@ -29,7 +29,7 @@ class Wide(RowStage):
     def made(self) -> int:
         return self._made
 
-    def worker(self) -> Callable[[Row], Iterable[Row]]:
+    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
         return self._rows
 
     def _rows(self, row: Row) -> Iterator[Row]:

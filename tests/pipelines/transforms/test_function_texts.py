@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from pipelines import MAX_PROBLEMS, Pipeline, PipelineError, Transforms
-from pipelines.errors import NOT_READ
+from pipelines.errors import TOO_MANY_PROBLEMS
 from pipelines.language.names import describe_unknown, suggest
 from pipelines.transforms import source
 
@@ -105,13 +105,13 @@ def test_of_very_many_functions_that_are_missing_the_first_hundred_are_told() ->
     text = BEGIN + "".join(f"- {{stage: 'python_row_transform:q{n}'}}\n" for n in range(900))
     warnings = Pipeline.from_yaml(text).check(Transforms({f"z{n}": PLAIN for n in range(900)}))
     assert len(warnings) == MAX_PROBLEMS + 1
-    assert str(warnings[-1]) == f"line {MAX_PROBLEMS + 3}: {NOT_READ}"
+    assert str(warnings[-1]) == f"line {MAX_PROBLEMS + 3}: {TOO_MANY_PROBLEMS}"
     assert max(len(str(each)) for each in warnings) < 1000
 
 
 def test_of_very_many_wrong_calls_the_first_hundred_are_told() -> None:
     one = "- {stage: 'python_row_transform:f', args: {a: 1}}\n"
-    assert told(planned(BEGIN + one * 900, f=PLAIN))[-1].endswith(NOT_READ)
+    assert told(planned(BEGIN + one * 900, f=PLAIN))[-1].endswith(TOO_MANY_PROBLEMS)
     assert len(told(planned(BEGIN + one * 900, f=PLAIN))) == MAX_PROBLEMS + 1
     many = one.replace("a: 1", ", ".join(f"q{n}: 1" for n in range(900)))
     takes = ", ".join(f"n{n}{'x' * 100}=0" for n in range(400))
