@@ -31,7 +31,8 @@ class Long(LinkStage):
     def made(self) -> int:
         return self._made
 
-    def levels(self) -> int | None:
+    @property
+    def max_depth(self) -> int | None:
         return self.depth
 
     def build_worker(self) -> Callable[[Row], Iterable[Link]]:
