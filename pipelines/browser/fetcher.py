@@ -26,8 +26,7 @@ from pipelines.fetch import FetchOptions, Page
 from pipelines.fetch.failures import describe_too_many_redirects, is_retryable_status
 from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.page import parse_retry_after
-from pipelines.fetch.queue import RequestQueue
-from pipelines.fetch.request import Request, as_asked, led_to
+from pipelines.fetch.queue import Request, RequestQueue
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 
 T = TypeVar("T")
@@ -83,12 +82,12 @@ class BrowserFetcher:
                 if at_hand and not running:
                     continue
                 with suppress(Empty):  # no visit has ended: a host may allow another one
-                    seconds = queue.wait(_TICK, sleep=not running)
+                    seconds = queue.wait(_TICK, block=not running)
                     pages.extend(self._finish(queue, running, done.get(timeout=seconds if running else 0)))
         finally:
             for future in running:
                 future.cancel()
-            queue.abandon(running.values())
+            queue.cancel(running.values())
 
     def _start(
         self,
@@ -97,7 +96,7 @@ class BrowserFetcher:
         done: SimpleQueue[Future[Outcome]],
     ) -> None:
         """Start the visits that tabs and hosts allow."""
-        for request in queue.starting(self._chromium.options.pages - len(running)):
+        for request in queue.start(self._chromium.options.pages - len(running)):
             future = self._chromium.submit(self._visit(request))
             running[future] = request
             future.add_done_callback(done.put)
@@ -108,14 +107,14 @@ class BrowserFetcher:
         """Return the pages of a completed visit, none for a redirect; cache a single page without action values."""
         request, outcome = running.pop(future), future.result()
         if isinstance(outcome, VisitRedirected):
-            queue.redirected(request, outcome.address, outcome.seconds, outcome.cookies)
+            queue.redirect(request, outcome.address, outcome.seconds, outcome.cookies)
             return []
-        pages = [led_to(page, request) for page in outcome]
+        pages = [request.prepend_redirects(page) for page in outcome]
         last = pages[-1]
         if last.status in (429, 503):
-            queue.back_off(request, parse_retry_after(last.header("retry-after") or "") or self._options.backoff)
-        queue.done(request, last, keep=len(pages) == 1 and not last.values)
-        return [(as_asked(page, request), request.tag) for page in pages]
+            queue.pause_host(request, parse_retry_after(last.header("retry-after") or "") or self._options.backoff)
+        queue.complete(request, last, cacheable=len(pages) == 1 and not last.values)
+        return [(request.restore_url(page), request.tag) for page in pages]
 
     async def _release(self) -> None:
         await asyncio.gather(*(tab.close() for tab in self._idle))
@@ -129,7 +128,7 @@ class BrowserFetcher:
             try:
                 pages, retryable = await self._try_visit(request)
             except VisitRedirected as redirected:
-                if len(request.passed) < self._options.max_redirects:
+                if len(request.redirects) < self._options.max_redirects:
                     return redirected
                 return [_create_failed_page(request.address, describe_too_many_redirects(self._options))]
             delay = self._compute_delay(pages[-1], attempt) if retryable else None
@@ -142,7 +141,7 @@ class BrowserFetcher:
         """Return the pages of one attempt, and whether a retry may help; raise VisitRedirected."""
         url, timeout = request.address, self._compute_timeout()
         try:
-            async with self._use_tab(url) as tab, asyncio.timeout(timeout - request.spent):
+            async with self._use_tab(url) as tab, asyncio.timeout(timeout - request.elapsed):
                 visit = Visit(tab, url, self._options, request.cookies)
                 pages = await tab.run_until_crash(visit.run(self._browsing.traces))
             return pages, is_retryable_status(pages[-1].status or 0)

@@ -30,7 +30,7 @@ from pipelines.browser.model import BrowserPage
 from pipelines.browser.request_filter import RequestFilter
 from pipelines.browser.tab import Tab
 from pipelines.fetch import FetchOptions, canonical_url
-from pipelines.fetch.request import Cookies
+from pipelines.fetch.queue import Cookies
 from pipelines.language.names import truncate
 
 _WORLD = "spindle"

@@ -1,7 +1,6 @@
-"""What a server has compressed for the transfer, undone (RFC 9110, section 8.4): gzip, deflate, br and zstd.
+"""Content decoding (RFC 9110, section 8.4): gzip, deflate, br and zstd, with limits on size and CPU time.
 
-libcurl as it is packaged lacks zstd, undoes codings within codings, and takes what comes to nothing for as long as it
-comes. Here memory and time are bounded.
+Packaged libcurl lacks zstd, decodes nested encodings, and has no limit for content that expands to nothing.
 """
 
 from __future__ import annotations
@@ -14,22 +13,23 @@ from typing import Protocol
 import brotli
 from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
-ACCEPTED = "gzip, deflate, br, zstd"
-_SAID = re.compile(rb"(?im)^content-encoding:[ \t]*([^\r\n]*)")
-_ANSWER = re.compile(rb"(?m)^HTTP/")
-_NONE = frozenset((b"", b"identity", b"none"))
-_NEXT = {b"gzip": b"\x1f\x8b", b"x-gzip": b"\x1f\x8b", b"zstd": b""}  # how another stream begins; all else is dropped
-_WINDOW: dict[int, int] = {DecompressionParameter.window_log_max: 23}  # 8 MiB, which servers keep to (RFC 9659)
-_SLICE = 16 * 1024  # bytes undone at a time
-_SECONDS = 0.5  # of the processor for one page; honest ones of 16 MiB take less than a tenth
+ACCEPT_ENCODING = "gzip, deflate, br, zstd"
+_HEADER = re.compile(rb"(?im)^content-encoding:[ \t]*([^\r\n]*)")
+_STATUS_LINE = re.compile(rb"(?m)^HTTP/")
+_IDENTITY = frozenset((b"", b"identity", b"none"))
+# what the next of several concatenated streams begins with; other bytes after a stream are ignored
+_NEXT_STREAM = {b"gzip": b"\x1f\x8b", b"x-gzip": b"\x1f\x8b", b"zstd": b""}
+_ZSTD_OPTIONS: dict[int, int] = {DecompressionParameter.window_log_max: 23}  # 8 MiB, as RFC 9659 requires of servers
+_SLICE = 16 * 1024  # bytes decoded at a time
+_MAX_CPU_SECONDS = 0.5  # for one page; ordinary pages of 16 MiB take less than a tenth
 
 
-class Undecodable(ValueError):
-    """The bytes are not what the header says, or are made to keep us busy."""
+class UndecodableContent(ValueError):
+    """The body does not match its Content-Encoding header, or exceeds the limits of decoding."""
 
 
-class _Stream(Protocol):
-    """`unused_data` follows the end of the stream, which `eof` says has come."""
+class _Decoder(Protocol):
+    """A stream decoder; `unused_data` are the bytes after the end of the stream."""
 
     @property
     def eof(self) -> bool: ...
@@ -40,8 +40,8 @@ class _Stream(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-class _Brotli:
-    unused_data = b""  # it refuses what follows its end
+class _BrotliDecoder:
+    unused_data = b""  # brotli rejects data after the end
 
     def __init__(self) -> None:
         self._decoder = brotli.Decompressor()
@@ -51,66 +51,66 @@ class _Brotli:
         return self._decoder.is_finished()
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
-        """May be twice as long as it should."""
+        """Return up to twice `max_length` bytes."""
         return self._decoder.process(data, output_buffer_limit=max_length)
 
 
-def undone(body: bytes, head: bytes, most: int) -> bytes:
-    """`body` as it was before the codings that the header lines `head` name, `most` + 1 bytes of it at most.
+def decode_content(body: bytes, head: bytes, max_size: int) -> bytes:
+    """Decode `body` as the header lines `head` say, up to `max_size` + 1 bytes; raise UndecodableContent.
 
-    Of a body that is itself longer than `most` bytes, and thus cut, what can be made of it. Raises Undecodable.
+    A body that was cut because it is itself longer than `max_size` is decoded as far as possible.
     """
-    if b"content-encoding:" not in head.lower():  # far quicker than the pattern
+    if b"content-encoding:" not in head.lower():  # faster than the pattern
         return body
-    head = _ANSWER.split(head)[-1]  # what an interim one says is not of this body
-    named = b",".join(_SAID.findall(head)).lower().split(b",")
-    codings = [coding for each in named if (coding := each.strip()) not in _NONE]
-    if not codings or not body:
+    head = _STATUS_LINE.split(head)[-1]  # without the headers of interim answers
+    names = b",".join(_HEADER.findall(head)).lower().split(b",")
+    encodings = [encoding for name in names if (encoding := name.strip()) not in _IDENTITY]
+    if not encodings or not body:
         return body
-    if len(codings) > 1:  # nobody needs that, and each may be a bomb for the next
-        raise Undecodable
+    if len(encodings) > 1:  # never needed, and each may be a bomb for the next
+        raise UndecodableContent
     try:
-        return _undone(body, codings[0], most)
+        return _decode(body, encodings[0], max_size)
     except (zlib.error, brotli.error, ZstdError) as error:
-        raise Undecodable from error
+        raise UndecodableContent from error
 
 
-def _undone(body: bytes, coding: bytes, most: int) -> bytes:
-    stream, at = _stream(coding, body), 0
+def _decode(body: bytes, encoding: bytes, max_size: int) -> bytes:
+    decoder, start = _make_decoder(encoding, body), 0
     pieces: list[bytes] = []
-    room = most + 1
-    deadline = time.thread_time() + _SECONDS
-    while room > 0 and at < len(body):
-        if stream.eof:
-            if coding not in _NEXT or not body.startswith(_NEXT[coding], at):
+    room = max_size + 1
+    deadline = time.thread_time() + _MAX_CPU_SECONDS
+    while room > 0 and start < len(body):
+        if decoder.eof:
+            if encoding not in _NEXT_STREAM or not body.startswith(_NEXT_STREAM[encoding], start):
                 break
-            stream = _stream(coding, body)
-        data = body[at : at + _SLICE]
-        piece = stream.decompress(data, room)
-        at += len(data) - len(stream.unused_data)
+            decoder = _make_decoder(encoding, body)
+        data = body[start : start + _SLICE]
+        piece = decoder.decompress(data, room)
+        start += len(data) - len(decoder.unused_data)
         pieces.append(piece)
         room -= len(piece)
         if time.thread_time() > deadline:
-            raise Undecodable
-    if room > 0 and not stream.eof and len(body) <= most:
-        raise Undecodable
-    return b"".join(pieces)[: most + 1]
+            raise UndecodableContent
+    if room > 0 and not decoder.eof and len(body) <= max_size:
+        raise UndecodableContent
+    return b"".join(pieces)[: max_size + 1]
 
 
-def _stream(coding: bytes, body: bytes) -> _Stream:
-    match coding:
+def _make_decoder(encoding: bytes, body: bytes) -> _Decoder:
+    match encoding:
         case b"gzip" | b"x-gzip":
-            return zlib.decompressobj(zlib.MAX_WBITS | 32)  # or zlib's own format, as libcurl takes it
+            return zlib.decompressobj(zlib.MAX_WBITS | 32)  # accepts the zlib format too, as libcurl does
         case b"deflate":
-            return zlib.decompressobj(zlib.MAX_WBITS if _is_zlib(body) else -zlib.MAX_WBITS)
+            return zlib.decompressobj(zlib.MAX_WBITS if _has_zlib_header(body) else -zlib.MAX_WBITS)
         case b"br":
-            return _Brotli()
+            return _BrotliDecoder()
         case b"zstd":
-            return ZstdDecompressor(options=_WINDOW)
+            return ZstdDecompressor(options=_ZSTD_OPTIONS)
         case _:
-            raise Undecodable
+            raise UndecodableContent
 
 
-def _is_zlib(body: bytes) -> bool:
-    """Whether `body` begins as RFC 1950 has it; many servers send the bare stream of RFC 1951 instead."""
+def _has_zlib_header(body: bytes) -> bool:
+    """Return whether `body` is in the format of RFC 1950; many servers send a bare stream (RFC 1951) instead."""
     return body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2], "big") % 31 == 0

@@ -1,4 +1,4 @@
-"""Pages over HTTP by libcurl's multi interface: many requests in flight on one thread, connections kept."""
+"""The HTTP fetcher: libcurl's multi interface, with many requests in flight on one thread."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from pipelines.fetch.transfer import Transfer
 
 T = TypeVar("T")
 
-_TICK = 0.1  # seconds between looks at what libcurl has no timer for
-_PAUSE = 1.0  # seconds in which nobody looked after what is in flight: time-outs are not the servers' doing
+_TICK = 0.1  # seconds between checks for which libcurl has no timer
+_MAX_PAUSE = 1.0  # seconds; after a longer pause of this process, timeouts are not the servers' fault
 _random = SystemRandom()
 
 
 class HttpFetcher:
-    """Fetches pages, up to `options.concurrency` at a time; for one thread. Connections live until `close`.
+    """A fetcher with up to `options.concurrency` requests in flight; for one thread. Connections live until `close`.
 
     `throttle` limits the requests to each host. Fresh pages come from `cache`, stale ones are revalidated, and new ones
-    are stored; the caller closes the cache.
+    are added to it; the caller closes the cache.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class HttpFetcher:
         self._guard = Guard(self._options.allow_networks)
         self._idle: list[Transfer] = []
         self._active: dict[pycurl.Curl, Transfer] = {}
-        self._worked_at = self._looked_at = time.monotonic()
+        self._performed_at = self._checked_at = time.monotonic()
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
         self._multi.setopt(pycurl.M_MAXCONNECTS, 4 * self._options.concurrency)
@@ -57,7 +57,7 @@ class HttpFetcher:
         self.close()
 
     def close(self) -> None:
-        """Ends what is still in flight and closes all connections."""
+        """Abort the requests in flight and close all connections."""
         for transfer in list(self._active.values()):
             self._release(transfer)
         for transfer in self._idle:
@@ -66,108 +66,112 @@ class HttpFetcher:
         self._multi.close()
 
     def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
-        """A page for each (url, tag), in the order in which they finish; failures are pages with an `error`.
-        `requests` is pulled from only as requests can start. Several such iterators of one fetcher may be interleaved.
+        """Yield a page for each (url, tag) in order of completion; a failed fetch is a page with an `error`.
+
+        `requests` is consumed lazily, as requests can start. Several such iterators of one fetcher may be interleaved.
         """
         queue = RequestQueue(requests, self._options, self._throttle, self._cache)
-        mine: set[Transfer] = set()
+        running: set[Transfer] = set()
         finished: deque[Transfer] = deque()
         try:
             while True:
-                pages = self._finish(mine, finished, queue)
-                came = len(pages)
-                self._start(mine, finished, queue)
+                pages = self._collect_pages(running, finished, queue)
+                fetched = len(pages)
+                self._start_transfers(running, finished, queue)
                 self._perform()
                 pages.extend(queue.take_finished())
-                at_hand = len(pages) > came
+                has_cached_pages = len(pages) > fetched
                 while pages:
-                    yield pages.popleft()  # and let it go: what its reader makes of it would live as long
-                    if time.monotonic() - self._worked_at > _TICK:  # what is in flight goes on before the next
+                    yield pages.popleft()  # without a reference here, the page can be freed while the caller works
+                    if time.monotonic() - self._performed_at > _TICK:
                         self._perform()
-                if not mine and queue.empty:
+                if not running and queue.empty:
                     return
-                if not (finished or at_hand):
-                    self._wait(queue, mine)
+                if not (finished or has_cached_pages):
+                    self._wait(queue, running)
         finally:
-            for transfer in mine:
+            for transfer in running:
                 self._release(transfer)
-            queue.abandon(transfer.request for transfer in mine)
+            queue.cancel(transfer.request for transfer in running)
 
-    def _start(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> None:
-        """Starts what may start."""
-        for request in queue.starting(self._options.concurrency - len(mine)):
+    def _start_transfers(self, running: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> None:
+        for request in queue.start(self._options.concurrency - len(running)):
             transfer = self._idle.pop() if self._idle else Transfer(self._options, self._guard)
             transfer.prepare(request, finished)
-            mine.add(transfer)
+            running.add(transfer)
             self._active[transfer.curl] = transfer
             self._multi.add_handle(transfer.curl)
 
     def _perform(self) -> None:
-        """Lets libcurl work and hands what is over to the iterators that asked for it."""
+        """Let libcurl work; each transfer that ends appends itself to the `finished` queue of its iterator."""
         began = time.monotonic()
-        self._interrupt(began - self._worked_at)
+        self._extend_timeouts(began - self._performed_at)
         self._multi.perform()
-        self._worked_at = now = time.monotonic()
-        self._interrupt(now - began)  # the machine may have been held up
-        if now - self._looked_at > _TICK:
-            self._looked_at = now
+        self._performed_at = now = time.monotonic()
+        self._extend_timeouts(now - began)  # the machine may have been suspended meanwhile
+        if now - self._checked_at > _TICK:
+            self._checked_at = now
             for transfer in self._active.values():
-                transfer.give_up_if_stuck(now)
-        left = 1
-        while left:
-            left, succeeded, failed = self._multi.info_read()
+                transfer.check_first_byte(now)
+        remaining = 1
+        while remaining:
+            remaining, succeeded, failed = self._multi.info_read()
             for curl in succeeded:
                 self._active[curl].end(None)
             for curl, code, _ in failed:
                 self._active[curl].end(code)
 
-    def _interrupt(self, seconds: float) -> None:
-        """Tells what is in flight of so many seconds in which it was not looked after."""
-        if seconds > _PAUSE:
+    def _extend_timeouts(self, pause: float) -> None:
+        """Excuse the requests in flight from timeouts if this process did not serve them for many seconds."""
+        if pause > _MAX_PAUSE:
             for transfer in self._active.values():
-                transfer.interrupt(seconds)
+                transfer.excuse_pause(pause)
 
-    def _wait(self, queue: RequestQueue[T], mine: set[Transfer]) -> None:
-        """Waits until a socket is ready, something may start or a tick is over."""
-        seconds = queue.wait(_TICK, sleep=not mine)
-        if mine and self._multi.select(seconds) < 0:
+    def _wait(self, queue: RequestQueue[T], running: set[Transfer]) -> None:
+        """Wait until a socket is ready or a request may start, at most for a tick."""
+        seconds = queue.wait(_TICK, block=not running)
+        if running and self._multi.select(seconds) < 0:
             time.sleep(min(seconds, 0.01))
 
-    def _finish(self, mine: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> deque[tuple[Page, T]]:
-        """The pages of the transfers that are over, but for those that will be tried again."""
+    def _collect_pages(
+        self, running: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]
+    ) -> deque[tuple[Page, T]]:
+        """Return the pages of finished transfers, apart from redirects and retries, for up to a tick."""
         pages: deque[tuple[Page, T]] = deque()
         now = datetime.now(UTC)
-        while finished and not (pages and time.monotonic() - self._worked_at > _TICK):  # what is in flight goes on
+        while finished and not (pages and time.monotonic() - self._performed_at > _TICK):
             transfer = finished.popleft()
             request = transfer.request
-            page = transfer.page(now) if transfer.came or not self._goes_on(transfer, queue) else None
-            mine.discard(transfer)
+            page = transfer.make_page(now) if transfer.succeeded or not self._resend(transfer, queue) else None
+            running.discard(transfer)
             self._release(transfer)
             transfer.clear()
             if page:
-                pages.append((queue.done(request, page), request.tag))
+                pages.append((queue.complete(request, page), request.tag))
         return pages
 
-    def _goes_on(self, transfer: Transfer, queue: RequestQueue[T]) -> bool:
-        """Whether the request has to be sent again, elsewhere or later; `queue` is told."""
+    def _resend(self, transfer: Transfer, queue: RequestQueue[T]) -> bool:
+        """Queue the request again after a redirect or a failure that may pass; return whether it is queued."""
         request = transfer.request
-        if address := transfer.redirect():
-            queue.redirected(request, address, transfer.seconds())
+        if address := transfer.find_redirect():
+            queue.redirect(request, address, transfer.get_seconds())
             return True
-        asked = transfer.asks_to_be_left_alone()
-        delay = self._retry_delay(transfer, asked)
-        if asked is not None:
-            queue.back_off(request, max(asked, delay or self._options.backoff))
+        retry_after = transfer.get_retry_after()
+        delay = self._compute_retry_delay(transfer, retry_after)
+        if retry_after is not None:
+            queue.pause_host(request, max(retry_after, delay or self._options.backoff))
         if delay is not None:
-            queue.again(request, delay)
+            queue.retry(request, delay)
         return delay is not None
 
-    def _retry_delay(self, transfer: Transfer, asked: float | None) -> float | None:
-        """Seconds until the next try: exponential with jitter, at least what the server asks; None for no other try."""
+    def _compute_retry_delay(self, transfer: Transfer, retry_after: float | None) -> float | None:
+        """Return the seconds until a retry, exponential with jitter, at least Retry-After; None for no retry."""
         options, attempt = self._options, transfer.request.attempt
-        if not transfer.is_retryable() or attempt >= options.retries or (asked or 0) > options.max_retry_after:
+        if not transfer.is_retryable() or attempt >= options.retries:
             return None
-        return max(asked or 0, options.backoff * 2**attempt * _random.uniform(0.5, 1.5))
+        if (retry_after or 0) > options.max_retry_after:
+            return None
+        return max(retry_after or 0, options.backoff * 2**attempt * _random.uniform(0.5, 1.5))
 
     def _release(self, transfer: Transfer) -> None:
         self._multi.remove_handle(transfer.curl)

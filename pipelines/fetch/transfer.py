@@ -1,4 +1,4 @@
-"""One request on one libcurl handle: what is set, what is collected, and the page that comes of it."""
+"""One HTTP request on a libcurl handle, and the page it results in."""
 
 from __future__ import annotations
 
@@ -14,58 +14,58 @@ import certifi
 import pycurl
 from ada_url import URL
 
-from pipelines.fetch import content_encoding as codings
 from pipelines.fetch import failures
+from pipelines.fetch.content_encoding import ACCEPT_ENCODING, UndecodableContent, decode_content
 from pipelines.fetch.fetcher import FetchOptions
 from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.page import Page, parse_content_type, parse_retry_after
-from pipelines.fetch.request import Request
+from pipelines.fetch.queue import Request
 from pipelines.fetch.urls import absolute_url, canonical_url
 
 _HEADER = [
     "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
-    f"Accept-Encoding: {codings.ACCEPTED}",  # libcurl is not told, and leaves what comes as it is
+    f"Accept-Encoding: {ACCEPT_ENCODING}",  # libcurl does not know, and delivers the encoded body
 ]
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SUCCESSES = range(200, 300)
-_READ = 64 * 1024  # bytes at a time; with libcurl's own 16 KiB most pages took several
-_SLOWEST = 32  # bytes a second; a page that comes slower than this for first_byte_timeout is given up
-_MOST_TYPE = 1024  # bytes of a Content-Type that are read
+_BUFFER_SIZE = 64 * 1024  # bytes; with libcurl's default of 16 KiB most pages took several reads
+_MIN_SPEED = 32  # bytes a second; a slower transfer is aborted after first_byte_timeout
+_MAX_CONTENT_TYPE = 1024  # bytes of a Content-Type that are parsed
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _RETRY_AFTER = re.compile(rb"(?im)^retry-after:[ \t]*([^\r\n]*)")
 
 
 class Transfer:
-    """A libcurl handle with what one request of it collects; used for one request after another."""
+    """A libcurl handle that sends one request after another, and the state of the current one."""
 
     __slots__ = (
-        "_astray",
+        "_bad_redirect",
         "_conditional",
+        "_ended",
+        "_excused",
         "_guard",
-        "_hurried",
-        "_interrupted",
+        "_has_own_timeout",
         "_lines",
         "_options",
-        "_over",
         "_parts",
         "_refused",
         "_size",
         "_started",
-        "came",
         "curl",
-        "failure",
+        "curl_error",
         "finished",
-        "given_up",
+        "missing_answer",
         "request",
         "status",
+        "succeeded",
     )
 
     request: Request[Any]
-    came: bool  # it brought a page, as most do: nothing else can come of the request
+    succeeded: bool  # with a 2xx page: neither a redirect nor a retry can follow
     finished: deque[Transfer]
-    failure: int | None
-    given_up: bool  # before libcurl was done with it
+    curl_error: int | None
+    missing_answer: bool  # aborted while waiting for the first byte
     status: int
 
     def __init__(self, options: FetchOptions, guard: Guard) -> None:
@@ -74,114 +74,116 @@ class Transfer:
         self._lines: list[bytes] = []
         self._parts: list[bytes] = []
         self._conditional = False
-        self._hurried = False
-        self.curl = _handle(options)
+        self._has_own_timeout = False
+        self.curl = _make_handle(options)
         self.curl.setopt(pycurl.WRITEFUNCTION, self._add)
         self.curl.setopt(pycurl.HEADERFUNCTION, self._lines.append)
         self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
     def prepare(self, request: Request[Any], finished: deque[Transfer]) -> None:
-        """Makes ready for `request`; once over, the transfer puts itself into `finished`."""
+        """Set up `request`; when it ends, the transfer appends itself to `finished`."""
         self.request = request
         self.finished = finished
-        self.came = False
-        self.failure = None
-        self.given_up = False
+        self.succeeded = False
+        self.curl_error = None
+        self.missing_answer = False
         self.status = 0
-        self._interrupted = False
-        self._over = False
+        self._excused = False
+        self._ended = False
         self._size = 0
         self._refused: GuardRefused | None = None
-        self._astray: str | None = None
+        self._bad_redirect: str | None = None
         self._started = time.monotonic()
         self._lines.clear()
         self._parts.clear()
         self.curl.setopt(pycurl.URL, request.address)
-        if request.spent or self._hurried:  # redirects take from the time of one page
-            left = max(0.001, self._options.total_timeout - request.spent)
-            self.curl.setopt(pycurl.TIMEOUT_MS, int(left * 1000))
-            self._hurried = request.spent > 0
-        if request.kept or self._conditional:
-            self.curl.setopt(pycurl.HTTPHEADER, [*_HEADER, *_conditions(request.kept)])
-            self._conditional = request.kept is not None
+        if request.elapsed or self._has_own_timeout:  # the total timeout includes redirects
+            remaining = max(0.001, self._options.total_timeout - request.elapsed)
+            self.curl.setopt(pycurl.TIMEOUT_MS, int(remaining * 1000))
+            self._has_own_timeout = request.elapsed > 0
+        if request.stale or self._conditional:
+            self.curl.setopt(pycurl.HTTPHEADER, [*_HEADER, *_make_conditions(request.stale)])
+            self._conditional = request.stale is not None
 
-    def end(self, failure: int | None) -> None:
-        """libcurl is done with it; `failure` is its error."""
-        self._over = True
-        self.failure = failure
+    def end(self, curl_error: int | None) -> None:
+        """Record that libcurl has finished."""
+        self._ended = True
+        self.curl_error = curl_error
         self.status = self.curl.getinfo(pycurl.RESPONSE_CODE)
-        if not self.given_up:
-            self.came = failure is None and self.status in _SUCCESSES
+        if not self.missing_answer:
+            self.succeeded = curl_error is None and self.status in _SUCCESSES
             self.finished.append(self)
 
-    def interrupt(self, seconds: float) -> None:
-        """Nobody looked after the transfer for so long: running out of time in it is not the server's fault."""
-        self._interrupted = True
+    def excuse_pause(self, seconds: float) -> None:
+        """Record that this process did not serve the transfer for so long: a timeout may be its own fault."""
+        self._excused = True
         self._started += seconds
 
-    def give_up_if_stuck(self, now: float) -> None:
-        """libcurl has no timer for the first byte of an answer."""
-        if self._over or self._lines or self.given_up or now - self._started <= self._options.first_byte_timeout:
+    def check_first_byte(self, now: float) -> None:
+        """Abort the transfer if the first byte of the answer is late; libcurl has no timer for that."""
+        if self._ended or self._lines or self.missing_answer:
             return
-        self.given_up = True
-        self.finished.append(self)
+        if now - self._started > self._options.first_byte_timeout:
+            self.missing_answer = True
+            self.finished.append(self)
 
     def clear(self) -> None:
-        """Lets go of the request, whose tag may come to hold its page, and of what it brought."""
+        """Drop the request, whose tag may refer to its page, and the body."""
         del self.request
         self._parts.clear()
 
-    def redirect(self) -> str | None:
-        """The address at which the request is to go on; None when it is over here."""
-        if self.status not in _REDIRECTS or self.given_up:
+    def find_redirect(self) -> str | None:
+        """Return the canonical URL of a redirect to follow."""
+        if self.status not in _REDIRECTS or self.missing_answer:
             return None
-        if self.failure is not None and self._size <= self._options.max_body:
+        if self.curl_error is not None and self._size <= self._options.max_body:
             return None
-        locations = _LOCATION.findall(self._head())
+        locations = _LOCATION.findall(self._get_head())
         if not locations:
             return None
-        if len(self.request.passed) >= self._options.max_redirects:
-            self._astray = failures.describe_too_many_redirects(self._options)
+        if len(self.request.redirects) >= self._options.max_redirects:
+            self._bad_redirect = failures.describe_too_many_redirects(self._options)
             return None
-        target = absolute_url(_text(locations[-1]), self.request.address)
+        target = absolute_url(_decode_location(locations[-1]), self.request.address)
         address = canonical_url(target) if target else None
         if address is None:
-            self._astray = failures.describe_bad_redirect(target, _where(self.curl))
+            self._bad_redirect = failures.describe_bad_redirect(target, _get_host(self.curl))
         return address
 
-    def seconds(self) -> float:
-        """How long it has taken, but for the time in which nobody looked after it."""
+    def get_seconds(self) -> float:
+        """Return the duration without pauses of this process."""
         return min(self.curl.getinfo(pycurl.TOTAL_TIME), time.monotonic() - self._started)
 
     def is_retryable(self) -> bool:
-        """Whether the request failed and may fare better in a moment."""
-        if self.given_up or self._refused or self._size > self._options.max_body:
+        """Return whether the request failed and a retry may help."""
+        if self.missing_answer or self._refused or self._size > self._options.max_body:
             return False
-        if self.failure is None:
+        if self.curl_error is None:
             return failures.is_retryable_status(self.status)
-        if self.failure == pycurl.E_OPERATION_TIMEDOUT:
-            return self._interrupted
-        return failures.is_retryable_error(self.failure)
+        if self.curl_error == pycurl.E_OPERATION_TIMEDOUT:
+            return self._excused
+        return failures.is_retryable_error(self.curl_error)
 
-    def asks_to_be_left_alone(self) -> float | None:
-        """Seconds that an overloaded server asks for, 0 when it names none; None when it is not overloaded."""
-        if self.failure is not None or self.given_up or self.status not in (429, 503):
+    def get_retry_after(self) -> float | None:
+        """Return the Retry-After of an overloaded server in seconds, 0 without one; None if it is not overloaded."""
+        if self.curl_error is not None or self.missing_answer or self.status not in (429, 503):
             return None
-        asked = _RETRY_AFTER.findall(self._head())
-        return (parse_retry_after(asked[-1].decode("latin-1")) if asked else None) or 0.0
+        values = _RETRY_AFTER.findall(self._get_head())
+        return (parse_retry_after(values[-1].decode("latin-1")) if values else None) or 0.0
 
-    def page(self, now: datetime) -> Page:
-        request, most = self.request, self._options.max_body
-        error = None if self.came else self._error()
-        content_type, charset = parse_content_type((self.curl.getinfo_raw(pycurl.CONTENT_TYPE) or b"")[:_MOST_TYPE])
-        head = self._head()
-        body = b"".join(self._parts) if error is None or self._size > most else b""
+    def make_page(self, now: datetime) -> Page:
+        request, max_body = self.request, self._options.max_body
+        error = None if self.succeeded else self._describe_failure()
+        header = (self.curl.getinfo_raw(pycurl.CONTENT_TYPE) or b"")[:_MAX_CONTENT_TYPE]
+        content_type, charset = parse_content_type(header)
+        head = self._get_head()
+        body = b"".join(self._parts) if error is None or self._size > max_body else b""
         try:
-            body = codings.undone(body, head, most)
-        except codings.Undecodable:
+            body = decode_content(body, head, max_body)
+        except UndecodableContent:
             body, error = b"", failures.UNDECODABLE
-        if len(body) > most:
-            body, error = body[:most], error or failures.describe_too_large(self._options)
+        if len(body) > max_body:
+            body, error = body[:max_body], error or failures.describe_too_large(self._options)
         return Page(
             request.url,
             request.address,
@@ -191,23 +193,23 @@ class Transfer:
             charset,
             body,
             now,
-            request.passed[:-1],
+            request.redirects[:-1],
             head,
             self._size,
         )
 
-    def _head(self) -> bytes:
-        """The lines that have come of the answer's header."""
+    def _get_head(self) -> bytes:
+        """Return the header lines received so far."""
         return b"".join(self._lines)
 
     def _add(self, data: bytes) -> int | None:
-        """Takes what has come; libcurl gives up when told another length than that of `data`."""
+        """Append a part of the body; libcurl aborts the transfer if the returned length is wrong."""
         self._parts.append(data)
         self._size += len(data)
         return 0 if self._size > self._options.max_body else None
 
     def _open_socket(self, purpose: int, address: Any) -> Any:
-        """Every connection passes here with the address it really goes to, after redirects and name lookups."""
+        """Check the resolved address of each connection: redirects and DNS answers cannot bypass the guard."""
         try:
             self._guard.check(address.addr[0])
         except GuardRefused as refused:
@@ -215,44 +217,44 @@ class Transfer:
             return pycurl.SOCKET_BAD
         return _Socket(address.family, address.socktype, address.protocol)
 
-    def _error(self) -> str | None:
-        if self.failure is None and self.status == 304 and not self.request.kept:
+    def _describe_failure(self) -> str | None:
+        if self.curl_error is None and self.status == 304 and not self.request.stale:
             return failures.UNEXPECTED_NOT_MODIFIED
-        if (self.failure is None and not self.given_up) or self._astray:
-            return self._astray
-        where = _where(self.curl)
+        if (self.curl_error is None and not self.missing_answer) or self._bad_redirect:
+            return self._bad_redirect
+        host = _get_host(self.curl)
         if self._size > self._options.max_body:
             return failures.describe_too_large(self._options)
-        if self.given_up:
-            return failures.describe_missing_answer(where, self._options)
+        if self.missing_answer:
+            return failures.describe_missing_answer(host, self._options)
         if self._refused:
-            return f"refused: {self._refused.of(where.rpartition(':')[0])}"
-        detail = self.curl.errstr_raw().decode("latin-1")  # it may quote what the server sent
-        return failures.describe_curl_error(self.failure or 0, detail, where, self._options)
+            return f"refused: {self._refused.of(host.rpartition(':')[0])}"
+        detail = self.curl.errstr_raw().decode("latin-1")  # it may quote the server
+        return failures.describe_curl_error(self.curl_error or 0, detail, host, self._options)
 
 
 class _Socket(socket.socket):
-    """libcurl works on a duplicate of this socket; this one may go at once."""
+    """A socket that closes at once: libcurl works on a duplicate."""
 
     def __del__(self) -> None:
         self.close()
 
 
-def _handle(options: FetchOptions) -> pycurl.Curl:
-    """A libcurl handle with everything set that stays the same from request to request."""
+def _make_handle(options: FetchOptions) -> pycurl.Curl:
+    """Return a libcurl handle with the options that all requests share."""
     curl = pycurl.Curl()
     for option, value in (
         (pycurl.NOSIGNAL, 1),
-        (pycurl.BUFFERSIZE, _READ),
-        (pycurl.PROXY, ""),  # nor one from the environment: the guard must see every address
+        (pycurl.BUFFERSIZE, _BUFFER_SIZE),
+        (pycurl.PROXY, ""),  # not from the environment either: the guard must see every address
         (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
-        (pycurl.FOLLOWLOCATION, 0),  # each address is asked for by leave of its own host
+        (pycurl.FOLLOWLOCATION, 0),  # each redirect is a request to the queue, for its host's throttle
         (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS),
         (pycurl.USERAGENT, options.user_agent),
         (pycurl.HTTPHEADER, _HEADER),
         (pycurl.CONNECTTIMEOUT_MS, int(options.connect_timeout * 1000)),
         (pycurl.TIMEOUT_MS, int(options.total_timeout * 1000)),
-        (pycurl.LOW_SPEED_LIMIT, _SLOWEST),
+        (pycurl.LOW_SPEED_LIMIT, _MIN_SPEED),
         (pycurl.LOW_SPEED_TIME, max(1, round(options.first_byte_timeout))),
         (pycurl.CAINFO, ssl.get_default_verify_paths().cafile or certifi.where()),
     ):
@@ -260,22 +262,22 @@ def _handle(options: FetchOptions) -> pycurl.Curl:
     return curl
 
 
-def _conditions(kept: Page | None) -> list[bytes]:
-    """Header lines that ask for a page only if it is other than the one that is kept (RFC 9110, section 13.1)."""
-    etag = kept.header("etag") if kept else None
-    changed = kept.header("last-modified") if kept else None
+def _make_conditions(stale: Page | None) -> list[bytes]:
+    """Return the header lines of a conditional request (RFC 9110, section 13.1)."""
+    etag = stale.header("etag") if stale else None
+    changed = stale.header("last-modified") if stale else None
     lines = (f"If-None-Match: {etag}" if etag else "", f"If-Modified-Since: {changed}" if changed else "")
     return [line.encode("latin-1") for line in lines if line]
 
 
-def _where(curl: pycurl.Curl) -> str:
-    """host:port that a transfer last turned to."""
+def _get_host(curl: pycurl.Curl) -> str:
+    """Return the host:port of the last request of a transfer."""
     parts = URL(curl.getinfo_raw(pycurl.EFFECTIVE_URL).decode("utf-8", "replace"))
     return f"{parts.hostname}:{parts.port or ('443' if parts.protocol == 'https:' else '80')}"
 
 
-def _text(location: bytes) -> str:
-    """UTF-8, or what each other byte is in an address: servers send their own encodings as they are."""
+def _decode_location(location: bytes) -> str:
+    """Decode UTF-8; percent-encode the bytes of other encodings, which servers send unescaped."""
     try:
         return location.decode()
     except UnicodeDecodeError:

@@ -56,8 +56,8 @@ def test_an_address_that_an_error_shows_hides_where_a_value_was_cut(
     hides = secrets(KEY, tmp_path, monkeypatch)
     address = "http://shop.test/".ljust(at, "x") + KEY
     queue = RequestQueue([("http://shop.test/", None)], FetchOptions(), Forbidding(FetchOptions()))
-    (request,) = queue.starting(1)
-    queue.redirected(request, address, 0)
+    (request,) = queue.start(1)
+    queue.redirect(request, address, 0)
     with HttpFetcher(FetchOptions()) as fetcher:
         found = [*queue.take_finished(), *fetcher.fetch([(address.replace("http", "file"), None)])]
     for page, _ in found:

@@ -14,7 +14,7 @@ import pytest
 from backports import zstd
 
 from pipelines.fetch import HttpFetcher, Page
-from pipelines.fetch.content_encoding import Undecodable, undone
+from pipelines.fetch.content_encoding import UndecodableContent, decode_content
 from tests.support.bad_server import BadServer
 from tests.support.fetching import fetch, options
 
@@ -142,7 +142,7 @@ class TestWhatFollows:
         first = gzip.compress(random.Random(3).randbytes(20_000), compresslevel=0)
         while len(first) != at:  # stored, so that each byte more or less is one of the stream
             first = gzip.compress(bytes(len(gzip.decompress(first)) + at - len(first)), compresslevel=0)
-        assert undone(first + gzip.compress(b"end"), b"Content-Encoding: gzip\r\n", MOST).endswith(b"\0end")
+        assert decode_content(first + gzip.compress(b"end"), b"Content-Encoding: gzip\r\n", MOST).endswith(b"\0end")
 
 
 class TestNames:
@@ -166,13 +166,13 @@ class TestNames:
 
     @pytest.mark.parametrize("head", [b"X-Content-Encoding: gzip\r\n", b"Vary: content-encoding: gzip\r\n", b""])
     def test_elsewhere_mean_nothing(self, head: bytes) -> None:
-        assert undone(PAGE, head, MOST) == PAGE
+        assert decode_content(PAGE, head, MOST) == PAGE
 
 
 def test_what_an_interim_answer_says_is_not_of_the_page() -> None:
     head = b"HTTP/1.1 103 Early Hints\r\nContent-Encoding: gzip\r\n\r\nHTTP/1.1 200 OK\r\n%s\r\n"
-    assert undone(b"as it is", head % b"", 100) == b"as it is"
-    assert undone(gzip.compress(b"as it was"), head % b"Content-Encoding: gzip\r\n", 100) == b"as it was"
+    assert decode_content(b"as it is", head % b"", 100) == b"as it is"
+    assert decode_content(gzip.compress(b"as it was"), head % b"Content-Encoding: gzip\r\n", 100) == b"as it was"
 
 
 def repeated(unit: bytes) -> bytes:
@@ -200,8 +200,8 @@ BOMBS = {
 @pytest.mark.parametrize(("coding", "body"), BOMBS.values(), ids=BOMBS)
 def test_a_bomb_costs_a_fraction_of_a_second(coding: str, body: bytes) -> None:
     began = time.thread_time()
-    with suppress(Undecodable):
-        assert len(undone(body, f"Content-Encoding: {coding}\r\n".encode(), MOST)) <= MOST + 1
+    with suppress(UndecodableContent):
+        assert len(decode_content(body, f"Content-Encoding: {coding}\r\n".encode(), MOST)) <= MOST + 1
     assert time.thread_time() - began < 1
 
 
@@ -215,6 +215,6 @@ def test_bombs_that_come_at_once_are_undone_one_by_one(bad_server: BadServer) ->
 
 def test_a_window_larger_than_servers_may_ask_for_is_refused() -> None:
     body = bytes.fromhex("28b52ffd0070") + b"\x03\0\x10x"  # 16 MiB
-    with pytest.raises(Undecodable):
-        undone(body, b"Content-Encoding: zstd\r\n", MOST)
-    assert undone(ZSTD + b"\x03\0\x10x", b"Content-Encoding: zstd\r\n", MOST) == b"x" * 2**17
+    with pytest.raises(UndecodableContent):
+        decode_content(body, b"Content-Encoding: zstd\r\n", MOST)
+    assert decode_content(ZSTD + b"\x03\0\x10x", b"Content-Encoding: zstd\r\n", MOST) == b"x" * 2**17

@@ -249,5 +249,5 @@ def test_what_is_in_flight_goes_on_while_each_of_several_pages_takes_the_caller_
         monkeypatch.setattr(fetcher, "_perform", counted)
         for at, (_, tag) in enumerate(fetcher.fetch(("no address", n) for n in range(5))):
             assert (tag, performed) == (at, at + 1)
-            fetcher._worked_at -= 1
+            fetcher._performed_at -= 1
         assert performed == 6

@@ -107,7 +107,7 @@ class TestRetries:
         self, bad_server: BadServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         told: list[float] = []
-        monkeypatch.setattr(Transfer, "interrupt", lambda _, seconds: told.append(seconds))
+        monkeypatch.setattr(Transfer, "excuse_pause", lambda _, seconds: told.append(seconds))
         with HttpFetcher(options()) as fetcher:
             monkeypatch.setattr(fetcher, "_multi", _SlowOnce(fetcher._multi))
             [(page, _)] = fetcher.fetch([(bad_server.url("/good"), None)])
