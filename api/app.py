@@ -21,7 +21,6 @@ from api.executions import endpoints as executions
 from api.health import endpoints as health
 from api.html import endpoints as html
 from api.jobs import endpoints as jobs
-from api.jobs import logs as job_logs
 from api.kit import docs, errors
 from api.kit.errors import answers
 from api.kit.middleware import AccessLog, Limits, RateHeaders
@@ -33,7 +32,6 @@ from api.packages import endpoints as packages
 from api.projects import endpoints as projects
 from api.python_extensions import endpoints as python_extensions
 from api.tasks import endpoints as tasks
-from api.tasks import zombies
 from api.webhooks import endpoints as webhooks
 from core.infra.settings import Settings
 from core.packages.archive import MAX_PACKAGE
@@ -82,34 +80,34 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def _include_service(app: FastAPI, prefix: str) -> None:
-    """Every router at once in the application: what is in routers of routers is looked for again at each level."""
+    """Include all routers in the application itself: Starlette matches nested routers once per level."""
     _include_python_extensions(app, prefix)
-    for part in (zombies.router, projects.router, categories.router, agents.router, catalog.router):
-        app.include_router(part, prefix=prefix, responses=EVERYWHERE)
-    for part in (datasets.task_router, datasets.router, html.router, auth.router, cloud_credentials.router):
-        app.include_router(part, prefix=prefix, responses=EVERYWHERE)
-    for part in (packages.router, metrics.router):
-        app.include_router(part, prefix=prefix, responses=EVERYWHERE)
-    for part in (jobs.router, tasks.router, executions.router, completion.router, webhooks.router, events.router):
-        _include_in_project(app, part, f"{prefix}/projects/id/{{projectId}}", also=f"{prefix}/projects/{{projectId}}")
-    for part in (job_logs.router, metrics.project_router):
-        _include_in_project(app, part, f"{prefix}/projects/id/{{projectId}}", also=f"{prefix}/projects/{{projectId}}")
-    for part in (datasets.job_router, metrics.execution_router):
-        _include_in_project(app, part, f"{prefix}/projects/{{projectId}}", also=f"{prefix}/projects/id/{{projectId}}")
+    routers = [
+        *(tasks.administration, projects.router, categories.router, agents.router, catalog.router),
+        *(datasets.task_router, datasets.router, html.router, auth.router, cloud_credentials.router),
+        *(packages.router, metrics.router),
+    ]
+    for router in routers:
+        app.include_router(router, prefix=prefix, responses=EVERYWHERE)
+    by_id, short = f"{prefix}/projects/id/{{projectId}}", f"{prefix}/projects/{{projectId}}"
+    routers = [jobs.router, tasks.router, executions.router, completion.router, webhooks.router, events.router]
+    for router in (*routers, metrics.project_router):
+        _include_twice(app, router, by_id, undocumented=short)
+    for router in (datasets.job_router, metrics.execution_router):
+        _include_twice(app, router, short, undocumented=by_id)
 
 
 def _include_python_extensions(app: FastAPI, prefix: str) -> None:
-    """Before the agents, whose paths they lengthen. Theirs may be read below their own prefix, as shown, or without."""
-    room = f"{prefix}{python_extensions.PREFIX}"
-    app.include_router(python_extensions.about, prefix=room, responses=EVERYWHERE)
-    app.include_router(python_extensions.router, prefix=room, responses=EVERYWHERE)
-    app.include_router(python_extensions.router, prefix=prefix, responses=EVERYWHERE, include_in_schema=False)
+    """Include the extensions' routes with and without a prefix of their own, before the agents' similar paths."""
+    own_prefix = f"{prefix}{python_extensions.PREFIX}"
+    app.include_router(python_extensions.about, prefix=own_prefix, responses=EVERYWHERE)
+    _include_twice(app, python_extensions.router, own_prefix, undocumented=prefix)
 
 
-def _include_in_project(app: FastAPI, part: APIRouter, shown: str, *, also: str) -> None:
-    """Project-scoped paths work in both spellings; the OpenAPI file has the one that the specification uses."""
-    app.include_router(part, prefix=shown, responses=EVERYWHERE)
-    app.include_router(part, prefix=also, responses=EVERYWHERE, include_in_schema=False)
+def _include_twice(app: FastAPI, router: APIRouter, prefix: str, *, undocumented: str) -> None:
+    """Include the router under both prefixes; the OpenAPI file lists the first, as the specification does."""
+    app.include_router(router, prefix=prefix, responses=EVERYWHERE)
+    app.include_router(router, prefix=undocumented, responses=EVERYWHERE, include_in_schema=False)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from pydantic import Field
 
 from api.kit.schemas import Body, Name, Record, example
-from core.agents.repository import pyspark_code, warnings
-from core.tables import Agent
+from core.agents.service import AgentWithScript
 
 EXAMPLE = "fetch: {url: https://example.com/}\npipeline:\n  - {stage: extract, args: [{selector: h1, as: title}]}\n"
 
@@ -47,16 +45,18 @@ class AgentRecord(Record):
 
 
 class WrittenAgent(AgentRecord):
-    """`warnings`, where there are some, name what an execution would fail at: row transforms to be registered yet."""
+    """`warnings`, if any, are problems that an execution would fail with, such as missing row transforms."""
 
     warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
 
 
-def agent_record(agent: Agent) -> AgentRecord:
-    computed: dict[str, Any] = {"code": agent.code or agent.pipeline_yaml, "pyspark_code": pyspark_code(agent)}
-    stored = {name: getattr(agent, name) for name in AgentRecord.model_fields if name not in computed}
-    return AgentRecord(**stored, **computed)
+def agent_record(found: AgentWithScript) -> AgentRecord:
+    return AgentRecord.from_row(found.agent, **_computed(found))
 
 
-def written_agent(record: AgentRecord, transforms: Mapping[str, str]) -> WrittenAgent:
-    return WrittenAgent(**dict(record), warnings=[*warnings(record.pipeline_yaml, transforms)])
+def written_agent(found: AgentWithScript) -> WrittenAgent:
+    return WrittenAgent.from_row(found.agent, **_computed(found), warnings=list(found.warnings))
+
+
+def _computed(found: AgentWithScript) -> dict[str, Any]:
+    return {"code": found.agent.code or found.agent.pipeline_yaml, "pyspark_code": found.pyspark_code}

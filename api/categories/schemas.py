@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
 from api.kit.schemas import Body, Name, Record, example
-from core.categories.repository import VISIBILITIES
-from core.tables import Category
+from core.categories.repository import VISIBILITIES, CategoryWithAgents
 
 Visibility = Annotated[str, Field(json_schema_extra={"enum": [*VISIBILITIES]})]
 
@@ -41,6 +39,5 @@ class CategoryRecord(Record):
     updated_at: datetime
 
 
-def category_record(category: Category, agent_ids: Sequence[str]) -> CategoryRecord:
-    fields = {name: getattr(category, name) for name in CategoryRecord.model_fields if name != "agent_ids"}
-    return CategoryRecord(**fields, agent_ids=list(agent_ids))
+def category_record(record: CategoryWithAgents) -> CategoryRecord:
+    return CategoryRecord.from_row(record.category, agent_ids=list(record.agent_ids))

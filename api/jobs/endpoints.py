@@ -1,52 +1,44 @@
-"""Jobs: an agent's pipeline in a project."""
+"""Jobs: create, list, read, update, delete, stop; logs of their newest execution."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from sqlalchemy.orm import Session
+from typing import Annotated
 
-from api.categories.endpoints import visible
+from fastapi import APIRouter, Query, Response
+
+from api.executions.schemas import Level, Logs, PodType
 from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, job_record
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
-from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
+from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.services import ServicesOf
-from core.identity.api_keys import Identity
-from core.jobs.repository import JobRepository
+from core.infra.logs import execution_logs
 
+ONE_DRIVER = "Accepted and ignored: an execution has a single driver, whose log is returned."
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
-
-
-def _jobs(session: Session, caller: Identity) -> JobRepository:
-    return JobRepository(session, caller.organization_id, viewer_key_id=visible(session, caller).viewer_key_id)
 
 
 @router.get("", summary="List the jobs of a project", responses=answers(404))
 def list_jobs(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[JobRecord]:
-    with services.database.read() as session:
-        jobs = JobRepository(session, caller.organization_id).records(project_id, limit=page.limit, after=page.after)
-        page.link([job["id"] for job in jobs])
-        return [job_record(job) for job in jobs]
+    jobs = services.jobs.list(caller, project_id, limit=page.limit, after=page.after)
+    page.link([each.job.id for each in jobs])
+    return [job_record(each) for each in jobs]
 
 
 @router.post("", summary="Create a job", responses={**TAGGED, **answers(404)})
-def create_job(project_id: ProjectId, body: JobCreate, caller: Writer, services: ServicesOf, tag: TagOf) -> JobRecord:
-    with services.database.write() as session:
-        repository = _jobs(session, caller)
-        job = repository.record(repository.create(project_id, body.values()))
-        tag.put(job)
-        return job_record(job)
+def create_job(
+    project_id: ProjectId, body: JobCreate, caller: Writer, services: ServicesOf, response: Response
+) -> JobRecord:
+    return job_record(set_etag(response, services.jobs.create(caller, project_id, body.values())))
 
 
 @router.get("/{jobId}", summary="Read a job", responses={**TAGGED, **answers(404)})
-def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, tag: TagOf) -> JobRecord:
-    with services.database.read() as session:
-        repository = JobRepository(session, caller.organization_id)
-        job = repository.record(repository.get(project_id, job_id))
-        tag.put(job)
-        return job_record(job)
+def read_job(
+    project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, response: Response
+) -> JobRecord:
+    return job_record(set_etag(response, services.jobs.get(caller, project_id, job_id)))
 
 
 @router.put(
@@ -55,29 +47,55 @@ def read_job(project_id: ProjectId, job_id: JobId, caller: Reader, services: Ser
     responses={**TAGGED, **answers(404, 412)},
 )
 def update_job(
-    project_id: ProjectId, job_id: JobId, body: JobUpdate, caller: Writer, services: ServicesOf, expected: ExpectedOf
+    project_id: ProjectId,
+    job_id: JobId,
+    body: JobUpdate,
+    caller: Writer,
+    services: ServicesOf,
+    if_match: IfMatch,
+    response: Response,
 ) -> JobRecord:
-    with services.database.write() as session:
-        repository = _jobs(session, caller)
-        expected.hold(session, caller, repository.get(project_id, job_id), project_id)
-        job = repository.record(repository.update(project_id, job_id, body.values()))
-        expected.put(job)
-        return job_record(job)
+    updated = services.jobs.update(caller, project_id, job_id, body.values(), if_match)
+    return job_record(set_etag(response, updated))
 
 
 @router.delete("/{jobId}", summary="Delete a job with its executions and its dataset", responses=answers(404, 412))
 def delete_job(
-    project_id: ProjectId, job_id: JobId, caller: Writer, services: ServicesOf, expected: ExpectedOf
+    project_id: ProjectId, job_id: JobId, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Nothing:
-    with services.database.write() as session:
-        repository = JobRepository(session, caller.organization_id)
-        expected.hold(session, caller, repository.get(project_id, job_id), project_id)
-        repository.delete(project_id, job_id)
+    services.jobs.delete(caller, project_id, job_id, if_match)
     return Nothing()
 
 
 @router.post("/{jobId}/stop", summary="Cancel all executions of a job that have not ended", responses=answers(404))
 def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, services: ServicesOf) -> JobRecord:
-    with services.database.write() as session:
-        repository = JobRepository(session, caller.organization_id)
-        return job_record(repository.record(repository.stop(project_id, job_id)))
+    return job_record(services.jobs.stop(caller, project_id, job_id))
+
+
+@router.get(
+    "/{jobId}/logs",
+    summary="Last lines of the log of a job's newest execution",
+    description="Empty before the first one.",
+    responses=answers(404),
+)
+def read_job_logs(
+    project_id: ProjectId,
+    job_id: JobId,
+    caller: Reader,
+    services: ServicesOf,
+    pod_type: Annotated[PodType, Query(alias="podType")] = "driver",
+    tail: Annotated[int, Query(ge=0, le=10_000, description="Most lines of the answer.")] = 100,
+    level: Annotated[Level | None, Query(description="Least level of a line.")] = None,
+    task_id: Annotated[
+        str | None, Query(alias="taskId", description="The log of what this task ran, in place of the newest.")
+    ] = None,
+    _executor_index: Annotated[str | None, Query(alias="executorIndex", description=ONE_DRIVER)] = None,
+    _pod_name: Annotated[str | None, Query(alias="podName", description=ONE_DRIVER)] = None,
+) -> Logs:
+    if task_id is None:
+        execution = services.jobs.get_newest_execution(caller, project_id, job_id)
+    else:
+        execution = services.tasks.get(caller, project_id, job_id, task_id).value.execution
+    if execution is None:
+        return Logs(logs=[])
+    return Logs(logs=execution_logs(services.storage, execution, tail=tail, level=level, pod_type=pod_type))

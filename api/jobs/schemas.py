@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from api.kit.schemas import Body, Name, Record, Time, example
+from core.jobs.repository import JobWithTasks
 
 
 class JobUpdate(Body):
@@ -51,5 +50,5 @@ class JobRecord(Record):
     updated_at: datetime
 
 
-def job_record(job: RowMapping) -> JobRecord:
-    return JobRecord(**job)
+def job_record(found: JobWithTasks) -> JobRecord:
+    return JobRecord.from_row(found.job, task_ids=list(found.task_ids), execution_status=found.execution_status)

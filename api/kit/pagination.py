@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Query, Request, Response
 
 from core.errors import BadInput, Detail
-from core.infra.repository import Row
 from core.infra.validation import storable
+from core.tables import ApiKey, CloudCredential, Dataset, Webhook
 
 MAX_PAGE = 1000
 MAX_DIGITS = 9
+
+Row = TypeVar("Row", ApiKey, CloudCredential, Dataset, Webhook)
 
 
 class Page:

@@ -42,6 +42,8 @@ WHOLE = BeforeValidator(_whole)
 Name = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": NAME_LENGTH})]
 
 ProjectId = Annotated[str, Path(alias="projectId", description="Id of the project.")]
+CategoryId = Annotated[str, Path(alias="categoryId", description="Id of the category.")]
+AgentId = Annotated[str, Path(alias="agentId", description="Id of the agent.")]
 JobId = Annotated[str, Path(alias="jobId", description="Id of the job.")]
 TaskId = Annotated[str, Path(alias="taskId", description="Id of the task, an integer.")]
 ExecutionId = Annotated[str, Path(alias="executionId", description="Id of the execution.")]

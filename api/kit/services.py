@@ -12,6 +12,8 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
+from core.agents.service import AgentService
+from core.categories.service import CategoryService
 from core.datasets.service import DatasetService
 from core.identity.api_keys import KnownKeys
 from core.infra.database import Database, open_database
@@ -19,12 +21,15 @@ from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
+from core.jobs.service import JobService
 from core.metrics.service import MetricsService
 from core.packages.service import PackageService
 from core.projects.service import ProjectService
+from core.python_extensions.service import PythonExtensionService
 from core.records.service import RecordService
 from core.sql.engine import SqlEngine
 from core.sql.service import QueryService, open_sql_engine
+from core.tasks.service import TaskService
 
 KEY_REFRESH_SECONDS = 0.5
 GARBAGE_THRESHOLD = 20_000  # allocations between collections; a single request already exceeds Python's 700
@@ -46,6 +51,11 @@ class Services:
     packages: PackageService
     projects: ProjectService
     records: RecordService
+    categories: CategoryService
+    agents: AgentService
+    python_extensions: PythonExtensionService
+    jobs: JobService
+    tasks: TaskService
 
     def close(self) -> None:
         self.sql_engine.close()
@@ -68,6 +78,11 @@ def open_services(settings: Settings) -> Services:
         packages=PackageService(settings, database, storage),
         projects=ProjectService(database),
         records=RecordService(database),
+        categories=CategoryService(database),
+        agents=AgentService(database),
+        python_extensions=PythonExtensionService(database),
+        jobs=JobService(database),
+        tasks=TaskService(database),
     )
 
 

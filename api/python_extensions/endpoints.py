@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
-from sqlalchemy.orm import Session
+from fastapi import APIRouter, Path, Response
 
-from api.agents.endpoints import AgentId
-from api.categories.endpoints import visible
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
-from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
-from api.kit.schemas import Nothing
+from api.kit.preconditions import TAGGED, IfMatch, set_etag
+from api.kit.schemas import AgentId, Nothing
 from api.kit.services import ServicesOf
 from api.python_extensions.schemas import (
     ExtensionCreate,
@@ -29,15 +26,8 @@ from api.python_extensions.schemas import (
     processed_text,
 )
 from core.errors import BadInput
-from core.identity.api_keys import Identity
-from core.python_extensions.repository import (
-    TYPES,
-    PythonExtensionRepository,
-    checked_function,
-    process,
-    provided,
-    pyspark_code,
-)
+from core.python_extensions.scripts import process_pipeline
+from core.python_extensions.validation import TYPES, list_plugin_transforms, validate_function
 from pipelines.transforms.source import MAX_BYTES
 from pipelines.transforms.transform import DEFAULT_LIMITS
 
@@ -48,16 +38,11 @@ about = APIRouter(tags=[*TAGS], route_class=KeyRoute)
 ExtensionId = Annotated[str, Path(alias="extensionId", description="Id of the Python extension.")]
 
 
-def _of(session: Session, caller: Identity) -> PythonExtensionRepository:
-    viewer = visible(session, caller).viewer_key_id
-    return PythonExtensionRepository(session, caller.organization_id, viewer_key_id=viewer)
-
-
 @about.get("/info", summary="What Python extensions can be, and what a row may take")
 def read_extension_info(_caller: Reader) -> Information:
     return Information(
         supported_types=[*TYPES],
-        provided=[*provided()],
+        provided=[*list_plugin_transforms()],
         max_function_bytes=MAX_BYTES,
         row_seconds=DEFAULT_LIMITS.seconds,
         row_memory_mib=DEFAULT_LIMITS.memory_mib,
@@ -76,14 +61,14 @@ def list_extension_types(_caller: Reader) -> list[str]:
     "stored here, and nothing run. `warnings` name the row transforms that the pipeline calls and its text has not.",
 )
 def process_pipeline_text(body: PipelineText, _caller: Reader) -> ProcessedText:
-    return processed_text(process(body.pipeline_yaml))
+    return processed_text(process_pipeline(body.pipeline_yaml))
 
 
 @about.post("/validate", summary="Check a function without storing or running it")
 def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
     fields = body.values()
     try:
-        checked_function(fields.pop("source", None), **fields)
+        validate_function(fields.pop("source", None), **fields)
     except BadInput as error:
         return Validation(valid=False, errors=[each.message for each in error.details])
     return Validation(valid=True, errors=[])
@@ -95,22 +80,20 @@ def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
     responses={**TAGGED, **answers(404, 409)},
 )
 def register_extension(
-    body: ExtensionRegistration, caller: Writer, services: ServicesOf, tag: TagOf
+    body: ExtensionRegistration, caller: Writer, services: ServicesOf, response: Response
 ) -> ExtensionRecord:
-    with services.database.write() as session:
-        extension = _of(session, caller).create(body.agent_id, **body.function())
-        tag.put(extension)
-        return extension_record(extension)
+    return extension_record(
+        set_etag(response, services.python_extensions.create(caller, body.agent_id, body.function()))
+    )
 
 
 @router.get(
     f"{PREFIX}/{{extensionId}}", summary="Read a Python extension", responses={**TAGGED, **answers(404)}
 )  # fmt: skip
-def read_extension(extension_id: ExtensionId, caller: Reader, services: ServicesOf, tag: TagOf) -> ExtensionRecord:
-    with services.database.read() as session:
-        extension = _of(session, caller).get(extension_id)
-        tag.put(extension)
-        return extension_record(extension)
+def read_extension(
+    extension_id: ExtensionId, caller: Reader, services: ServicesOf, response: Response
+) -> ExtensionRecord:
+    return extension_record(set_etag(response, services.python_extensions.get(caller, extension_id)))
 
 
 @router.put(
@@ -120,22 +103,20 @@ def read_extension(extension_id: ExtensionId, caller: Reader, services: Services
     responses={**TAGGED, **answers(404, 409, 412)},
 )
 def update_extension(
-    extension_id: ExtensionId, body: ExtensionUpdate, caller: Writer, services: ServicesOf, expected: ExpectedOf
+    extension_id: ExtensionId,
+    body: ExtensionUpdate,
+    caller: Writer,
+    services: ServicesOf,
+    if_match: IfMatch,
+    response: Response,
 ) -> ExtensionRecord:
-    with services.database.write() as session:
-        repository = _of(session, caller)
-        expected.hold(session, caller, repository.get(extension_id))
-        extension = repository.update(extension_id, body.values())
-        expected.put(extension)
-        return extension_record(extension)
+    updated = services.python_extensions.update(caller, extension_id, body.values(), if_match)
+    return extension_record(set_etag(response, updated))
 
 
 @router.delete(f"{PREFIX}/{{extensionId}}", summary="Delete a Python extension", responses=answers(404, 412))
-def delete_extension(extension_id: ExtensionId, caller: Writer, services: ServicesOf, expected: ExpectedOf) -> Nothing:
-    with services.database.write() as session:
-        repository = _of(session, caller)
-        expected.hold(session, caller, repository.get(extension_id))
-        repository.delete(extension_id)
+def delete_extension(extension_id: ExtensionId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
+    services.python_extensions.delete(caller, extension_id, if_match)
     return Nothing()
 
 
@@ -147,8 +128,7 @@ def delete_extension(extension_id: ExtensionId, caller: Writer, services: Servic
     responses=answers(404, 409),
 )
 def generate_extension_code(extension_id: ExtensionId, caller: Reader, services: ServicesOf) -> GeneratedCode:
-    with services.database.read() as session:
-        return GeneratedCode(code=pyspark_code(_of(session, caller).get(extension_id)))
+    return GeneratedCode(code=services.python_extensions.generate_script(caller, extension_id))
 
 
 @router.get(
@@ -161,9 +141,9 @@ def generate_extension_code(extension_id: ExtensionId, caller: Reader, services:
 def list_python_extensions(
     agent_id: AgentId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[ExtensionRecord]:
-    with services.database.read() as session:
-        extensions = _of(session, caller).of_agent(agent_id, limit=page.limit, after=page.after)
-        return [extension_record(extension) for extension in page.linked(extensions)]
+    extensions = services.python_extensions.list_of_agent(caller, agent_id, limit=page.limit, after=page.after)
+    page.link([each.id for each in extensions])
+    return [extension_record(each) for each in extensions]
 
 
 @router.post(
@@ -172,9 +152,6 @@ def list_python_extensions(
     responses={**TAGGED, **answers(404, 409)},
 )
 def create_python_extension(
-    agent_id: AgentId, body: ExtensionCreate, caller: Writer, services: ServicesOf, tag: TagOf
+    agent_id: AgentId, body: ExtensionCreate, caller: Writer, services: ServicesOf, response: Response
 ) -> ExtensionRecord:
-    with services.database.write() as session:
-        extension = _of(session, caller).create(agent_id, **body.values())
-        tag.put(extension)
-        return extension_record(extension)
+    return extension_record(set_etag(response, services.python_extensions.create(caller, agent_id, body.values())))

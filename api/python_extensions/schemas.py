@@ -9,7 +9,8 @@ from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from api.kit.schemas import Body, Record, example
 from core.infra.validation import cleaned
-from core.python_extensions.repository import Function, Processed, pipeline_text
+from core.python_extensions.scripts import ProcessedPipeline, write_pipeline
+from core.python_extensions.validation import ExtensionFunction
 from core.tables import PythonExtension
 
 SOURCE = "def shout(row, *, mark='!'):\n    return {'title': row['title'].upper() + mark}\n"
@@ -100,7 +101,7 @@ class PipelineText(NamedBody):
         has_text = any(fields.get(name) is not None for name in TEXT_NAMES)
         if has_text or not fields.keys() & {"pipeline", "python_extensions"}:
             return fields
-        return {"pipelineYaml": pipeline_text(fields)}
+        return {"pipelineYaml": write_pipeline(fields)}
 
 
 class FunctionRecord(Record):
@@ -157,10 +158,10 @@ def extension_record(extension: PythonExtension) -> ExtensionRecord:
     )
 
 
-def processed_text(processed: Processed) -> ProcessedText:
+def processed_text(processed: ProcessedPipeline) -> ProcessedText:
     extensions = [_function_record(each) for each in processed.functions]
     return ProcessedText(extensions=extensions, warnings=[*processed.warnings], code=processed.code)
 
 
-def _function_record(function: Function) -> FunctionRecord:
+def _function_record(function: ExtensionFunction) -> FunctionRecord:
     return FunctionRecord(name=function.name, extension_type=function.type, function=function.source)

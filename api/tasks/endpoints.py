@@ -1,16 +1,18 @@
-"""Tasks: the runs of a job."""
+"""Tasks, the runs of a job: create, list, read, update, delete, start, stop."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from api.executions.schemas import Queue
-from api.kit.auth import Executor, KeyRoute, Reader, Writer
+from api.kit.auth import Admin, Executor, KeyRoute, Reader, Writer
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
 from api.kit.pagination import PageOf
-from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
+from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import JobId, Nothing, ProjectId, TaskId
 from api.kit.services import ServicesOf
 from api.tasks.schemas import (
@@ -19,45 +21,39 @@ from api.tasks.schemas import (
     TaskRecord,
     TaskStatus,
     TaskUpdate,
+    ZombieCleanup,
     task_metrics,
     task_record,
+    zombie_cleanup,
 )
-from core.executions.submit import submit
-from core.tasks.repository import TaskRepository, stop
+from core.executions.zombies import LONGEST_HOURS
 
+DEFAULT_TIMEOUT_HOURS = 24
 router = APIRouter(prefix="/jobs/{jobId}/tasks", tags=["tasks"], route_class=KeyRoute)
+administration = APIRouter(prefix="/projects/admin/tasks", tags=["tasks"], route_class=KeyRoute)
 
 
 @router.get("", summary="List the tasks of a job", responses=answers(404))
 def list_tasks(
     project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[TaskRecord]:
-    with services.database.read() as session:
-        tasks = TaskRepository(session, caller.organization_id).list(
-            project_id, job_id, limit=page.limit, after=page.number
-        )
-        page.link([stored.task.id for stored in tasks])
-        return [task_record(stored) for stored in tasks]
+    tasks = services.tasks.list(caller, project_id, job_id, limit=page.limit, after=page.number)
+    page.link([each.task.id for each in tasks])
+    return [task_record(each) for each in tasks]
 
 
 @router.post("", summary="Create a task", responses={**TAGGED, **answers(404)})
 def create_task(
-    project_id: ProjectId, job_id: JobId, body: TaskCreate, caller: Writer, services: ServicesOf, tag: TagOf
+    project_id: ProjectId, job_id: JobId, body: TaskCreate, caller: Writer, services: ServicesOf, response: Response
 ) -> TaskRecord:
-    with services.database.write() as session:
-        stored = TaskRepository(session, caller.organization_id).create(project_id, job_id, body.values())
-        tag.put(stored.task)
-        return task_record(stored)
+    return task_record(set_etag(response, services.tasks.create(caller, project_id, job_id, body.values())))
 
 
 @router.get("/{taskId}", summary="Read a task", responses={**TAGGED, **answers(404)})
 def read_task(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf, tag: TagOf
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf, response: Response
 ) -> TaskRecord:
-    with services.database.read() as session:
-        stored = TaskRepository(session, caller.organization_id).get(project_id, job_id, task_id)
-        tag.put(stored.task)
-        return task_record(stored)
+    return task_record(set_etag(response, services.tasks.get(caller, project_id, job_id, task_id)))
 
 
 @router.put(
@@ -72,24 +68,18 @@ def update_task(
     body: TaskUpdate,
     caller: Writer,
     services: ServicesOf,
-    expected: ExpectedOf,
+    if_match: IfMatch,
+    response: Response,
 ) -> TaskRecord:
-    with services.database.write() as session:
-        tasks = TaskRepository(session, caller.organization_id)
-        expected.hold(session, caller, tasks.get(project_id, job_id, task_id).task, project_id)
-        stored = tasks.update(project_id, job_id, task_id, body.values())
-        expected.put(stored.task)
-        return task_record(stored)
+    updated = services.tasks.update(caller, project_id, job_id, task_id, body.values(), if_match)
+    return task_record(set_etag(response, updated))
 
 
 @router.delete("/{taskId}", summary="Delete a task; its executions stay", responses=answers(404, 412))
 def delete_task(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, services: ServicesOf, expected: ExpectedOf
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Nothing:
-    with services.database.write() as session:
-        tasks = TaskRepository(session, caller.organization_id)
-        expected.hold(session, caller, tasks.get(project_id, job_id, task_id).task, project_id)
-        tasks.delete(project_id, job_id, task_id)
+    services.tasks.delete(caller, project_id, job_id, task_id, if_match)
     return Nothing()
 
 
@@ -97,17 +87,15 @@ def delete_task(
 def read_task_status(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf
 ) -> TaskStatus:
-    with services.database.read() as session:
-        stored = TaskRepository(session, caller.organization_id).get(project_id, job_id, task_id)
-        return TaskStatus(status=stored.status, progress=stored.progress)
+    found = services.tasks.get(caller, project_id, job_id, task_id).value
+    return TaskStatus(status=found.status, progress=found.progress)
 
 
 @router.get("/{taskId}/metrics", summary="Metrics of a task", responses=answers(404))
 def read_task_metrics(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf
 ) -> TaskMetrics:
-    with services.database.read() as session:
-        return task_metrics(TaskRepository(session, caller.organization_id).get(project_id, job_id, task_id))
+    return task_metrics(services.tasks.get(caller, project_id, job_id, task_id).value)
 
 
 @router.post(
@@ -126,15 +114,8 @@ def start_task(
     key_ring: KeyRingOf,
     queue: Queue = False,
 ) -> Response:
-    submit(
-        services.database,
-        caller.organization_id,
-        project_id,
-        job_id,
-        key_ring=key_ring,
-        task_id=task_id,
-        idempotency_key=idempotency_key,
-        queue=queue,
+    services.tasks.start(
+        caller, project_id, job_id, task_id, key_ring=key_ring, idempotency_key=idempotency_key, queue=queue
     )
     return Response()
 
@@ -143,6 +124,16 @@ def start_task(
 def stop_task(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Executor, services: ServicesOf
 ) -> Response:
-    with services.database.write() as session:
-        stop(session, caller.organization_id, project_id, job_id, task_id)
+    services.tasks.stop(caller, project_id, job_id, task_id)
     return Response()
+
+
+@administration.post("/mark-zombies", summary="Fail what has been running for longer than a number of hours")
+def mark_zombie_tasks(
+    caller: Admin,
+    services: ServicesOf,
+    timeout_hours: Annotated[
+        int, Query(alias="timeoutHours", json_schema_extra={"minimum": 0, "maximum": LONGEST_HOURS})
+    ] = DEFAULT_TIMEOUT_HOURS,
+) -> ZombieCleanup:
+    return zombie_cleanup(services.tasks.mark_zombies(caller, timeout_hours))

@@ -1,4 +1,4 @@
-"""Tasks as JSON; an API key that a client sends along is neither kept nor answered."""
+"""Tasks as JSON. An API key that a client includes is ignored, and never part of a response."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidato
 
 from api.kit.schemas import Body, Name, Record, Time, example
 from core.executions.zombies import Cleanup
-from core.tasks.repository import TaskRecord as Stored
+from core.tasks.report import TaskWithExecution
 
 
 class TaskUpdate(Body):
@@ -52,7 +52,7 @@ class TaskStatus(Record):
     progress: float
 
 
-def _or_nothing(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+def _ignore_invalid(value: object, handler: ValidatorFunctionWrapHandler) -> object:
     try:
         return handler(value)
     except ValidationError:
@@ -60,26 +60,26 @@ def _or_nothing(value: object, handler: ValidatorFunctionWrapHandler) -> object:
 
 
 T = TypeVar("T")
-Told = Annotated[T | None, WrapValidator(_or_nothing)]  # a client may have written anything into its log
+Lenient = Annotated[T | None, WrapValidator(_ignore_invalid)]  # clients may store any text as a log
 
 
 class TaskMetrics(Record):
-    """Read from the task's executionLog; null where it tells nothing."""
+    """Read from the metrics line of the task's executionLog; null where it lacks a metric."""
 
     task_id: int
     status: str
-    started_at: Told[datetime]
-    completed_at: Told[datetime]
-    duration_seconds: Told[int]
-    records_processed: Told[int]
-    records_output: Told[int]
-    output_file_size_bytes: Told[int]
-    driver_memory_used_bytes: Told[int]
-    executor_memory_used_bytes: Told[int]
-    executor_count: Told[int]
-    total_cpu_time_seconds: Told[int]
-    error_count: Told[int]
-    warning_count: Told[int]
+    started_at: Lenient[datetime]
+    completed_at: Lenient[datetime]
+    duration_seconds: Lenient[int]
+    records_processed: Lenient[int]
+    records_output: Lenient[int]
+    output_file_size_bytes: Lenient[int]
+    driver_memory_used_bytes: Lenient[int]
+    executor_memory_used_bytes: Lenient[int]
+    executor_count: Lenient[int]
+    total_cpu_time_seconds: Lenient[int]
+    error_count: Lenient[int]
+    warning_count: Lenient[int]
 
 
 class ZombieCleanup(Record):
@@ -89,21 +89,19 @@ class ZombieCleanup(Record):
     message: str
 
 
-def task_record(stored: Stored) -> TaskRecord:
-    computed = {"id", "output_dataset_id", "execution_reference_id", "execution_status", "execution_log"}
-    fields = {name: getattr(stored.task, name) for name in TaskRecord.model_fields if name not in computed}
-    return TaskRecord(
-        **fields,
-        id=str(stored.task.id),
-        output_dataset_id=stored.execution and stored.execution.dataset_id,
-        execution_reference_id=stored.task.execution_id,
-        execution_status=stored.status,
-        execution_log=stored.log,
+def task_record(found: TaskWithExecution) -> TaskRecord:
+    return TaskRecord.from_row(
+        found.task,
+        id=str(found.task.id),
+        output_dataset_id=found.execution and found.execution.dataset_id,
+        execution_reference_id=found.task.execution_id,
+        execution_status=found.status,
+        execution_log=found.log,
     )
 
 
-def task_metrics(stored: Stored) -> TaskMetrics:
-    return TaskMetrics.model_validate({"taskId": stored.task.id} | stored.metrics())
+def task_metrics(found: TaskWithExecution) -> TaskMetrics:
+    return TaskMetrics.model_validate({"taskId": found.task.id} | found.read_metrics())
 
 
 def zombie_cleanup(cleanup: Cleanup) -> ZombieCleanup:

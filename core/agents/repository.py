@@ -1,31 +1,28 @@
-"""Agents: each holds a pipeline's text, checked when it is written."""
+"""Agents: each holds the text of a pipeline, or of a Python program."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, or_
 from sqlalchemy.orm import Session
 
+from core.agents.validation import calls_functions, check_pipeline, looks_like_pipeline
 from core.categories.repository import CategoryRepository
-from core.errors import BadInput, Conflict, Detail, NotFound
+from core.errors import BadInput, Conflict, NotFound
 from core.infra.repository import Repository, lock_organization, validate_fields
 from core.infra.validation import check_storable, storable
 from core.tables import Agent
-from pipelines import MAX_PROBLEMS, Pipeline, PipelineError, Transforms, check_yaml, script
 
-# a top-level key `pipeline` of block or flow YAML, and not the annotated name of a line of Python
-_PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?pipeline["']?\s*:""", re.MULTILINE)
-
-NO_CATEGORY = "none"  # in place of a category's id
+NO_CATEGORY = "none"  # stands for the category of agents without one
 
 
 class AgentRepository(Repository[Agent]):
-    """`pipeline_yaml` and its alias `code` carry the same text, unless `code` is Python.
+    """The agents of one organization; with a `viewer_key_id` without those in private categories of other keys.
 
-    `viewer_key_id` hides what lies in the private categories of other keys.
+    `pipeline_yaml` and `code` are two names of the same text, unless `code` is Python. Texts among `valid_pipelines`
+    are not checked again (see `find_valid_pipelines`).
     """
 
     row = Agent
@@ -36,152 +33,130 @@ class AgentRepository(Repository[Agent]):
         self,
         session: Session,
         organization_id: str,
-        sound: Collection[str] = (),
         *,
         viewer_key_id: str | None = None,
+        valid_pipelines: Set[str] = frozenset(),
     ) -> None:
-        """`sound` are pipelines that were checked before, when nobody waited for this transaction."""
         super().__init__(session, organization_id)
-        self._sound = sound
+        self._valid_pipelines = valid_pipelines
         self._categories = CategoryRepository(session, organization_id, viewer_key_id)
 
     def create(self, values: Mapping[str, Any]) -> Agent:
-        """Raises BadInput without a name or with a pipeline that is wrong, told by line; Conflict for a taken name."""
-        agent = self.new(values)
-        self._check_place(agent.name, agent.category_id)
+        """Store a new agent.
+
+        Raise BadInput without a valid name or pipeline, Conflict when the category has an agent of this name.
+        """
+        agent = self.build(values)
+        self._check_category_and_name(agent.category_id, agent.name)
         self.session.add(agent)
         self.session.flush()
         return agent
 
-    def new(self, values: Mapping[str, Any]) -> Agent:
-        """One that is right in itself, not stored yet, whose name may be taken in its category; or BadInput."""
+    def build(self, values: Mapping[str, Any]) -> Agent:
+        """Return a valid agent that is not stored yet: its name may be taken in its category."""
         known = validate_fields(values, self.fields)
         if "name" not in known:
-            raise BadInput("An agent needs a 'name'.", [Detail("name", "is missing")])
+            raise BadInput("An agent needs a 'name'.", path="name", code="missing-field")
         agent = Agent(organization_id=self.organization_id, **known)
-        self._write(agent, values)
+        self._set_text(agent, values)
         return agent
 
     def list(
         self, *, category_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> Sequence[Agent]:
         query = self._select()
-        return self._fetch_page(query if category_id is None else query.where(_in(category_id)), limit, after)
+        return self._fetch_page(query if category_id is None else query.where(_is_in(category_id)), limit, after)
 
     def get(self, agent_id: str) -> Agent:
         return self._fetch_by_id(agent_id)
 
-    def by_name(self, category_id: str, name: str) -> Agent:
-        """Of several of the name, which there may be without a category, the oldest."""
+    def get_in_category(self, category_id: str, agent_id: str) -> Agent:
+        """Return the agent; raise NotFound when it is in another category."""
+        agent = self.get(agent_id)
+        if category_id != (agent.category_id or NO_CATEGORY):
+            raise self._not_found()
+        return agent
+
+    def get_by_name(self, category_id: str, name: str) -> Agent:
+        """Return the oldest agent of this name: without a category, several may share one."""
         if not storable(category_id + name):
             raise self._not_found("name")
-        return self._fetch_one(self._select().where(_in(category_id), Agent.name == name).order_by(Agent.id), "name")
+        return self._fetch_one(self._select().where(_is_in(category_id), Agent.name == name).order_by(Agent.id), "name")
+
+    def list_of_category(
+        self, category_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> Sequence[Agent]:
+        """Raise NotFound for an unknown category."""
+        if category_id != NO_CATEGORY:
+            self._categories.get(category_id)
+        return self.list(category_id=category_id, limit=limit, after=after)
 
     def update(self, agent_id: str, changes: Mapping[str, Any]) -> Agent:
-        """Merges; a new text makes a new revision."""
+        """Apply the changed fields; a new text makes a new revision."""
         agent, known = self.get(agent_id), validate_fields(changes, self.fields)
-        place = (known.get("name", agent.name), known.get("category_id", agent.category_id))
-        if place != (agent.name, agent.category_id):
-            self._check_place(*place)
-        if self._write(agent, changes):
+        category_id, name = known.get("category_id", agent.category_id), known.get("name", agent.name)
+        if (category_id, name) != (agent.category_id, agent.name):
+            self._check_category_and_name(category_id, name)
+        if self._set_text(agent, changes):
             agent.revision += 1
         return self._apply(agent, known)
 
     def delete(self, agent_id: str) -> None:
-        """Removes the agent; its jobs stay, without one."""
+        """Delete the agent; its jobs stay, without an agent."""
         self.session.delete(self.get(agent_id))
         self.session.flush()
 
-    def visible_ids(self) -> Select[tuple[str]]:
+    def load_row_transforms(self, agent: Agent) -> Mapping[str, str]:
+        """Return the sources of the agent's row transforms by name; none when its pipeline calls none."""
+        if agent.pipeline_yaml is None or not calls_functions(agent.pipeline_yaml):
+            return {}
+        return {each.name: each.source for each in agent.extensions}
+
+    def select_visible_ids(self) -> Select[tuple[str]]:
         return self._select().with_only_columns(Agent.id)
 
     def _select(self) -> Select[tuple[Agent]]:
-        own = super()._select()
+        query = super()._select()
         if self._categories.viewer_key_id is None:
-            return own
-        return own.where(or_(Agent.category_id.is_(None), Agent.category_id.in_(self._categories.visible_ids())))
+            return query
+        visible = Agent.category_id.in_(self._categories.select_visible_ids())
+        return query.where(or_(Agent.category_id.is_(None), visible))
 
-    def _check_place(self, name: str, category_id: str | None) -> None:
-        """The category must exist, and the name be free in it."""
+    def _check_category_and_name(self, category_id: str | None, name: str) -> None:
+        """Raise BadInput for an unknown category, Conflict when it has an agent of this name."""
         if category_id is None:
             return
         try:
             self._categories.get(category_id)
         except NotFound as error:
-            raise BadInput(error.sentence, [Detail("categoryId", error.sentence)]) from error
+            raise BadInput(error.sentence, path="categoryId", code="not-found") from error
         lock_organization(self.session, self.organization_id)
         if self.session.scalar(self._select().where(Agent.category_id == category_id, Agent.name == name)):
-            raise Conflict("There is an agent with this name in the category already.")
+            sentence = "There is an agent with this name in the category already."
+            raise Conflict(sentence, path="name", code="name-taken")
 
-    def _write(self, agent: Agent, values: Mapping[str, Any]) -> bool:
-        """Sets the text that differs from the agent's; a record sent back whole carries the old one beside it."""
+    def _set_text(self, agent: Agent, values: Mapping[str, Any]) -> bool:
+        """Set the agent's text and return whether it changed.
+
+        A client that sends a whole record back changes one of `pipeline_yaml` and `code` and repeats the other's old
+        value, so only a value that differs from both old ones counts.
+        """
         old = (agent.pipeline_yaml, agent.code)
         sent = (values.get("pipeline_yaml"), values.get("code"))
         pipeline, code = (text if text not in old else None for text in sent)
         if pipeline is None and code is None:
             return False
         check_storable("pipelineYaml", pipeline or code)
-        if pipeline is None and code is not None and _PIPELINE_KEY.search(re.sub(r"\r\n?", "\n", code)):
+        if pipeline is None and code is not None and looks_like_pipeline(code):
             pipeline = code
         if pipeline is None:
             agent.pipeline_yaml, agent.code = None, code
         else:
-            if pipeline not in self._sound:
+            if pipeline not in self._valid_pipelines:
                 check_pipeline(pipeline)
             agent.pipeline_yaml, agent.code = pipeline, None
         return True
 
 
-def _in(category_id: str) -> ColumnElement[bool]:
+def _is_in(category_id: str) -> ColumnElement[bool]:
     return Agent.category_id.is_(None) if category_id == NO_CATEGORY else Agent.category_id == category_id
-
-
-def check_pipeline(text: str) -> None:
-    """Raises BadInput with the line and column of everything that is wrong; parameters may still be open."""
-    try:
-        check_yaml(text)
-    except PipelineError as error:
-        raise bad_pipeline(error) from error
-
-
-def bad_pipeline(error: PipelineError) -> BadInput:
-    details = [Detail(f"line {p.line}, column {p.column}" if p.line else p.path, p.message) for p in error.problems]
-    return BadInput(f"The pipeline has {_counted(len(details))}: {error.problems[0]}", details)
-
-
-def _counted(problems: int) -> str:
-    if problems == 1:
-        return "a problem"
-    return f"{f'more than {MAX_PROBLEMS}' if problems > MAX_PROBLEMS else problems} problems, the first of them"
-
-
-def pyspark_code(agent: Agent) -> str | None:
-    """The agent's pipeline as a Python script, with its row transforms; None for an agent without a pipeline."""
-    if agent.pipeline_yaml is None:
-        return None
-    return script(agent.pipeline_yaml, row_transforms(agent))
-
-
-def row_transforms(agent: Agent) -> Mapping[str, str]:
-    """Texts by name; none for an agent whose pipeline calls none."""
-    if agent.pipeline_yaml is None or not _calls_functions(agent.pipeline_yaml):
-        return {}
-    return {each.name: each.source for each in agent.extensions}
-
-
-def warnings(pipeline: str | None, transforms: Mapping[str, str]) -> Sequence[str]:
-    """What an execution would fail at as long as the row transforms are these, by line.
-
-    It reads each function that is called: no transaction should wait for it.
-    """
-    if pipeline is None or not _calls_functions(pipeline):
-        return ()
-    try:
-        found = Pipeline.from_yaml(pipeline).check(Transforms(transforms))
-    except PipelineError as error:
-        found = error.problems
-    return [str(problem) for problem in found]
-
-
-def _calls_functions(pipeline: str) -> bool:
-    return "pythonrowtransform" in pipeline.replace("_", "").casefold()

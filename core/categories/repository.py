@@ -1,14 +1,15 @@
-"""Categories of agents: PUBLIC ones are the organization's, PRIVATE ones their creator's key's and the admins'."""
+"""Categories of agents: PUBLIC for the whole organization, PRIVATE for the key that created them and for admins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from core.errors import BadInput, Conflict, Detail
+from core.errors import BadInput, Conflict
 from core.infra.repository import Repository, lock_organization, validate_fields
 from core.infra.validation import check_not_reserved, storable
 from core.tables import Agent, Category
@@ -16,8 +17,16 @@ from core.tables import Agent, Category
 VISIBILITIES = ("PUBLIC", "PRIVATE")
 
 
+@dataclass(frozen=True, slots=True)
+class CategoryWithAgents:
+    """A category and the ids of its agents, oldest first."""
+
+    category: Category
+    agent_ids: Sequence[str]
+
+
 class CategoryRepository(Repository[Category]):
-    """`viewer_key_id` hides the private categories of other keys; an admin's view goes without."""
+    """The categories of one organization; with a `viewer_key_id` without the private ones of other keys."""
 
     row = Category
     noun = "category"
@@ -28,18 +37,18 @@ class CategoryRepository(Repository[Category]):
         self.viewer_key_id = viewer_key_id
 
     def create(self, values: Mapping[str, Any], *, created_by_key_id: str | None = None) -> Category:
-        """Raises BadInput without a usable name, Conflict when the name is taken."""
-        category = self.new(values, created_by_key_id=created_by_key_id)
-        self._check_free(category.name)
+        """Store a new category; raise BadInput without a valid name, Conflict when the name is taken."""
+        category = self.build(values, created_by_key_id=created_by_key_id)
+        self._check_name_is_free(category.name)
         self.session.add(category)
         self.session.flush()
         return category
 
-    def new(self, values: Mapping[str, Any], *, created_by_key_id: str | None = None) -> Category:
-        """One that is right in itself, not stored yet, of a name that may be taken; or BadInput."""
-        known = _checked(values)
+    def build(self, values: Mapping[str, Any], *, created_by_key_id: str | None = None) -> Category:
+        """Return a valid category that is not stored yet: its name may be taken."""
+        known = _validate(values)
         if "name" not in known:
-            raise BadInput("A category needs a 'name'.", [Detail("name", "is missing")])
+            raise BadInput("A category needs a 'name'.", path="name", code="missing-field")
         check_not_reserved(known["name"])
         return Category(organization_id=self.organization_id, created_by_key_id=created_by_key_id, **known)
 
@@ -49,46 +58,48 @@ class CategoryRepository(Repository[Category]):
     def get(self, category_id: str) -> Category:
         return self._fetch_by_id(category_id)
 
-    def by_name(self, name: str) -> Category:
+    def get_by_name(self, name: str) -> Category:
         if not storable(name):
             raise self._not_found("name")
         return self._fetch_one(self._select().where(Category.name == name), "name")
 
     def update(self, category_id: str, changes: Mapping[str, Any]) -> Category:
-        category, known = self.get(category_id), _checked(changes)
+        category, known = self.get(category_id), _validate(changes)
         if known.get("name", category.name) != category.name:
             check_not_reserved(known["name"])
-            self._check_free(known["name"])
+            self._check_name_is_free(known["name"])
         return self._apply(category, known)
 
     def delete(self, category_id: str) -> None:
-        """Removes the category; its agents stay, without one."""
+        """Delete the category; its agents stay, without a category."""
         self.session.delete(self.get(category_id))
         self.session.flush()
 
-    def agent_ids(self, categories: Sequence[Category]) -> Mapping[str, Sequence[str]]:
-        """Ids of the agents of each category, oldest first."""
-        ids = [category.id for category in categories]
-        return self._group(select(Agent.category_id, Agent.id).where(Agent.category_id.in_(ids)).order_by(Agent.id))
+    def load_agent_ids(self, categories: Sequence[Category]) -> Sequence[CategoryWithAgents]:
+        query = select(Agent.category_id, Agent.id).where(Agent.category_id.in_([each.id for each in categories]))
+        agent_ids = self._group(query.order_by(Agent.id))
+        return [CategoryWithAgents(each, agent_ids.get(each.id, ())) for each in categories]
 
-    def visible_ids(self) -> Select[tuple[str]]:
+    def select_visible_ids(self) -> Select[tuple[str]]:
         return self._select().with_only_columns(Category.id)
 
     def _select(self) -> Select[tuple[Category]]:
-        own = super()._select()
+        query = super()._select()
         if self.viewer_key_id is None:
-            return own
-        return own.where(or_(Category.visibility == "PUBLIC", Category.created_by_key_id == self.viewer_key_id))
+            return query
+        return query.where(or_(Category.visibility == "PUBLIC", Category.created_by_key_id == self.viewer_key_id))
 
-    def _check_free(self, name: str) -> None:
+    def _check_name_is_free(self, name: str) -> None:
+        """Raise Conflict when the organization has a category of this name, visible or not."""
         lock_organization(self.session, self.organization_id)
         if self.session.scalar(super()._select().where(Category.name == name)):
-            raise Conflict("There is a category with this name already.")
+            raise Conflict("There is a category with this name already.", path="name", code="name-taken")
 
 
-def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
+def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
     known = validate_fields(values, CategoryRepository.fields)
-    visibility = known.get("visibility", "PUBLIC").upper()
-    if visibility not in VISIBILITIES:
-        raise BadInput("'visibility' is PUBLIC or PRIVATE.", [Detail("visibility", "is neither PUBLIC nor PRIVATE")])
-    return known | ({"visibility": visibility} if "visibility" in known else {})
+    if "visibility" in known:
+        known["visibility"] = known["visibility"].upper()
+        if known["visibility"] not in VISIBILITIES:
+            raise BadInput("'visibility' is PUBLIC or PRIVATE.", path="visibility")
+    return known

@@ -41,7 +41,7 @@ class DatasetRepository(Repository[Dataset]):
     noun = "dataset"
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[DatasetWithVersion]:
-        query = self._paged(self._select_with_version(), limit, after)
+        query = self._limit_to_page(self._select_with_version(), limit, after)
         return [DatasetWithVersion(dataset, version) for dataset, version in self.session.execute(query)]
 
     def get(self, dataset_id: str) -> Dataset:

@@ -70,6 +70,9 @@ class Executions(Repository[Execution]):
         query = self._select().where(Execution.id == execution_id, Execution.job_id == job_id)
         return self._fetch_one(query.where(Execution.project_id == project_id))
 
+    def record(self, row: Execution) -> RowMapping:
+        return self.session.execute(self.shown.where(Execution.id == row.id)).mappings().one()
+
     def records(
         self, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None
     ) -> Sequence[RowMapping]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from core.agents.repository import bad_pipeline
+from core.agents.validation import describe_problems
 from core.credentials.repository import Credentials, inject, named
 from core.datasets.repository import DatasetRepository
 from core.errors import Conflict
@@ -25,7 +25,7 @@ from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, Execution, Job, Project, Task, new_id, now
-from core.tasks.repository import startable
+from core.tasks.repository import TaskRepository
 from pipelines import Pipeline, PipelineError, Transforms
 
 PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."
@@ -80,7 +80,8 @@ def submit(
             return _started(session, started)
         JobRepository(session, organization_id).get(project_id, job_id)
         frozen.state = place(session, project_id, queue)
-        task = startable(session, organization_id, project_id, job_id, task_id) if task_id is not None else None
+        tasks = TaskRepository(session, organization_id)
+        task = tasks.get_startable(project_id, job_id, task_id) if task_id is not None else None
         return _accept(session, frozen, task)
 
 
@@ -137,10 +138,10 @@ def _planned(
     try:
         pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
         values = _values(session, pipeline, execution, job, project, request)
-        transforms = PythonExtensionRepository(session, job.organization_id).transforms(execution.agent_id)
+        transforms = PythonExtensionRepository(session, job.organization_id).load_row_transforms(execution.agent_id)
         plan = pipeline.plan(parameters=values, transforms=Transforms(transforms))
     except PipelineError as error:
-        raise bad_pipeline(error) from error
+        raise describe_problems(error) from error
     return {
         "parameters": values,
         "row_transforms": transforms,

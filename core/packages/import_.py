@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,13 +11,12 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.agents.repository import AgentRepository, check_pipeline
+from core.agents.repository import AgentRepository
 from core.categories.repository import CategoryRepository
 from core.credentials.repository import named
 from core.errors import BadInput
 from core.infra.repository import lock_organization, validate_fields
 from core.infra.slugs import Slugs
-from core.infra.validation import storable
 from core.jobs.repository import JobRepository
 from core.packages.archive import reject
 from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, CredentialName, ProjectPart
@@ -53,7 +52,7 @@ def import_contents(
     contents: Contents,
     *,
     key_id: str | None = None,
-    valid_pipelines: Collection[str] = (),
+    valid_pipelines: Set[str] = frozenset(),
 ) -> ImportReport:
     """Import everything or raise BadInput, in the caller's transaction. Nothing is deleted.
 
@@ -63,16 +62,6 @@ def import_contents(
     """
     lock_organization(session, organization_id)
     return _Importer(session, organization_id, key_id, valid_pipelines).run(contents)
-
-
-def find_valid_pipelines(contents: Contents) -> Collection[str]:
-    """Return the pipelines that pass their check.
-
-    Checks take long, so they run before the transaction, in which other writers would wait. A pipeline that fails is
-    checked again when its agent is written, and the error then names the agent.
-    """
-    pipelines = {agent.pipeline_yaml for agent in contents.agents if agent.pipeline_yaml is not None}
-    return {text for text in pipelines if storable(text) and _is_valid(text)}
 
 
 def select_project(contents: Contents, name: str) -> Contents:
@@ -90,14 +79,12 @@ def select_project(contents: Contents, name: str) -> Contents:
 class _Importer:
     """One import. New rows are inserted one kind at a time: inserting thousands row by row took most of a minute."""
 
-    def __init__(
-        self, session: Session, organization_id: str, key_id: str | None, valid_pipelines: Collection[str]
-    ) -> None:
+    def __init__(self, session: Session, organization_id: str, key_id: str | None, valid_pipelines: Set[str]) -> None:
         self._session = session
         self._organization_id = organization_id
         self._key_id = key_id
         self._report = ImportReport()
-        self._agents = AgentRepository(session, organization_id, valid_pipelines)
+        self._agents = AgentRepository(session, organization_id, valid_pipelines=valid_pipelines)
 
     def run(self, contents: Contents) -> ImportReport:
         categories = self._import_categories(contents.categories)
@@ -110,7 +97,7 @@ class _Importer:
     def _import_categories(self, parts: Sequence[CategoryPart]) -> Mapping[str, Category]:
         repository = CategoryRepository(self._session, self._organization_id)
         categories = {row.name: row for row in repository.list()}
-        create = partial(repository.new, created_by_key_id=self._key_id)
+        create = partial(repository.build, created_by_key_id=self._key_id)
         for part in parts:
             row = categories.get(part.name)
             categories[part.name] = self._write(
@@ -138,7 +125,7 @@ class _Importer:
             values = part.model_dump(exclude={"category", "extensions"})
             values["category_id"] = categories[part.category].id if part.category else None
             name = AgentName(category=part.category, name=part.name, number=counts[key])
-            agents[name] = self._write("agent", part.label, row, values, self._agents.new, self._agents.update)
+            agents[name] = self._write("agent", part.label, row, values, self._agents.build, self._agents.update)
         self._session.flush()
         return agents
 
@@ -189,7 +176,7 @@ class _Importer:
                 existing[job.name].append(job)
 
             def create(values: Mapping[str, Any], project_id: str = project.id, slugs: Slugs = slugs) -> Job:
-                job = repository.new(project_id, validate_fields(values, JobRepository.fields))
+                job = repository.build(project_id, validate_fields(values, JobRepository.fields))
                 job.slug = slugs.give(job.name)
                 return job
 
@@ -286,14 +273,6 @@ class _Importer:
                 setattr(updated, name, None)
         self._session.flush()
         return updated
-
-
-def _is_valid(pipeline: str) -> bool:
-    try:
-        check_pipeline(pipeline)
-    except BadInput:
-        return False
-    return True
 
 
 def _current_value(row: Any, name: str) -> Any:

@@ -13,6 +13,7 @@ from uuid import UUID, uuid5
 from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
+from core.agents.validation import find_valid_pipelines
 from core.errors import Conflict, NotFound, Unauthorized
 from core.identity.api_keys import Identity
 from core.infra.database import Database
@@ -22,7 +23,7 @@ from core.infra.storage.protocol import NotStored, Storage, package_key, package
 from core.infra.validation import storable
 from core.packages.archive import pack, unpack
 from core.packages.export import export_contents
-from core.packages.import_ import ImportReport, find_valid_pipelines, import_contents, select_project
+from core.packages.import_ import ImportReport, import_contents, select_project
 from core.projects.repository import ProjectRepository
 from core.tables import Package, new_id, now
 
@@ -102,7 +103,7 @@ class PackageService:
             contents = unpack(content)
         if project is not None:
             contents = select_project(contents, project.name)
-        valid = find_valid_pipelines(contents)
+        valid = find_valid_pipelines(agent.pipeline_yaml for agent in contents.agents)
         with self._database.write() as session:
             report = import_contents(session, owner, contents, key_id=caller.key_id, valid_pipelines=valid)
         return str(uuid5(UUID(package.id), project.id if project else "")), report

@@ -10,9 +10,9 @@ from typing import Any
 from croniter import croniter
 from sqlalchemy import select
 
-from core.errors import BadInput, Conflict, Detail
+from core.errors import BadInput, Conflict
 from core.executions.transitions import cancel_all
-from core.infra.repository import Repository, lock_organization, validate_fields
+from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
 from core.infra.slugs import unique_slug
 from core.infra.validation import check_not_reserved, storable
 from core.tables import Execution, Job, Project
@@ -22,6 +22,9 @@ RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catal
 LONGEST_CRON = 255
 LAST_DAY = re.compile(r"^l(-([12]?[0-9]|30))?w?$")
 LAST_WEEKDAY = re.compile(r"^([0-7]|sun|mon|tue|wed|thu|fri|sat)l$")
+
+
+_JOB_IDS = aggregate_ids(Job.id, Job.project_id == Project.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class ProjectRepository(Repository[Project]):
         """Return a valid project that is not stored yet: it has no slug, and its name may be taken."""
         known = validate_fields(values, self.fields)
         if "name" not in known:
-            raise BadInput("A project needs a 'name'.", [Detail("name", "is missing")])
+            raise BadInput("A project needs a 'name'.", path="name", code="missing-field")
         _check_cron(known.get("cron_schedule"))
         check_not_reserved(known["name"])
         return Project(organization_id=self.organization_id, **known)
@@ -62,6 +65,19 @@ class ProjectRepository(Repository[Project]):
 
     def get(self, project_id: str) -> Project:
         return self._fetch_by_id(project_id)
+
+    def list_with_jobs(self, *, limit: int | None = None, after: str | None = None) -> Sequence[ProjectWithJobs]:
+        query = self._limit_to_page(self._select().add_columns(_JOB_IDS), limit, after)
+        return [ProjectWithJobs(*row) for row in self.session.execute(query)]
+
+    def get_with_jobs(self, project_id: str) -> ProjectWithJobs:
+        if not storable(project_id):
+            raise self._not_found()
+        query = self._select().add_columns(_JOB_IDS).where(Project.id == project_id)
+        row = self.session.execute(query).one_or_none()
+        if row is None:
+            raise self._not_found()
+        return ProjectWithJobs(*row)
 
     def get_by_name(self, name: str) -> Project:
         if not storable(name):
@@ -85,11 +101,6 @@ class ProjectRepository(Repository[Project]):
         self.session.delete(project)
         self.session.flush()
 
-    def load_job_ids(self, projects: Sequence[Project]) -> Sequence[ProjectWithJobs]:
-        query = select(Job.project_id, Job.id).where(Job.project_id.in_([each.id for each in projects]))
-        job_ids = self._group(query.order_by(Job.id))
-        return [ProjectWithJobs(each, job_ids.get(each.id, ())) for each in projects]
-
     def load_slugs(self) -> Set[str]:
         """Return the slugs that no new project may take."""
         used = select(Project.slug).where(Project.organization_id == self.organization_id)
@@ -98,14 +109,14 @@ class ProjectRepository(Repository[Project]):
     def _check_name_is_free(self, name: str) -> None:
         lock_organization(self.session, self.organization_id)
         if self.session.scalar(self._select().where(Project.name == name)):
-            raise Conflict("There is a project with this name already.")
+            raise Conflict("There is a project with this name already.", path="name", code="name-taken")
 
 
 def _check_cron(schedule: str | None) -> None:
     """Raise BadInput unless the schedule is empty or a valid cron expression."""
     if schedule and not (len(schedule) <= LONGEST_CRON and _is_cron(schedule.lower().split())):
         sentence = "'cronSchedule' is no cron schedule: minute, hour, day, month and weekday, such as 30 6 * * MON-FRI."
-        raise BadInput(sentence, [Detail("cronSchedule", sentence)])
+        raise BadInput(sentence, path="cronSchedule")
 
 
 def _is_cron(fields: Sequence[str]) -> bool:

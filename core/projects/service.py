@@ -9,7 +9,6 @@ from core.identity.api_keys import Identity
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
 from core.projects.repository import ProjectRepository, ProjectWithJobs
-from core.tables import Project
 
 
 class ProjectService:
@@ -22,23 +21,21 @@ class ProjectService:
         self, caller: Identity, *, limit: int | None = None, after: str | None = None
     ) -> Sequence[ProjectWithJobs]:
         with self._database.read() as session:
-            projects = ProjectRepository(session, caller.organization_id)
-            return projects.load_job_ids(projects.list(limit=limit, after=after))
+            return ProjectRepository(session, caller.organization_id).list_with_jobs(limit=limit, after=after)
 
     def get(self, caller: Identity, project_id: str) -> Versioned[ProjectWithJobs]:
         with self._database.read() as session:
-            projects = ProjectRepository(session, caller.organization_id)
-            return _load(projects, projects.get(project_id))
+            return _load(ProjectRepository(session, caller.organization_id), project_id)
 
     def get_by_name(self, caller: Identity, name: str) -> Versioned[ProjectWithJobs]:
         with self._database.read() as session:
             projects = ProjectRepository(session, caller.organization_id)
-            return _load(projects, projects.get_by_name(name))
+            return _load(projects, projects.get_by_name(name).id)
 
     def create(self, caller: Identity, values: Mapping[str, Any]) -> Versioned[ProjectWithJobs]:
         with self._database.write() as session:
             projects = ProjectRepository(session, caller.organization_id)
-            return _load(projects, projects.create(values))
+            return _load(projects, projects.create(values).id)
 
     def update(
         self, caller: Identity, project_id: str, changes: Mapping[str, Any], if_match: Collection[str]
@@ -46,7 +43,8 @@ class ProjectService:
         with self._database.write() as session:
             projects = ProjectRepository(session, caller.organization_id)
             projects.lock(projects.get(project_id), if_match)
-            return _load(projects, projects.update(project_id, changes))
+            projects.update(project_id, changes)
+            return _load(projects, project_id)
 
     def delete(self, caller: Identity, project_id: str, if_match: Collection[str]) -> None:
         with self._database.write() as session:
@@ -55,5 +53,6 @@ class ProjectService:
             projects.delete(project_id)
 
 
-def _load(projects: ProjectRepository, project: Project) -> Versioned[ProjectWithJobs]:
-    return Versioned(projects.load_job_ids([project])[0], compute_etag(project))
+def _load(projects: ProjectRepository, project_id: str) -> Versioned[ProjectWithJobs]:
+    found = projects.get_with_jobs(project_id)
+    return Versioned(found, compute_etag(found.project))

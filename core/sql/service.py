@@ -153,7 +153,7 @@ class QueryService:
 
 
 def _get_dataset_id(session: Session, caller: Identity, task_id: str) -> str:
-    execution = TaskRepository(session, caller.organization_id).by_id(task_id).execution
+    execution = TaskRepository(session, caller.organization_id).get_by_id(task_id).execution
     if execution is None or execution.dataset_id is None:
         raise NotFound("This task has published no dataset.")
     return execution.dataset_id

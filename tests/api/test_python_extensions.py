@@ -16,7 +16,7 @@ import yaml
 from api.python_extensions.schemas import Validation, processed_text
 from core.identity.organizations import create_organization
 from core.infra.database import open_database
-from core.python_extensions.repository import Processed
+from core.python_extensions.scripts import ProcessedPipeline
 from pipelines import Transforms
 from pipelines.stages.transform import PythonRowTransform
 from tests.support.api import Api, Server
@@ -203,7 +203,7 @@ def test_others_can_write_while_an_agents_warnings_are_looked_for(
         database.close()
         return ["called", *transforms]
 
-    monkeypatch.setattr("api.agents.schemas.warnings", look)
+    monkeypatch.setattr("core.agents.service.find_warnings", look)
     made = acme.post("/agents", {"name": "long", "pipelineYaml": PIPELINE})
     assert made["warnings"] == ["called"]
     registered(acme, made["id"])
@@ -263,7 +263,7 @@ def test_every_name_that_can_be_registered_has_a_script(acme: Api, agent: str, n
 
 
 def test_what_cannot_be_sent_is_replaced_in_what_is_told():
-    told = Validation(valid=False, errors=["a\ud800"]), processed_text(Processed([], ["a\ud800"], None))
+    told = Validation(valid=False, errors=["a\ud800"]), processed_text(ProcessedPipeline([], ["a\ud800"], None))
     assert (told[0].errors, told[1].warnings) == (["a?"], ["a?"])
 
 

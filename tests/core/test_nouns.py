@@ -91,7 +91,7 @@ class TestProjects:
             assert projects.get_by_name("P2").id == ids[3]
             assert [project.id for project in projects.list()] == ids
             assert [project.id for project in projects.list(limit=2, after=ids[1])] == ids[2:4]
-            assert [list(each.job_ids) for each in projects.load_job_ids(projects.list(limit=2))] == [[shop.job_id], []]
+            assert [list(each.job_ids) for each in projects.list_with_jobs(limit=2)] == [[shop.job_id], []]
             for name in ("unknown", "\0"):
                 with pytest.raises(NotFound, match="There is no project with this name"):
                     projects.get_by_name(name)
@@ -133,7 +133,7 @@ class TestCategories:
             )
             category = categories.create({"name": "Books"})
             agents.update(shop.agent_id, {"category_id": category.id})
-            assert categories.agent_ids([category])[category.id] == [shop.agent_id]
+            assert categories.load_agent_ids([category])[0].agent_ids == [shop.agent_id]
             categories.delete(category.id)
         with shop.database.read() as session:
             assert AgentRepository(session, shop.organization_id).get(shop.agent_id).category_id is None
@@ -148,7 +148,7 @@ class TestCategories:
                 categories.create({"name": "test"})
             with pytest.raises(BadInput, match="PUBLIC or PRIVATE"):
                 categories.create({"name": "Toys", "visibility": "SECRET"})
-            assert categories.by_name("Books").visibility == "PUBLIC"
+            assert categories.get_by_name("Books").visibility == "PUBLIC"
 
 
 class TestAgents:
@@ -197,7 +197,7 @@ class TestAgents:
             )
             agent = agents.create({"name": "X", "category_id": first})
             other = agents.create({"name": "X", "category_id": second})
-            assert agents.by_name(first, "X").id == agent.id
+            assert agents.get_by_name(first, "X").id == agent.id
             with pytest.raises(Conflict):
                 agents.create({"name": "X", "category_id": first})
             with pytest.raises(Conflict):
@@ -248,7 +248,7 @@ class TestJobs:
         def status() -> str:
             with shop.database.read() as session:
                 jobs = JobRepository(session, shop.organization_id)
-                return jobs.record(jobs.get(shop.project_id, shop.job_id))["execution_status"]
+                return jobs.get_with_tasks(shop.project_id, shop.job_id).execution_status
 
         assert status() == "PENDING"
         first, second = shop.submit(), shop.submit()
@@ -261,8 +261,8 @@ class TestJobs:
     def test_its_tasks(self, shop: Shop) -> None:
         executions = [shop.submit() for _ in range(10)]  # 10 comes after 9, though its text comes before
         with shop.database.read() as session:
-            records = JobRepository(session, shop.organization_id).records(shop.project_id)
-        assert records[0]["task_ids"] == [str(each.task_id) for each in executions]
+            records = JobRepository(session, shop.organization_id).list_with_tasks(shop.project_id)
+        assert records[0].task_ids == [str(each.task_id) for each in executions]
 
     def test_references_must_be_the_organizations_own(self, shop: Shop, other_shop: Shop) -> None:
         other_shop.complete(other_shop.submit())

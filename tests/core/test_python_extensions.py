@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.spec import write_spec
 from core.identity.organizations import create_organization, is_shared
-from core.python_extensions.repository import PythonExtensionRepository, problems
+from core.python_extensions.repository import PythonExtensionRepository
+from core.python_extensions.validation import validate_function
 from tests.support.shop import Shop
 
 CLEAN = "def clean(row, *, unit='kg') -> {'name': str}:\n    return {'name': row['name'] + unit}\n"
@@ -61,14 +63,14 @@ def test_extensions_go_with_their_agent_and_belong_to_one_organization(shop: Sho
         assert is_shared(session)
         for call in (
             lambda: PythonExtensionRepository(session, other).get(extension_id),
-            lambda: PythonExtensionRepository(session, other).of_agent(shop.agent_id),
+            lambda: PythonExtensionRepository(session, other).list_of_agent(shop.agent_id),
             lambda: PythonExtensionRepository(session, other).create(shop.agent_id, name="x", source=CLEAN),
             lambda: PythonExtensionRepository(session, other).delete(extension_id),
         ):
             with pytest.raises(NotFound):
                 call()
         PythonExtensionRepository(session, shop.organization_id).delete(extension_id)
-        assert PythonExtensionRepository(session, shop.organization_id).of_agent(shop.agent_id) == []
+        assert PythonExtensionRepository(session, shop.organization_id).list_of_agent(shop.agent_id) == []
 
 
 WRONG = [
@@ -82,14 +84,16 @@ WRONG = [
     ("x = " + "(" * 50_000, "not Python"),
     ("#" * 70_000, "at most 64 KiB"),
     (f"def clean(row) -> {{'a': int{' | None' * 1500}}}: ...\n", "nested too deep"),
-    ("def clean(row): ...\0", "not Python"),
+    ("def clean(row): ...\0", "cannot be stored"),
 ]
 
 
 @pytest.mark.parametrize(("source", "message"), WRONG)
 def test_a_text_that_cannot_be_used_is_refused_with_its_line(source: str, message: str) -> None:
-    (found,) = problems("clean", source)
-    assert message in found
+    with pytest.raises(BadInput) as refused:
+        validate_function(source, "clean")
+    (detail,) = refused.value.details
+    assert message in detail.message
 
 
 def test_checking_a_text_runs_nothing_of_it(shop: Shop, tmp_path: Path) -> None:
@@ -102,5 +106,6 @@ def test_checking_a_text_runs_nothing_of_it(shop: Shop, tmp_path: Path) -> None:
         f"def clean(row) -> {{'a': {writing}}}: return row\n",
         f"class R(dict, metaclass={writing}): ...\ndef clean(row) -> R: return row\n",
     ):
-        problems("clean", source)
+        with suppress(BadInput):
+            validate_function(source, "clean")
     assert not sign.exists()

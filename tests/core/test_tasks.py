@@ -11,7 +11,8 @@ from core.errors import BadInput, Conflict, NotFound
 from core.executions.states import State
 from core.infra.outbox import due
 from core.tables import Task, now
-from core.tasks.repository import TaskRecord, TaskRepository, stop
+from core.tasks.report import TaskWithExecution
+from core.tasks.repository import TaskRepository
 from tests.support.shop import Shop
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -23,14 +24,14 @@ def create(shop: Shop, **values: Any) -> str:
         return str(tasks.create(shop.project_id, shop.job_id, {"name": "Nightly", **values}).task.id)
 
 
-def get(shop: Shop, task_id: str) -> TaskRecord:
+def get(shop: Shop, task_id: str) -> TaskWithExecution:
     with shop.database.read() as session:
         return TaskRepository(session, shop.organization_id).get(shop.project_id, shop.job_id, task_id)
 
 
 def stop_task(shop: Shop, task_id: str) -> None:
     with shop.database.write() as session:
-        stop(session, shop.organization_id, shop.project_id, shop.job_id, task_id)
+        TaskRepository(session, shop.organization_id).stop(shop.project_id, shop.job_id, task_id)
 
 
 def test_create_update_and_delete(shop: Shop) -> None:
@@ -65,7 +66,7 @@ def test_pages(shop: Shop) -> None:
 def test_a_task_is_pending_until_it_is_started(shop: Shop) -> None:
     record = get(shop, create(shop))
     assert (record.status, record.progress, record.log) == ("PENDING", 0.0, None)
-    metrics = record.metrics()
+    metrics = record.read_metrics()
     assert metrics.pop("status") == "PENDING"
     assert set(metrics.values()) == {None}
 
@@ -155,7 +156,7 @@ def test_metrics_are_read_from_the_log(shop: Shop) -> None:
     log = (record.log or "").splitlines()
     assert log[1:3] == ["2026-03-01T12:00:00+00:00 Started.", "2026-03-01T12:01:30+00:00 COMPLETED."]
     assert json.loads(log[-1])["recordsOutput"] == 7
-    assert record.metrics() == {
+    assert record.read_metrics() == {
         "status": "COMPLETED",
         "durationSeconds": 90,
         "startedAt": "2026-03-01T12:00:00+00:00",
@@ -186,7 +187,7 @@ def test_metrics_are_read_from_the_log(shop: Shop) -> None:
 def test_a_log_that_a_client_wrote(shop: Shop, log: str, processed: int | None) -> None:
     record = get(shop, create(shop, execution_log=log))
     assert record.log == log
-    assert record.metrics()["recordsProcessed"] == processed
+    assert record.read_metrics()["recordsProcessed"] == processed
 
 
 @pytest.mark.parametrize("task_id", ["0", "-1", "1.0", "x", "", "²", "9" * 30, "2147483648", "\0"])

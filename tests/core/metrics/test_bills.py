@@ -136,7 +136,7 @@ def test_the_same_numbers_everywhere(shop: Shop) -> None:
     with shop.database.read() as session:
         stored = session.get_one(Execution, execution.id)
         tasks = TaskRepository(session, shop.organization_id)
-        task = tasks.get(shop.project_id, shop.job_id, str(stored.task_id)).metrics()
+        task = tasks.get(shop.project_id, shop.job_id, str(stored.task_id)).read_metrics()
         used = Usage.of(stored)
     assert (task["durationSeconds"], task["recordsProcessed"], task["executorCount"]) == (
         used.seconds,

@@ -1,0 +1,70 @@
+"""Checks of agents' pipelines: errors with line and column, and warnings about functions that are missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from core.errors import BadInput, Detail
+from core.infra.validation import storable
+from pipelines import MAX_PROBLEMS, Pipeline, PipelineError, Transforms, check_yaml
+
+# a top-level key `pipeline` of block or flow YAML, but not an annotated assignment in Python
+_PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?pipeline["']?\s*:""", re.MULTILINE)
+
+
+def looks_like_pipeline(code: str) -> bool:
+    """Whether the text is meant as a pipeline rather than as Python."""
+    return _PIPELINE_KEY.search(re.sub(r"\r\n?", "\n", code)) is not None
+
+
+def check_pipeline(text: str) -> None:
+    """Raise BadInput with the line and column of every problem. Parameters may still lack a value."""
+    try:
+        check_yaml(text)
+    except PipelineError as error:
+        raise describe_problems(error) from error
+
+
+def find_valid_pipelines(texts: Iterable[str | None]) -> Set[str]:
+    """Return the texts that are valid pipelines.
+
+    Called before a transaction: parsing takes long, and other writers wait for the transaction's lock.
+    """
+    return {text for text in texts if text is not None and storable(text) and _is_valid(text)}
+
+
+def describe_problems(error: PipelineError) -> BadInput:
+    """Return the error that answers a pipeline with problems."""
+    details = [
+        Detail(f"line {each.line}, column {each.column}" if each.line else each.path, each.message, each.code)
+        for each in error.problems
+    ]
+    if len(details) == 1:
+        return BadInput(f"The pipeline has a problem: {error.problems[0]}", details)
+    count = f"more than {MAX_PROBLEMS}" if len(details) > MAX_PROBLEMS else len(details)
+    return BadInput(f"The pipeline has {count} problems, the first of them: {error.problems[0]}", details)
+
+
+def find_warnings(pipeline: str | None, transforms: Mapping[str, str]) -> Sequence[str]:
+    """Return the problems, with their lines, that an execution with these row transforms would fail with."""
+    if pipeline is None or not calls_functions(pipeline):
+        return ()
+    try:
+        problems = Pipeline.from_yaml(pipeline).check(Transforms(transforms))
+    except PipelineError as error:
+        problems = error.problems
+    return [str(problem) for problem in problems]
+
+
+def calls_functions(pipeline: str) -> bool:
+    """Whether the text may call row transforms: a quick look that needs no parser."""
+    return "pythonrowtransform" in pipeline.replace("_", "").casefold()
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        check_yaml(text)
+    except PipelineError:
+        return False
+    return True

@@ -1,0 +1,94 @@
+"""Operations on tasks, one transaction each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from core.executions.submit import submit
+from core.executions.zombies import Cleanup, mark_zombies
+from core.identity.api_keys import Identity
+from core.infra.database import Database
+from core.infra.encryption import KeyRing
+from core.infra.idempotency import IdempotencyKey
+from core.infra.preconditions import Versioned, compute_etag
+from core.tables import now
+from core.tasks.report import TaskWithExecution
+from core.tasks.repository import TaskRepository
+
+
+class TaskService:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(
+        self, caller: Identity, project_id: str, job_id: str, *, limit: int | None = None, after: int | None = None
+    ) -> Sequence[TaskWithExecution]:
+        with self._database.read() as session:
+            tasks = TaskRepository(session, caller.organization_id)
+            return tasks.list(project_id, job_id, limit=limit, after=after)
+
+    def get(self, caller: Identity, project_id: str, job_id: str, task_id: str) -> Versioned[TaskWithExecution]:
+        with self._database.read() as session:
+            return _add_etag(TaskRepository(session, caller.organization_id).get(project_id, job_id, task_id))
+
+    def create(
+        self, caller: Identity, project_id: str, job_id: str, values: Mapping[str, Any]
+    ) -> Versioned[TaskWithExecution]:
+        with self._database.write() as session:
+            return _add_etag(TaskRepository(session, caller.organization_id).create(project_id, job_id, values))
+
+    def update(
+        self,
+        caller: Identity,
+        project_id: str,
+        job_id: str,
+        task_id: str,
+        changes: Mapping[str, Any],
+        if_match: Collection[str],
+    ) -> Versioned[TaskWithExecution]:
+        with self._database.write() as session:
+            tasks = TaskRepository(session, caller.organization_id)
+            tasks.lock(project_id, tasks.get(project_id, job_id, task_id).task, if_match)
+            return _add_etag(tasks.update(project_id, job_id, task_id, changes))
+
+    def delete(self, caller: Identity, project_id: str, job_id: str, task_id: str, if_match: Collection[str]) -> None:
+        with self._database.write() as session:
+            tasks = TaskRepository(session, caller.organization_id)
+            tasks.lock(project_id, tasks.get(project_id, job_id, task_id).task, if_match)
+            tasks.delete(project_id, job_id, task_id)
+
+    def start(
+        self,
+        caller: Identity,
+        project_id: str,
+        job_id: str,
+        task_id: str,
+        *,
+        key_ring: KeyRing,
+        idempotency_key: IdempotencyKey | None,
+        queue: bool,
+    ) -> None:
+        """Submit an execution of the job that is bound to this task."""
+        submit(
+            self._database,
+            caller.organization_id,
+            project_id,
+            job_id,
+            key_ring=key_ring,
+            task_id=task_id,
+            idempotency_key=idempotency_key,
+            queue=queue,
+        )
+
+    def stop(self, caller: Identity, project_id: str, job_id: str, task_id: str) -> None:
+        with self._database.write() as session:
+            TaskRepository(session, caller.organization_id).stop(project_id, job_id, task_id)
+
+    def mark_zombies(self, caller: Identity, timeout_hours: int) -> Cleanup:
+        """Fail the executions that have been running for longer than this."""
+        return mark_zombies(self._database, caller.organization_id, timeout_hours, now())
+
+
+def _add_etag(found: TaskWithExecution) -> Versioned[TaskWithExecution]:
+    return Versioned(found, compute_etag(found.task))
