@@ -54,7 +54,7 @@ def test_pipelines_are_checked_outside_the_transaction_and_once(
         checked.append(text)
         return check_yaml(text)
 
-    monkeypatch.setattr("core.agents.repository.check_yaml", check)
+    monkeypatch.setattr("core.agents.validation.check_yaml", check)
     packages.import_upload(caller(other_shop), upload)
     assert PIPELINE in checked
     assert len(checked) == len(set(checked))
