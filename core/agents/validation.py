@@ -31,7 +31,7 @@ def find_valid_pipelines(texts: Iterable[str | None]) -> Set[str]:
 
     Called before a transaction: parsing takes long, and other writers wait for the transaction's lock.
     """
-    return {text for text in texts if text is not None and storable(text) and _is_valid(text)}
+    return {text for text in set(texts) if text is not None and storable(text) and _is_valid(text)}
 
 
 def describe_problems(error: PipelineError) -> BadInput:
