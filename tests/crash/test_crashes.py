@@ -1,4 +1,4 @@
-"""Every part killed with -9 while an execution is going: it ends all the same, once, and its slot is free again."""
+"""Each process is killed during an execution, which still ends, once, and releases its slot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pipeline:
 
 @pytest.fixture(scope="module")
 def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """An instance of its own, which loses a driver sooner."""
+    """An instance that declares drivers lost after 25 s."""
     service = Service(tmp_path_factory.mktemp("crash") / "data", QUICK).start()
     yield service
     assert service.stop() == 0
@@ -48,7 +48,7 @@ def job(crashing: Service, site: GatedSite) -> Job:
     return crashing.make_job(PIPELINE.format(url=site.url))
 
 
-def test_an_execution_outlives_every_part_of_the_service(crashing: Service, site: GatedSite, job: Job) -> None:
+def test_an_execution_survives_the_loss_of_each_process(crashing: Service, site: GatedSite, job: Job) -> None:
     execution = crashing.execute(job)
     site.wait_for_visitor()
     for module in PARTS:
@@ -58,7 +58,8 @@ def test_an_execution_outlives_every_part_of_the_service(crashing: Service, site
     wait_until(lambda: all(crashing.pid(module) for module in PARTS), PATIENCE_SECONDS)
 
 
-def test_an_accepted_execution_is_launched_all_the_same(crashing: Service, site: GatedSite, job: Job) -> None:
+@pytest.mark.long
+def test_an_accepted_execution_is_launched_after_restarts(crashing: Service, site: GatedSite, job: Job) -> None:
     site.open()
     execution = crashing.execute(job)
     for module in PARTS:
@@ -66,6 +67,7 @@ def test_an_accepted_execution_is_launched_all_the_same(crashing: Service, site:
     assert_completed_once(crashing, job, execution)
 
 
+@pytest.mark.long
 def test_a_driver_completes_without_its_run(crashing: Service, site: GatedSite, job: Job) -> None:
     execution = crashing.execute(job)
     site.wait_for_visitor()
@@ -84,6 +86,7 @@ def test_a_killed_driver_fails_its_execution(crashing: Service, site: GatedSite,
     assert_nothing_published(crashing, execution)
 
 
+@pytest.mark.long
 def test_run_and_driver_killed_together(crashing: Service, site: GatedSite, job: Job) -> None:
     execution = crashing.execute(job)
     site.wait_for_visitor()
@@ -103,7 +106,7 @@ def _killed(pid: int | None) -> bool:
         return False
     try:
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:  # it has ended of itself, and another takes its place
+    except ProcessLookupError:  # it has ended, and is restarted
         return False
     return True
 

@@ -17,16 +17,22 @@ from tests.support.pipelines import Run
 ONE, TWO = "One, by script", "Two"
 
 
-@pytest.mark.parametrize("stage", ["visitJoin", "visit_join", "VISITJOIN"])
-def test_join_in_the_browser_gives_a_row_per_link(run: Run, browser_site: BrowserSite, stage: str) -> None:
+@pytest.mark.parametrize("name", ["visit_join", "VISITJOIN"])
+def test_names_of_browser_stages_ignore_case_and_underscores(name: str) -> None:
+    text = "fetch: {url: 'http://a.test/'}\npipeline: [{stage: NAME, args: [a]}]\nspindle: {keepColumns: [_url]}"
+    plans = [Pipeline.from_yaml(text.replace("NAME", each)).plan({}) for each in ("visitJoin", name)]
+    assert plans[0].steps[1].stage == plans[1].steps[1].stage
+
+
+def test_join_in_the_browser_gives_a_row_per_link(run: Run, browser_site: BrowserSite) -> None:
     rows = run(
         """
 fetch: {url: "${BASE}/"}
 pipeline:
-  - {stage: "${STAGE}", args: ["li a", {joinType: inner}]}
+  - {stage: visitJoin, args: ["li a", {joinType: inner}]}
   - {stage: extract, args: [{selector: h1, as: title}]}
 spindle: {keepColumns: [_url, _linkText, _status]}
-""".replace("${STAGE}", stage),
+""",
         BASE=browser_site.url,
     )
     assert [tuple(row.values()) for row in rows] == [
@@ -35,17 +41,22 @@ spindle: {keepColumns: [_url, _linkText, _status]}
     ]
 
 
-@pytest.mark.parametrize("arguments", ["a, 2", "a, {depth: 2}", "{selector: a, depth: 2, traces: []}"])
-def test_explore_in_the_browser_visits_each_page_once(run: Run, browser_site: BrowserSite, arguments: str) -> None:
+@pytest.mark.parametrize("arguments", ["[a, {depth: 2}]", "{selector: a, depth: 2, traces: []}"])
+def test_forms_of_the_arguments_of_explore_are_equal(arguments: str) -> None:
+    text = "fetch: {url: 'http://a.test/'}\npipeline: [{stage: visit_explore, args: ARGUMENTS}]\nspindle: {keepColumns: [_url]}"
+    plans = [Pipeline.from_yaml(text.replace("ARGUMENTS", each)).plan({}) for each in ("[a, 2]", arguments)]
+    assert plans[0].steps[1].stage == plans[1].steps[1].stage
+
+
+def test_explore_in_the_browser_visits_each_page_once(run: Run, browser_site: BrowserSite) -> None:
     browser_site.requests.clear()
-    arguments = arguments if arguments.startswith("{") else f"[{arguments}]"
     rows = run(
-        f"""
-fetch: {{url: "${{BASE}}/"}}
+        """
+fetch: {url: "${BASE}/"}
 pipeline:
-  - {{stage: visit_explore, args: {arguments}}}
-  - {{stage: extract, args: [{{selector: h1, as: title}}]}}
-spindle: {{keepColumns: [_depth]}}
+  - {stage: visit_explore, args: [a, 2]}
+  - {stage: extract, args: [{selector: h1, as: title}]}
+spindle: {keepColumns: [_depth]}
 """,
         BASE=browser_site.url,
     )

@@ -149,7 +149,7 @@ def test_each_action_does_what_a_person_does(
     assert (page.error, texts(page, selector)) == (None, expected)
 
 
-@pytest.mark.parametrize("params", [{"pauseMs": 600}, {"behavior": "smooth", "step": 900, "pauseMs": 600}])
+@pytest.mark.parametrize("params", [{"pauseMs": 300}, {"behavior": "smooth", "step": 900, "pauseMs": 600}])
 def test_scrolling_goes_on_until_nothing_more_comes(browser_site: BrowserSite, params: dict[str, Any]) -> None:
     [page] = visited(f"{browser_site.url}/feed", {"action": "scroll_to_bottom", "params": params})
     assert len(texts(page, "p")) == 30
