@@ -43,7 +43,11 @@ spindle: {keepColumns: [_url, _linkText, _status]}
 
 @pytest.mark.parametrize("arguments", ["[a, {depth: 2}]", "{selector: a, depth: 2, traces: []}"])
 def test_forms_of_the_arguments_of_explore_are_equal(arguments: str) -> None:
-    text = "fetch: {url: 'http://a.test/'}\npipeline: [{stage: visit_explore, args: ARGUMENTS}]\nspindle: {keepColumns: [_url]}"
+    text = """
+fetch: {url: "http://a.test/"}
+pipeline: [{stage: visit_explore, args: ARGUMENTS}]
+spindle: {keepColumns: [_url]}
+"""
     plans = [Pipeline.from_yaml(text.replace("ARGUMENTS", each)).plan({}) for each in ("[a, 2]", arguments)]
     assert plans[0].steps[1].stage == plans[1].steps[1].stage
 
