@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,9 +16,15 @@ def installed(name: str, *packages: str) -> Path:
     """The Python of a virtual environment in `.bench` that has `packages`."""
     folder = SCRATCH / name
     if not (folder / "bin/python").exists():
-        subprocess.run(["uv", "venv", "-q", "--python", sys.executable, folder], check=True)
-        subprocess.run(["uv", "pip", "install", "-q", "--python", folder, *packages], check=True)
+        uv = _find_uv()
+        subprocess.run([uv, "venv", "-q", "--python", sys.executable, folder], check=True)
+        subprocess.run([uv, "pip", "install", "-q", "--python", folder, *packages], check=True)
     return folder / "bin/python"
+
+
+def _find_uv() -> str | Path:
+    """Return uv from PATH, or the one that bin/setup has installed."""
+    return shutil.which("uv") or CLONE / ".venv-tools/bin/uv"
 
 
 def output_of(command: Sequence[str | Path]) -> Json:
