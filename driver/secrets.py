@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from driver.spec import ExecutionSpec
-from pipelines.fetch.urls import SHORTEST_SECRET, spellings
+from pipelines.fetch.urls import MIN_SECRET_LENGTH, spellings
 from pipelines.language.names import ELLIPSIS
 from pipelines.language.parameters import Value
 
@@ -25,7 +25,7 @@ class Secrets:
     @property
     def values(self) -> tuple[str, ...]:
         """The values that are long enough to be secrets."""
-        return tuple(value for value in self._values.values() if len(value) >= SHORTEST_SECRET)
+        return tuple(value for value in self._values.values() if len(value) >= MIN_SECRET_LENGTH)
 
     def revealed(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
         """The parameters with the values of those that stand for a credential variable, as `${NAME}` of itself."""

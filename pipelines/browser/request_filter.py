@@ -55,7 +55,7 @@ class RequestFilter:
             for *_, address in found:
                 self.guard.check(str(address[0]))
         except GuardRefused as refused:
-            return f"refused: {refused.of(host)}"
+            return f"refused: {refused.describe_for(host)}"
         except OSError:
             return None  # the name may exist in the service's network only
         return None

@@ -107,7 +107,7 @@ class SocksProxy:
                 self.guard.check(address)
                 return await asyncio.wait_for(asyncio.open_connection(address, port), self.connect_timeout)
             except GuardRefused as error:
-                refused = _Refused(_FORBIDDEN, f"refused: {error.of(host)}")
+                refused = _Refused(_FORBIDDEN, f"refused: {error.describe_for(host)}")
             except TimeoutError:
                 within = f"within {self.connect_timeout:g} s"
                 refused = _Refused(_FAILED, f"could not connect to {_format_address(host, port)} {within}")

@@ -199,7 +199,7 @@ class SharedHostThrottle:
             pause = site.paused_until - time.monotonic()
             if pause > self._max_pause:
                 return Refusal(f"the site asks to be left alone for {pause:,.0f} s")
-        return site.robots.forbids(url) if site.robots else None
+        return site.robots.find_refusal(url) if site.robots else None
 
     def _take(self, message: DriverMessage) -> str:
         """Apply a message; return its origin, at which waiting requests may start now."""

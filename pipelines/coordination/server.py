@@ -44,7 +44,7 @@ from pipelines.coordination.messages import (
 )
 from pipelines.errors import summarize_error
 from pipelines.fetch import FetchOptions, HttpFetcher
-from pipelines.fetch.robots import MAX_ROBOTS, Robots, read_robots, robots_url, unreached
+from pipelines.fetch.robots import MAX_ROBOTS, Robots, get_robots_url, make_unreached, read_robots
 
 _log = logging.getLogger(__name__)
 _HELLO_SECONDS = 10.0
@@ -282,8 +282,8 @@ def _fetch_robots(origin: str, options: FetchOptions) -> Robots:
     )
     try:
         with HttpFetcher(options) as fetcher:
-            ((page, _),) = fetcher.fetch([(robots_url(origin), None)])
+            ((page, _),) = fetcher.fetch([(get_robots_url(origin), None)])
         return read_robots(page, options.user_agent)
     except Exception as error:  # tasks wait for an answer, whatever the error is
-        _log.exception("%s could not be read", robots_url(origin))
-        return unreached("", f"{type(error).__name__}: {summarize_error(error)}")
+        _log.exception("%s could not be read", get_robots_url(origin))
+        return make_unreached("", f"{type(error).__name__}: {summarize_error(error)}")

@@ -16,7 +16,7 @@ from pipelines.extract.patterns import Searched
 from pipelines.extract.selectors import Selector, compile_selector
 from pipelines.extract.text import get_text, normalize_text
 from pipelines.fetch.page import Page
-from pipelines.fetch.urls import LONGEST_BASE, absolute_url, canonical_url
+from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url
 
 _HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
 # What an answer without a type begins with when it is HTML (WHATWG MIME Sniffing, section 7.1).
@@ -58,12 +58,12 @@ class Document:
     def base_url(self) -> str:
         """What addresses on the page are relative to: its first <base href>, else its own address.
 
-        So it is with a base that is longer than LONGEST_BASE: every address on the page would repeat it.
+        So it is with a base that is longer than MAX_BASE_LENGTH: every address on the page would repeat it.
         """
         element, url = self.root.first("base[href]"), self.page.url
         href = element.attr("href") if element else None
         base = absolute_url(href, url) if href else None
-        return base if base and len(base) <= LONGEST_BASE else url
+        return base if base and len(base) <= MAX_BASE_LENGTH else url
 
 
 class Element:

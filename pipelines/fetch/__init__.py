@@ -1,4 +1,4 @@
-"""Fetching pages over HTTP: libcurl's multi interface, driven by the pass that needs the pages."""
+"""Pages over HTTP through libcurl, with retries, redirects, host throttling and an address guard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses a fetch may connect to."""
+"""The guard: a filter of the IP addresses that a fetch may connect to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# The IANA special-purpose registries, by what a person calls them; the first that matches names the reason.
+# The IANA special-purpose registries in words; the first match is the reason of a refusal.
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "a cloud's metadata address",
@@ -29,66 +29,66 @@ _REFUSED: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(network), kind) for kind, networks in _KINDS for network in networks
 )
 # mapped, translated, by NAT64 and compatible: the last 32 bits are an IPv4 address
-_HOLDING_IPV4 = tuple(map(ip_network, ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "::/96")))
+_WITH_EMBEDDED_IPV4 = tuple(map(ip_network, ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "::/96")))
 
 
 class GuardRefused(Exception):
-    """The address is one that pages are not fetched from; the message is a sentence."""
+    """The guard refuses a connection to the address."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"{address} is {reason}, which pages are not fetched from")
         self._address = address
         self._reason = reason
 
-    def of(self, host: str) -> str:
-        """The sentence for who asked for `host`: an address that a name stands for is the network's own knowledge."""
+    def describe_for(self, host: str) -> str:
+        """Return the sentence for a request to `host`; it does not reveal the addresses of a name."""
         name = host.strip("[]")
         return str(self) if name == self._address else f"{name} has {self._reason}, which pages are not fetched from"
 
 
 class Guard:
-    """Refuses addresses that are not public, but for those in `allow_networks` (CIDRs).
+    """Refuse addresses that are not public, apart from those in `allow_networks` (CIDRs).
 
-    Raises ValueError for what is not a network.
+    Raises ValueError for a malformed network.
     """
 
     def __init__(self, allow_networks: Iterable[str] = ()) -> None:
-        self._allowed = tuple(_network(text) for text in allow_networks)
+        self._allowed = tuple(_parse_network(text) for text in allow_networks)
 
     def check(self, address: str) -> None:
-        """Raises GuardRefused unless pages may be fetched from the numeric `address`."""
-        if reason := self._reason(address):
+        """Raise GuardRefused unless the numeric `address` is allowed."""
+        if reason := self._find_reason(address):
             raise GuardRefused(address, reason)
 
-    def _reason(self, text: str) -> str | None:
+    def _find_reason(self, text: str) -> str | None:
         try:
             address = ip_address(text.partition("%")[0])
         except ValueError:
             return "not an IP address"
-        inner = _inner(address)
-        if self._allows(address) or (inner and self._allows(inner)):
+        embedded = _get_embedded_ipv4(address)
+        if self._allows(address) or (embedded and self._allows(embedded)):
             return None
-        return (_kind(inner) if inner else None) or _kind(address)
+        return (_find_kind(embedded) if embedded else None) or _find_kind(address)
 
     def _allows(self, address: Address) -> bool:
         return any(address in network for network in self._allowed)
 
 
-def _network(text: str) -> Network:
+def _parse_network(text: str) -> Network:
     try:
         return ip_network(text.strip(), strict=False)
     except ValueError:
         raise ValueError(f"'{text}' is not a network such as 10.0.0.0/8 or fd00::/8") from None
 
 
-def _kind(address: Address) -> str | None:
+def _find_kind(address: Address) -> str | None:
     return next((kind for network, kind in _REFUSED if address in network), None)
 
 
-def _inner(address: Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 one stands for."""
+def _get_embedded_ipv4(address: Address) -> IPv4Address | None:
+    """Return the IPv4 address embedded in an IPv6 one."""
     if isinstance(address, IPv4Address) or int(address) < 2:
         return None
-    if any(address in network for network in _HOLDING_IPV4):
+    if any(address in network for network in _WITH_EMBEDDED_IPV4):
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.sixtofour or (address.teredo[1] if address.teredo else None)

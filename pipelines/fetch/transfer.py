@@ -228,7 +228,7 @@ class Transfer:
         if self.missing_answer:
             return failures.describe_missing_answer(host, self._options)
         if self._refused:
-            return f"refused: {self._refused.of(host.rpartition(':')[0])}"
+            return f"refused: {self._refused.describe_for(host.rpartition(':')[0])}"
         detail = self.curl.errstr_raw().decode("latin-1")  # it may quote the server
         return failures.describe_curl_error(self.curl_error or 0, detail, host, self._options)
 

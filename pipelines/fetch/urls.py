@@ -12,21 +12,21 @@ from ada_url import ada_adapter
 _ada: Any = ada_adapter.lib  # pyright: ignore[reportPrivateImportUsage]
 _ffi: Any = ada_adapter.ffi  # pyright: ignore[reportPrivateImportUsage]
 _WEB = ("http://", "https://")
-SHORTEST_SECRET = 6  # what is shorter is no secret, and hiding it would garble what is told
-_PLACES = (("http://h/", ""), ("http://h/?", ""), ("http://:", "@h/"))  # each escapes other characters
-LONGEST_BASE = 2048  # characters, as sitemaps allow an address; what is longer is not remembered as a base
-# a site, then a path and a query of characters that parsing leaves as they are; it takes out segments of dots
+MIN_SECRET_LENGTH = 6  # to redact shorter texts would garble messages
+_CONTEXTS = (("http://h/", ""), ("http://h/?", ""), ("http://:", "@h/"))  # which escape different characters
+MAX_BASE_LENGTH = 2048  # characters, the limit of sitemaps; longer URLs do not serve as a base
+# an origin, and a path and query of characters that parsing does not change; it removes segments of dots
 _PLAIN = re.compile(r"(https?://[^/@?]{1,300}+)/[a-zA-Z0-9_~!$&()*+,;=:@%./-]*+(?:\?[a-zA-Z0-9_~!$&()*+,;=:@%./?-]*+)?")
 
 
 def absolute_url(url: str, base: str | None = None) -> str | None:
-    """`url` resolved against `base`, any scheme, its fragment kept; None when it does not parse."""
+    """Resolve `url` against `base`, in any scheme and with its fragment; return None if it does not parse."""
     try:
         text = url.encode()
         start = base.encode() if base else b""
     except UnicodeEncodeError:
         return None
-    # every link is parsed twice, and ada's own functions for it cost three times as much
+    # called twice for every link; ada_url's Python functions are three times slower
     parsed = _ada.ada_parse_with_base(text, len(text), start, len(start)) if base else _ada.ada_parse(text, len(text))
     try:
         if not _ada.ada_is_valid(parsed):
@@ -38,13 +38,13 @@ def absolute_url(url: str, base: str | None = None) -> str | None:
 
 
 def canonical_url(url: str, base: str | None = None) -> str | None:
-    """The address that pages are told apart by: http or https, without fragment and default port, the query as it is.
+    """Return the URL that identifies a page: http or https, without fragment and default port, the query unchanged.
 
-    None when `url` does not resolve to such an address.
+    Return None if `url` does not resolve to http or https.
     """
-    address = _joined(url, base) if base else url
+    address = _join_simple(url, base) if base else url
     plain = _PLAIN.fullmatch(address)
-    if plain and "/." not in address and "/%2" not in address and _is_canonical(plain[1]):  # parsing takes far longer
+    if plain and "/." not in address and "/%2" not in address and _is_canonical(plain[1]):  # much faster than parsing
         return address
     absolute = absolute_url(url, base)
     if absolute is None or not absolute.startswith(_WEB):
@@ -52,19 +52,19 @@ def canonical_url(url: str, base: str | None = None) -> str | None:
     return absolute.partition("#")[0]
 
 
-def _joined(url: str, base: str) -> str:
-    """`url` behind what it is relative to; nothing where that is for a parser to say."""
+def _join_simple(url: str, base: str) -> str:
+    """Join `url` to `base` if that needs no parser, else return an empty text."""
     if url.startswith(_WEB):
         return url
-    if ":" in url or url.startswith(("?", "#", "//")) or not url or len(base) > LONGEST_BASE:
+    if ":" in url or url.startswith(("?", "#", "//")) or not url or len(base) > MAX_BASE_LENGTH:
         return ""
-    site, folder = _place(base)
+    site, folder = _split_base(base)
     return (site if url.startswith("/") else folder) + url
 
 
 @lru_cache(maxsize=1024)
-def _place(base: str) -> tuple[str, str]:
-    """The site of an address, and its path as far as relative links follow it; nothing where that is for a parser."""
+def _split_base(base: str) -> tuple[str, str]:
+    """Return the origin and the folder of a base URL, empty texts if that needs a parser."""
     plain = _PLAIN.fullmatch(base)
     if not plain or "/." in base or "/%2" in base:
         return "", ""
@@ -72,23 +72,21 @@ def _place(base: str) -> tuple[str, str]:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a canonical address, without user info: that makes no other host of it."""
+    """Return scheme, host and port of a canonical URL, without user info."""
     scheme, _, rest = url.partition("//")
     return f"{scheme}//{rest.partition('/')[0].rpartition('@')[2]}"
 
 
 @lru_cache(maxsize=1024)
 def _is_canonical(site: str) -> bool:
-    """Whether scheme, host and port are written as in a canonical address."""
+    """Return whether scheme, host and port are in canonical form."""
     return absolute_url(f"{site}/") == f"{site}/"
 
 
 def spellings(secret: str) -> frozenset[str]:
-    """How `secret` may stand in an address: as it is, escaped as a whole, or as `canonical_url` escapes it in a path,
-    in a query and as a password.
-    """
+    """Return the forms of `secret` in URLs: unchanged, escaped as a whole, or as in a path, a query or a password."""
     found = {secret, quote(secret, safe=""), quote_plus(secret)}
-    for before, after in _PLACES:
+    for before, after in _CONTEXTS:
         address = canonical_url(before + secret + after) or ""
         found.add(address.removeprefix(before).removesuffix(after))
-    return frozenset(text for text in found if len(text) >= SHORTEST_SECRET)
+    return frozenset(text for text in found if len(text) >= MIN_SECRET_LENGTH)

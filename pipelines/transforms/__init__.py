@@ -1,7 +1,6 @@
-"""Row transforms: Python functions that take a row and give one, from plugins or written by users.
+"""Row transforms: Python functions from a row to a row, from plugins or written by users.
 
-A plugin's function is the operator's and runs in the worker as it is. A user's is text: it is never run but in a
-process of its own (`sandbox`), which can reach nothing of the service wherever the kernel can see to that.
+A plugin's function is trusted and runs in the worker. A user's function is text, and runs only in a sandboxed process.
 """
 
 from __future__ import annotations

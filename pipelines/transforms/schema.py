@@ -1,4 +1,4 @@
-"""What rows a transform gives: SQL types from annotations or from rows, and values held to them."""
+"""Schemas of row transforms: SQL types from annotations or rows, and conversion of values to them."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _LARGEST = 2**63 - 1
 
 
 class TypeMismatch(ValueError):
-    """A value does not have its column's type; the message says so in words."""
+    """A value does not have the type of its column."""
 
 
 def parse_annotation(node: ast.expr) -> str | None:
-    """The SQL type of an annotation; None for one that says nothing that a column could be."""
+    """Return the SQL type of an annotation; None if it fits no column."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         inside = parse_expression(node.value)
         return parse_annotation(inside) if inside else None
@@ -69,7 +69,7 @@ def parse_annotation(node: ast.expr) -> str | None:
 
 
 def parse_expression(text: str) -> ast.expr | None:
-    """The expression that stands in quotes; None for a text that is none."""
+    """Parse a quoted expression; return None if it does not parse."""
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -81,7 +81,7 @@ def is_none(node: ast.expr) -> bool:
 
 
 def get_last_name(node: ast.expr) -> str:
-    """`datetime` of both `datetime` and `datetime.datetime`."""
+    """Return `datetime` for both `datetime` and `datetime.datetime`."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
@@ -117,7 +117,7 @@ def _infer_type(value: Any) -> str | None:
 
 
 def _merge_types(one: str | None, other: str | None) -> str | None:
-    """The type of values of both types."""
+    """Return the type that holds values of both types."""
     if one is None or other is None or one == other:
         return one or other
     if {one, other} == {"bigint", "double"}:
@@ -145,10 +145,10 @@ def convert_row(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
 
 
 def keep_matching_values(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
-    """Of a row that was made for other columns, what fits these."""
+    """Return the values of a row that fit the columns."""
     values: dict[str, Any] = {}
     for name, type_ in types:
-        with suppress(TypeMismatch):  # what does not fit is left out
+        with suppress(TypeMismatch):
             values[name] = _convert_value(row.get(name), type_)
     return values
 
@@ -196,7 +196,7 @@ def _check_text(value: str) -> str:
 
 
 def _quote_name(name: str) -> str:
-    """The name as it can be shown, whatever a function made of it."""
+    """Return the name in quotes, escaped if it is not printable."""
     return f"'{name}'" if name.isprintable() else ascii(name)
 
 

@@ -1,4 +1,4 @@
-"""A user's row transform as text: read and checked, never run here."""
+"""The source text of users' row transforms, parsed and checked but never run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pipelines.language.names import normalize, truncate_name
 from pipelines.transforms.schema import Types, get_last_name, is_none, parse_annotation, parse_expression
 
 MAX_BYTES = 64 * 1024
-_LONGEST_SENTENCE = 500
+_MAX_MESSAGE = 500
 _ANY_ROW = ("dict", "Dict", "Mapping", "MutableMapping", "Any", "object")
 
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """What a function takes beside the row; `others` when it takes any."""
+    """The keyword parameters of a function; `others` if it accepts any."""
 
     names: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
-    """The function that a text defines under a transform's name; `columns` None when it does not declare them."""
+    """The function of a transform; `columns` is None if it does not declare them."""
 
     name: str
     keywords: Keywords
@@ -34,7 +34,7 @@ class FunctionSignature:
 
 
 def read_function(name: str, text: str) -> FunctionSignature:
-    """The function for the transform `name`; raises PipelineError with the lines of what is wrong in the text."""
+    """Return the function of the transform `name`; raise PipelineError with located problems."""
     module = _parse_module(text)
     function = _find_function(name, module)
     try:
@@ -44,7 +44,7 @@ def read_function(name: str, text: str) -> FunctionSignature:
 
 
 def list_functions(text: str) -> tuple[str, ...]:
-    """The functions that a text defines for others, each once; raises PipelineError when it is not Python."""
+    """Return the names of the public functions; raise PipelineError for a syntax error."""
     functions = (node.name for node in _parse_module(text).body if isinstance(node, ast.FunctionDef))
     return tuple(dict.fromkeys(name for name in functions if not name.startswith("_")))
 
@@ -63,7 +63,7 @@ def _parse_module(text: str) -> ast.Module:
 
 
 def _find_function(name: str, module: ast.Module) -> ast.FunctionDef:
-    """The function of the transform's name, in any spelling; or the only one that there is."""
+    """Return the function with the transform's name in any spelling, or the only function."""
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
     named = [node for node in functions if normalize(node.name) == normalize(name)]
     public = [node for node in functions if not node.name.startswith("_")]
@@ -81,7 +81,7 @@ def _find_function(name: str, module: ast.Module) -> ast.FunctionDef:
 
 
 def _read_keywords(function: ast.FunctionDef) -> Keywords:
-    """Raises PipelineError when the function cannot be called with a row and keywords."""
+    """Return the keywords; raise PipelineError if the function cannot be called with a row and keywords."""
     arguments = function.args
     positional = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
     needed = positional[: len(positional) - len(arguments.defaults)]
@@ -100,7 +100,7 @@ def _list_required_keywords(arguments: ast.arguments) -> list[str]:
 
 
 def _read_columns(function: ast.FunctionDef, module: ast.Module) -> Types | None:
-    """The columns that the return annotation declares: a TypedDict, a dataclass or a dict of names and types."""
+    """Return the columns of the return annotation: a TypedDict, a dataclass, or a dict of names and types."""
     node = _unwrap_annotation(function.name, function.returns)
     if node is None or is_none(node):
         return None
@@ -118,7 +118,7 @@ def _read_columns(function: ast.FunctionDef, module: ast.Module) -> Types | None
 
 
 def _unwrap_annotation(function: str, node: ast.expr | None) -> ast.expr | None:
-    """The annotation without quotes, Optional and None."""
+    """Return the annotation without quotes, Optional and None."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         inside = parse_expression(node.value)
         if inside is None:
@@ -156,7 +156,7 @@ def _read_field(key: ast.expr | None, annotation: ast.expr) -> tuple[str, str]:
 
 
 def make_type_problem(name: str) -> Problem:
-    """The type that a function declares for `name` is none that a column can have."""
+    """Return the problem of a declared type that fits no column."""
     message = (
         f"the type of '{truncate_name(name)}' fits no column; columns are str, int, float, bool, bytes, date, "
         "datetime, list[...] and dict[str, ...] of these, each also with | None"
@@ -165,4 +165,4 @@ def make_type_problem(name: str) -> Problem:
 
 
 def _make_problem(node: ast.expr | ast.FunctionDef, message: str, code: str = "invalid-function") -> Problem:
-    return Problem("", message[:_LONGEST_SENTENCE], node.lineno, node.col_offset + 1, code)
+    return Problem("", message[:_MAX_MESSAGE], node.lineno, node.col_offset + 1, code)

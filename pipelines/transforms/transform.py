@@ -1,4 +1,4 @@
-"""The row transforms that a pipeline may name: what is known of each, and how its rows are made."""
+"""The row transforms of a run, found by name, and the functions that run them on rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RowsOf = Callable[[Iterable[Mapping[str, Any]]], Iterator[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """`code` is a user's text, or a function of whoever runs this."""
+    """A row transform; `code` is a user's text, or a trusted function."""
 
     name: str
     function: FunctionSignature
@@ -37,7 +37,7 @@ class Transform:
     limits: Limits
 
     def make_runner(self, arguments: Mapping[str, Any]) -> RowsOf:
-        """The function from rows to what each becomes, in order."""
+        """Return a function from rows to their outcomes, in order."""
         if isinstance(self.code, str):
             return partial(_run_in_sandbox, self, values.dumps(dict(arguments)))
         return _run_in_worker(self.code, arguments)
@@ -45,18 +45,18 @@ class Transform:
 
 @dataclass(frozen=True)
 class Transforms:
-    """The transforms of one run by name: its `own`, texts or functions, before those of plugins."""
+    """The transforms of one run by name: its `own` texts or functions take precedence over those of plugins."""
 
     own: Mapping[str, str | RowFunction] = field(default_factory=lambda: MappingProxyType[str, Any]({}))
     limits: Limits = DEFAULT_LIMITS
 
     @classmethod
     def from_text(cls, text: str) -> Transforms:
-        """Each function of a file; raises PipelineError when it is not Python."""
+        """Return the functions of a file; raise PipelineError for a syntax error."""
         return cls({name: text for name in source.list_functions(text)})
 
     def warning(self) -> str | None:
-        """What is to be known before users' functions run on this machine; None when they are isolated."""
+        """Return a warning if users' functions are not isolated on this machine."""
         texts = any(isinstance(code, str) for code in self.own.values())
         if not texts or (reason := get_isolation_refusal()) is None:
             return None
@@ -75,11 +75,11 @@ class Transforms:
 
     @cached_property
     def _spellings(self) -> Mapping[str, str]:
-        return {normalize(own): own for own in reversed([*self.own])}  # of two that fold alike the first is called
+        return {normalize(own): own for own in reversed([*self.own])}  # of two equal spellings the first is called
 
     @cached_property
     def _read(self) -> dict[str, Transform | PipelineError]:
-        """What is known of those that were asked for: a thousand stages may call the same text."""
+        """A cache of parsed texts: a thousand stages may call one."""
         return {}
 
     def _get_own(self, name: str) -> Transform:
@@ -100,7 +100,7 @@ class Transforms:
 
 
 def describe_function(name: str, function: RowFunction) -> FunctionSignature:
-    """What a function's signature says; raises PipelineError like `source.read_function`."""
+    """Return a function's signature; raise PipelineError like `source.read_function`."""
     hints = get_type_hints(function)
     parameters = list(inspect.signature(function).parameters.values())
     named = [each for each in parameters[1:] if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
@@ -129,7 +129,7 @@ def _convert_hint(name: str, hint: Any) -> str:
 
 
 def _run_in_sandbox(transform: Transform, arguments: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
-    """In a process of its own, which it may use again once all rows are answered."""
+    """Run in a sandbox, which is idle again after all rows."""
     idle = _get_idle_sandboxes(transform, arguments)
     box = idle.pop() if idle else _make_sandbox(transform, arguments)
     try:
@@ -140,7 +140,7 @@ def _run_in_sandbox(transform: Transform, arguments: str, rows: Iterable[Mapping
 
 @lru_cache(maxsize=16)
 def _get_idle_sandboxes(transform: Transform, arguments: str) -> list[Sandbox]:
-    """Processes that wait for rows; they end with the worker."""
+    """Return the idle sandboxes of a transform; they end with the worker."""
     return []
 
 
@@ -153,18 +153,18 @@ def _run_in_worker(function: RowFunction, arguments: Mapping[str, Any]) -> RowsO
     def row(before: Mapping[str, Any]) -> Outcome:
         try:
             result = function(before, **arguments)
-        except Exception as error:  # whatever it raises costs the row, not the run
+        except Exception as error:  # any exception fails the row, not the run
             return RowFailed(_describe_error(error))
         try:
             return _convert_result(result)
-        except Exception as error:  # what fits in no column
+        except Exception as error:  # the value fits in no column
             return RowFailed(f"{type(error).__name__}: {error}")
 
     return lambda rows: map(row, rows)
 
 
 def _convert_result(result: Any) -> Outcome:
-    """What it returned, as it would come from a process; raises what `values.dumps` and `values.loads` raise."""
+    """Convert a result as a sandbox would; raise the errors of `values.dumps` and `values.loads`."""
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
         result = dataclasses.asdict(result)
     if result is not None and not isinstance(result, dict):
@@ -173,7 +173,7 @@ def _convert_result(result: Any) -> Outcome:
 
 
 def _describe_error(error: Exception) -> str:
-    """The error and the line of the function's own file in which it was raised."""
+    """Return the error with its line in the file of the function."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     own = [frame.lineno for frame in frames if frame.filename == frames[0].filename]
     text = f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -1,6 +1,6 @@
-"""Values on their way between a worker and a transform's process: JSON, which unlike a pickle can run nothing.
+"""Serialization of values between a worker and a sandbox: JSON, since a pickle could run code.
 
-Loaded by both sides, so it imports nothing but the standard library.
+Both sides import this module, so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from decimal import Decimal
 from typing import Any, cast
 
 _TAG = "$"
-_DEEPEST = 50  # lists and maps within each other: what reads a value deeper than a thousand fails, and no row is so
+_DEEPEST = 50  # levels of lists and maps; a thousand would exceed the recursion limit
 _TEXT = {str}
 _SINGLE = {str, int, float, bool, type(None), datetime, date, bytes, Decimal}
 
 
 def dumps(value: Any) -> str:
-    """Raises TypeError and ValueError for what no column can hold."""
+    """Encode a value; raise TypeError or ValueError for a value that fits in no column."""
     return _encoder.encode(value if _is_plain(value) else _convert_plain(value))
 
 
 def loads(text: str | bytes) -> Any:
-    """Raises ValueError and RecursionError for anything that `dumps` cannot have written, or is nested too deep."""
+    """Decode a value; raise ValueError or RecursionError unless `dumps` can have written it."""
     text = text if isinstance(text, str) else text.decode()
     value = _decoder.decode(text)
     if text.count("[") + text.count("{") > _DEEPEST:
@@ -84,7 +84,7 @@ def _check_key(key: Any) -> str:
 
 
 def _check_map(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):  # pairs would make one too, with anything for names
+    if not isinstance(found, dict):  # a list of pairs would make one too, with any keys
         raise TypeError
     return cast(dict[str, Any], found)
 

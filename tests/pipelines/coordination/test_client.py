@@ -27,7 +27,7 @@ from pipelines.coordination.messages import (
 )
 from pipelines.coordination.server import Coordinator
 from pipelines.fetch import FetchOptions, HttpFetcher
-from pipelines.fetch.robots import Robots, unreached
+from pipelines.fetch.robots import Robots, make_unreached
 from pipelines.fetch.throttle import Refusal
 from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
 from tests.support.site import Site, serve_site
@@ -222,7 +222,7 @@ def test_recalled_slots_return_as_requests_end() -> None:
     assert shared.acquire(SHOP, f"{SHOP}/b") is True
 
 
-@pytest.mark.parametrize("robots", [unreached("Spindle", "no answer"), Robots("Spindle", refusal="no answer")])
+@pytest.mark.parametrize("robots", [make_unreached("Spindle", "no answer"), Robots("Spindle", refusal="no answer")])
 def test_an_unreachable_site_forbids_nothing(robots: Robots) -> None:
     shared = throttle(FakeConnection(SiteRules(SHOP, robots, 0.0)))
     refusal = shared.acquire(SHOP, f"{SHOP}/a")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from protego import Protego
 
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
-from pipelines.fetch.robots import MAX_ROBOTS, Robots, read_robots, robots_url
+from pipelines.fetch.robots import MAX_ROBOTS, Robots, get_robots_url, read_robots
 from pipelines.fetch.throttle import Refusal
 from tests.support.bad_server import BadServer
 
@@ -50,7 +50,7 @@ def robots(text: str | bytes, status: int | None = 200, error: str | None = None
     ],
 )
 def test_rules_are_read_as_the_standard_says(text: str, path: str, allowed: bool) -> None:
-    assert (robots(text).forbids(SITE + path) is None) is allowed
+    assert (robots(text).find_refusal(SITE + path) is None) is allowed
 
 
 _LINES = """
@@ -85,7 +85,7 @@ def test_rules_for_others_change_nothing(text: str) -> None:
     rules, whole = robots(text), Protego.parse(text)
     assert rules.crawl_delay == (whole.crawl_delay("Spindle") or 0)
     for path in ("/", "/a", "/a/b", "/b"):
-        assert (rules.forbids(SITE + path) is None) is whole.can_fetch(SITE + path, "Spindle")
+        assert (rules.find_refusal(SITE + path) is None) is whole.can_fetch(SITE + path, "Spindle")
 
 
 def test_a_file_for_thousands_of_crawlers_keeps_each_rule_for_two() -> None:
@@ -93,41 +93,41 @@ def test_a_file_for_thousands_of_crawlers_keeps_each_rule_for_two() -> None:
     rules = robots(f"{text}\nUser-agent: *\nDisallow: /b")
     assert rules.text
     assert len({line for line in rules.text.splitlines() if line.startswith("User-agent")}) == 2
-    assert rules.forbids(SITE + "/b")
-    assert rules.forbids(SITE + "/a") is None
+    assert rules.find_refusal(SITE + "/b")
+    assert rules.find_refusal(SITE + "/a") is None
 
 
 def test_nothing_is_fetched_where_more_patterns_stand_than_are_read() -> None:
     text = "User-agent: *\n" + "".join(f"Allow: /*{number}$\n" for number in range(5_001))
-    refusal = robots(text).forbids(SITE + "/x")
+    refusal = robots(text).find_refusal(SITE + "/x")
     assert refusal
     assert "more than 5,000 patterns" in refusal.reason
     plain = "User-agent: *\n" + "".join(f"Disallow: /{number}\n" for number in range(20_000))
-    assert robots(plain).forbids(SITE + "/x") is None
+    assert robots(plain).find_refusal(SITE + "/x") is None
 
 
 def test_patterns_for_others_are_none_of_ours() -> None:
     rules = "".join(f"Disallow: /*{number}$\n" for number in range(3_000))
     others = f"User-agent: a\nUser-agent: b # c\n\n{rules}"
-    assert robots(f"{others}User-agent: *\nDisallow: /x\n{others}").forbids(SITE + "/y") is None
-    assert robots(f"User-agent: a\nUser-agent: *\n{rules}User-agent: spindle\n{rules}").forbids(SITE + "/y")
+    assert robots(f"{others}User-agent: *\nDisallow: /x\n{others}").find_refusal(SITE + "/y") is None
+    assert robots(f"User-agent: a\nUser-agent: *\n{rules}User-agent: spindle\n{rules}").find_refusal(SITE + "/y")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429])
 def test_a_site_without_rules_allows_everything(status: int) -> None:
-    assert robots("User-agent: *\nDisallow: /", status).forbids(SITE + "/x") is None
+    assert robots("User-agent: *\nDisallow: /", status).find_refusal(SITE + "/x") is None
 
 
 @pytest.mark.parametrize("status", [500, 502, 503])
 def test_a_site_that_cannot_say_allows_nothing(status: int) -> None:
     rules = robots("", status)
     assert rules.refusal == (f"robots.txt could not be read (status {status}), so nothing may be fetched from the site")
-    assert rules.forbids(SITE + "/x") == Refusal(rules.refusal)
+    assert rules.find_refusal(SITE + "/x") == Refusal(rules.refusal)
 
 
 def test_a_site_that_does_not_answer_allows_nothing() -> None:
     rules = robots("", None, "could not connect to shop.test:80")
-    assert rules.forbids(SITE + "/x") == Refusal(rules.refusal or "", forbidden=False)
+    assert rules.find_refusal(SITE + "/x") == Refusal(rules.refusal or "", forbidden=False)
     assert rules.refusal == (
         "could not connect to shop.test:80, so its robots.txt is not known, and nothing may be fetched from the site"
     )
@@ -153,12 +153,12 @@ def test_the_delay_is_the_one_for_this_crawler(text: str, delay: float) -> None:
     "body", [b"\x00" * 1000, bytes(range(256)) * 100, b"User-agent: *\nDisallow: /" + b"*a" * 100_000, b"\xff\xfeU\x00"]
 )
 def test_nonsense_does_no_harm(body: bytes) -> None:
-    assert robots(body).forbids(SITE + "/" + "a" * 5000 + "b") is None
+    assert robots(body).find_refusal(SITE + "/" + "a" * 5000 + "b") is None
 
 
 def test_the_rules_of_an_address_stand_at_the_root_of_its_site() -> None:
-    assert robots_url("http://shop.test:8080/a/b?c") == "http://shop.test:8080/robots.txt"
-    assert robots_url("https://shop.test/") == "https://shop.test/robots.txt"
+    assert get_robots_url("http://shop.test:8080/a/b?c") == "http://shop.test:8080/robots.txt"
+    assert get_robots_url("https://shop.test/") == "https://shop.test/robots.txt"
 
 
 def test_of_a_file_without_end_the_beginning_counts(bad_server: BadServer) -> None:
@@ -169,5 +169,5 @@ def test_of_a_file_without_end_the_beginning_counts(bad_server: BadServer) -> No
         ((page, _),) = fetcher.fetch([(url, None)])
     assert len(page.body) == MAX_ROBOTS
     read = read_robots(page, "Spindle/0.1")
-    assert read.forbids(bad_server.url("/a"))
-    assert read.forbids(bad_server.url("/b")) is None
+    assert read.find_refusal(bad_server.url("/a"))
+    assert read.find_refusal(bad_server.url("/b")) is None

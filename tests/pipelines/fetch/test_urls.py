@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from pipelines.fetch import canonical_url
-from pipelines.fetch.robots import robots_url
+from pipelines.fetch.robots import get_robots_url
 from pipelines.fetch.urls import absolute_url, origin
 
 BASE = "http://shop.test/a/b.html?x=1"
@@ -152,4 +152,4 @@ def test_whom_a_host_is_asked_as_makes_no_other_host_of_it(user: str, host: str,
     url = canonical_url(f"http://{user.replace('/', '%2F')}{host}{path}")
     assert url is not None
     assert origin(url) == f"http://{host}"
-    assert robots_url(url) == f"http://{host}/robots.txt"
+    assert get_robots_url(url) == f"http://{host}/robots.txt"
