@@ -1,4 +1,4 @@
-"""What the shop sells: products.csv, one row a product."""
+"""The products of the shop, one for each row of products.csv."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 ROWS = Path(__file__).with_name("products.csv")
 CARDS_PER_PAGE = 8
 
-# How each currency is written in the shops of its country: separators, place of the sign, decimals.
+# prices in the format of each currency: separators, position of the sign, decimals
 PRICE_FORMATS: dict[str, Callable[[float], str]] = {
     "GBP": lambda amount: f"£{amount:,.2f}",
     "USD": lambda amount: f"${amount:,.2f}",
@@ -25,7 +25,7 @@ PRICE_FORMATS: dict[str, Callable[[float], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One product; `page` says how its page answers: ok, missing (404), gone (410), dead (no answer at all)."""
+    """A product; `page` is the answer of its page: ok, missing (404), gone (410) or dead (no answer)."""
 
     sku: str
     name: str
@@ -39,7 +39,7 @@ class Product:
 
     @property
     def path(self) -> str:
-        return f"/product/{slug(self.name)}-{self.sku.lower()}"
+        return f"/product/{create_slug(self.name)}-{self.sku.lower()}"
 
     @property
     def image(self) -> str:
@@ -55,12 +55,12 @@ class Product:
 
 
 @cache
-def products() -> tuple[Product, ...]:
+def list_products() -> tuple[Product, ...]:
     with ROWS.open(encoding="utf-8", newline="") as rows:
-        return tuple(_product(row) for row in csv.DictReader(rows))
+        return tuple(_parse_product(row) for row in csv.DictReader(rows))
 
 
-def _product(row: dict[str, str]) -> Product:
+def _parse_product(row: dict[str, str]) -> Product:
     return Product(
         row["sku"],
         row["name"],
@@ -75,13 +75,13 @@ def _product(row: dict[str, str]) -> Product:
 
 
 @cache
-def categories() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(product.category for product in products()))
+def list_categories() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(product.category for product in list_products()))
 
 
-def of_category(category: str) -> tuple[Product, ...]:
-    return tuple(product for product in products() if product.category == category)
+def list_of_category(category: str) -> tuple[Product, ...]:
+    return tuple(product for product in list_products() if product.category == category)
 
 
-def slug(name: str) -> str:
+def create_slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from examples.shop.catalog import CARDS_PER_PAGE, Product, categories, of_category, slug
+from examples.shop.catalog import CARDS_PER_PAGE, Product, create_slug, list_categories, list_of_category
 
 NAME = "Wren & Alder"
 COLOURS = {
@@ -40,36 +40,36 @@ footer{border-top:1px solid #ddd3c4;color:#7b7167;font-size:.9rem}
 """
 
 
-def home() -> str:
-    shelves = "".join(_shelf(category) for category in categories())
-    return _page(NAME, f'<h1>Good things, kept in stock</h1><div class="grid">{shelves}</div>')
+def render_home() -> str:
+    shelves = "".join(_render_shelf(category) for category in list_categories())
+    return _render_page(NAME, f'<h1>Good things, kept in stock</h1><div class="grid">{shelves}</div>')
 
 
-def _shelf(category: str) -> str:
-    first = of_category(category)[0]
-    link = category_path(category)
+def _render_shelf(category: str) -> str:
+    first = list_of_category(category)[0]
+    link = get_category_path(category)
     return (
         f'<section class="card shelf"><a href="{link}"><img src="{first.image}" alt=""></a>'
         f'<h3><a href="{link}">{escape(category)}</a></h3><p>{ABOUT[category]}</p></section>'
     )
 
 
-def category_path(category: str, number: int = 1) -> str:
-    return f"/category/{slug(category)}" + (f"?page={number}" if number > 1 else "")
+def get_category_path(category: str, number: int = 1) -> str:
+    return f"/category/{create_slug(category)}" + (f"?page={number}" if number > 1 else "")
 
 
-def page_count(category: str) -> int:
-    return -(-len(of_category(category)) // CARDS_PER_PAGE)
+def count_pages(category: str) -> int:
+    return -(-len(list_of_category(category)) // CARDS_PER_PAGE)
 
 
-def listing(category: str, number: int) -> str:
+def render_listing(category: str, number: int) -> str:
     start = (number - 1) * CARDS_PER_PAGE
-    cards = "".join(_card(product) for product in of_category(category)[start : start + CARDS_PER_PAGE])
+    cards = "".join(_render_card(product) for product in list_of_category(category)[start : start + CARDS_PER_PAGE])
     body = f'<h1>{escape(category)}</h1><p>{ABOUT[category]}</p><div class="grid">{cards}</div>'
-    return _page(f"{category}, page {number}", body + _pagination(category, number))
+    return _render_page(f"{category}, page {number}", body + _render_pagination(category, number))
 
 
-def _card(product: Product) -> str:
+def _render_card(product: Product) -> str:
     return (
         f'<article class="card"><a href="{product.path}"><img src="{product.image}" alt="{escape(product.name)}"></a>'
         f'<h3><a class="title" href="{product.path}">{escape(product.name)}</a></h3>'
@@ -78,42 +78,46 @@ def _card(product: Product) -> str:
     )
 
 
-def _pagination(category: str, number: int) -> str:
-    last = page_count(category)
-    before = f'<a class="prev" rel="prev" href="{category_path(category, number - 1)}">Back</a>' if number > 1 else ""
-    after = f'<a class="next" rel="next" href="{category_path(category, number + 1)}">Next</a>' if number < last else ""
+def _render_pagination(category: str, number: int) -> str:
+    last = count_pages(category)
+    before = (
+        f'<a class="prev" rel="prev" href="{get_category_path(category, number - 1)}">Back</a>' if number > 1 else ""
+    )
+    after = (
+        f'<a class="next" rel="next" href="{get_category_path(category, number + 1)}">Next</a>' if number < last else ""
+    )
     return f'<div class="pagination">{before}<span>Page {number} of {last}</span>{after}</div>'
 
 
-def product_page(product: Product) -> str:
+def render_product(product: Product) -> str:
     state = "in" if product.stock else "out"
     body = (
         f'<article class="product"><img src="{product.image}" alt="{escape(product.name)}"><div>'
         f'<h1 itemprop="name">{escape(product.name)}</h1><p class="maker">by {escape(product.maker)}</p>'
         f'<p class="price" data-currency="{product.currency}">{product.shown_price}</p>'
-        f'<p class="availability {state}">{product.availability}</p>{_facts(product)}'
-        f'<p class="description">{escape(_description(product))}</p></div></article>'
+        f'<p class="availability {state}">{product.availability}</p>{_render_facts(product)}'
+        f'<p class="description">{escape(_describe(product))}</p></div></article>'
     )
-    return _page(product.name, body)
+    return _render_page(product.name, body)
 
 
-def _facts(product: Product) -> str:
-    shelf = f'<a class="category" href="{category_path(product.category)}">{escape(product.category)}</a>'
+def _render_facts(product: Product) -> str:
+    shelf = f'<a class="category" href="{get_category_path(product.category)}">{escape(product.category)}</a>'
     facts = {"SKU": product.sku, "Material": escape(product.material), "Category": shelf}
     rows = "".join(f'<tr><th>{name}</th><td class="{name.lower()}">{value}</td></tr>' for name, value in facts.items())
     return f'<table class="facts">{rows}</table>'
 
 
-def _description(product: Product) -> str:
+def _describe(product: Product) -> str:
     return f"{product.name} from {product.maker}: {product.material}. {ABOUT[product.category]}"
 
 
-def missing(path: str) -> str:
-    return _page("Nothing here", f"<h1>Nothing here</h1><p>There is no page at {escape(path)}.</p>")
+def render_missing(path: str) -> str:
+    return _render_page("Nothing here", f"<h1>Nothing here</h1><p>There is no page at {escape(path)}.</p>")
 
 
-def picture(product: Product) -> str:
-    """A drawing in the category's colour; the number decides its shape, so that cards can be told apart."""
+def draw_picture(product: Product) -> str:
+    """Draw a picture in the category's colour whose shape depends on the product's number."""
     colour, turn = COLOURS[product.category], int(product.sku[-4:]) * 37 % 360
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 400 300">'
@@ -124,8 +128,8 @@ def picture(product: Product) -> str:
     )
 
 
-def _page(title: str, body: str) -> str:
-    nav = "".join(f'<a href="{category_path(category)}">{escape(category)}</a>' for category in categories())
+def _render_page(title: str, body: str) -> str:
+    nav = "".join(f'<a href="{get_category_path(category)}">{escape(category)}</a>' for category in list_categories())
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>'

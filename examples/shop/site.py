@@ -11,8 +11,16 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from examples.shop.catalog import Product, categories, products
-from examples.shop.pages import category_path, home, listing, missing, page_count, picture, product_page
+from examples.shop.catalog import Product, list_categories, list_products
+from examples.shop.pages import (
+    count_pages,
+    draw_picture,
+    get_category_path,
+    render_home,
+    render_listing,
+    render_missing,
+    render_product,
+)
 
 HTML = "text/html; charset=utf-8"
 STATUS = {"ok": 200, "missing": 404, "gone": 410}
@@ -21,40 +29,40 @@ Answer = tuple[int, str, str]
 
 
 @cache
-def _by_path() -> dict[str, Product]:
-    return {product.path: product for product in products()}
+def _index_by_path() -> dict[str, Product]:
+    return {product.path: product for product in list_products()}
 
 
 @cache
-def _by_image() -> dict[str, Product]:
-    return {product.image: product for product in products()}
+def _index_by_image() -> dict[str, Product]:
+    return {product.image: product for product in list_products()}
 
 
-def answer(url: str) -> Answer | None:
-    """Status, content type and body of a path; None where the shop hangs up without an answer."""
+def find_answer(url: str) -> Answer | None:
+    """Return status, content type and body of a path, or None to close the connection without an answer."""
     parts = urlsplit(url)
     if parts.path == "/":
-        return 200, HTML, home()
+        return 200, HTML, render_home()
     if parts.path == "/robots.txt":
         return 200, "text/plain", "User-agent: *\nAllow: /\n"
-    if image := _by_image().get(parts.path):
-        return 200, "image/svg+xml", picture(image)
-    if product := _by_path().get(parts.path):
-        return _product_answer(product)
-    return _listing_answer(parts.path, parse_qs(parts.query).get("page", ["1"])[0])
+    if image := _index_by_image().get(parts.path):
+        return 200, "image/svg+xml", draw_picture(image)
+    if product := _index_by_path().get(parts.path):
+        return _answer_product(product)
+    return _answer_listing(parts.path, parse_qs(parts.query).get("page", ["1"])[0])
 
 
-def _product_answer(product: Product) -> Answer | None:
+def _answer_product(product: Product) -> Answer | None:
     if product.page == "dead":
         return None
-    return STATUS[product.page], HTML, product_page(product) if product.page == "ok" else missing(product.path)
+    return STATUS[product.page], HTML, render_product(product) if product.page == "ok" else render_missing(product.path)
 
 
-def _listing_answer(path: str, page: str) -> Answer:
-    category = next((category for category in categories() if category_path(category) == path), None)
-    if category and page.isdecimal() and 1 <= int(page) <= page_count(category):
-        return 200, HTML, listing(category, int(page))
-    return 404, HTML, missing(path)
+def _answer_listing(path: str, page: str) -> Answer:
+    category = next((category for category in list_categories() if get_category_path(category) == path), None)
+    if category and page.isdecimal() and 1 <= int(page) <= count_pages(category):
+        return 200, HTML, render_listing(category, int(page))
+    return 404, HTML, render_missing(path)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -62,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        found = answer(self.path)
+        found = find_answer(self.path)
         if found is None:
             self.close_connection = True
             return
@@ -75,11 +83,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """A line a request would drown what the demo shows."""
+        """Log nothing: a line for every request would hide the output of the demo."""
 
 
-def server(port: int, host: str = "127.0.0.1") -> ThreadingHTTPServer:
-    """A bound server, not yet serving; port 0 takes a free one."""
+def create_server(port: int, host: str = "127.0.0.1") -> ThreadingHTTPServer:
+    """Create a bound server; port 0 takes a free port."""
     return ThreadingHTTPServer((host, port), Handler)
 
 
@@ -88,7 +96,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8900)
     port = parser.parse_args().port
     try:
-        shop = server(port)
+        shop = create_server(port)
     except OSError as error:
         parser.error(f"cannot listen on 127.0.0.1:{port} ({error.strerror}); choose another --port")
     print(f"shop at http://127.0.0.1:{shop.server_port}/", flush=True)

@@ -9,13 +9,13 @@ import httpx
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from examples.shop.catalog import products
-from examples.shop.site import server
+from examples.shop.catalog import list_products
+from examples.shop.site import create_server
 
 
 @pytest.fixture(scope="module")
 def shop() -> Generator[httpx.Client]:
-    site = server(0)
+    site = create_server(0)
     threading.Thread(target=site.serve_forever, daemon=True).start()
     with httpx.Client(base_url=f"http://127.0.0.1:{site.server_port}", timeout=60) as client:
         yield client
@@ -42,11 +42,11 @@ def test_pagination_leads_to_every_product(shop: httpx.Client) -> None:
     pages = listings(shop)
     cards = [link for page in pages.values() for link in links(page, "article.card a.title")]
     assert len(pages) == 18
-    assert sorted(cards) == sorted(product.path for product in products())
+    assert sorted(cards) == sorted(product.path for product in list_products())
 
 
 def test_a_hundred_and_twenty_product_pages_say_what_the_catalog_says(shop: httpx.Client) -> None:
-    sold = [product for product in products() if product.page == "ok"]
+    sold = [product for product in list_products() if product.page == "ok"]
     assert len(sold) == 120
     for product in sold:
         page = LexborHTMLParser(shop.get(product.path).text)
@@ -56,12 +56,12 @@ def test_a_hundred_and_twenty_product_pages_say_what_the_catalog_says(shop: http
 
 @pytest.mark.parametrize(("page", "status"), [("missing", 404), ("gone", 410)])
 def test_some_cards_lead_to_broken_links(shop: httpx.Client, page: str, status: int) -> None:
-    broken = [product for product in products() if product.page == page]
+    broken = [product for product in list_products() if product.page == page]
     assert [shop.get(product.path).status_code for product in broken] == [status] * 2
 
 
 def test_a_dead_page_hangs_up_without_an_answer(shop: httpx.Client) -> None:
-    (dead,) = (product for product in products() if product.page == "dead")
+    (dead,) = (product for product in list_products() if product.page == "dead")
     with pytest.raises(httpx.RemoteProtocolError):
         shop.get(dead.path)
 
@@ -79,10 +79,10 @@ def test_a_dead_page_hangs_up_without_an_answer(shop: httpx.Client) -> None:
     ],
 )
 def test_prices_are_written_as_in_their_country(sku: str, shown: str) -> None:
-    assert {product.sku: product.shown_price for product in products()}[sku] == shown
+    assert {product.sku: product.shown_price for product in list_products()}[sku] == shown
 
 
 def test_pictures_and_unknown_paths(shop: httpx.Client) -> None:
-    assert shop.get(products()[0].image).headers["content-type"] == "image/svg+xml"
+    assert shop.get(list_products()[0].image).headers["content-type"] == "image/svg+xml"
     assert shop.get("/gift-cards").status_code == 404
     assert shop.get("/category/books?page=99").status_code == 404
