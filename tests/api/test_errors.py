@@ -79,15 +79,15 @@ ERRORS: list[tuple[str, str, dict[str, Any], int, str | None, str]] = [
     ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": 10_001}}, 400, "limit", INVALID),
     ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": "5"}}, 400, "limit", INVALID),
     ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "limit": 1.5}}, 400, "limit", INVALID),
-    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "offset": 1e300}}, 400, None, INVALID),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "offset": 1e300}}, 400, None, "query-failed"),
     ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "offset": -1}}, 400, "offset", INVALID),
-    ("POST", "/datasets/query", {"json": {"sql": "DROP TABLE x"}}, 400, None, INVALID),
-    ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM read_text('/etc/passwd')"}}, 400, None, INVALID),
-    ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM nowhere"}}, 400, None, INVALID),
+    ("POST", "/datasets/query", {"json": {"sql": "DROP TABLE x"}}, 400, None, "read-only"),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM read_text('/x')"}}, 400, None, "query-refused"),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM nowhere"}}, 400, None, "unknown-table"),
     ("POST", "/datasets/query?bigNumbers=x", {"json": {"sql": "SELECT 1"}}, 400, "bigNumbers", INVALID),
     ("GET", "/datasets/query/columns", {}, 400, "table", "missing-field"),
-    ("GET", "/datasets/query/columns?table=nowhere", {}, 400, None, INVALID),
-    ("GET", "/datasets/query/tables?catalog=nowhere", {}, 400, None, INVALID),
+    ("GET", "/datasets/query/columns?table=nowhere", {}, 400, None, "unknown-table"),
+    ("GET", "/datasets/query/tables?catalog=nowhere", {}, 400, None, "unknown-catalog"),
 ]  # fmt: skip
 
 

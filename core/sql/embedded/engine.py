@@ -7,7 +7,7 @@ from collections.abc import Set
 from core.errors import BadInput, SpindleError, TooLarge, Unavailable
 from core.infra.storage.protocol import InvalidKey, Storage
 from core.sql.catalog import Column, Table, convert_type
-from core.sql.embedded.lockdown import ALLOWED
+from core.sql.embedded.functions import ALLOWED
 from core.sql.embedded.pool import Pool, WorkerDied, WorkerTimedOut
 from core.sql.engine import EngineQuery, QueryCancelled, Relation, ResultPage
 

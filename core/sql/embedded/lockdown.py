@@ -6,14 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import duckdb
 
-# functions that a query may call, under DuckDB's names
-ALLOWED = frozenset(Path(__file__).with_name("functions.txt").read_text("utf-8").split())
-ALLOWED_IN_FROM = frozenset({"unnest", "generate_series", "range"})
+from core.sql.embedded.functions import ALLOWED, ALLOWED_IN_FROM
 
 CLASSES = frozenset(
     {
