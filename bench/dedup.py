@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-from pipelines import Pipeline
+from pipelines.pipeline import Pipeline
 from pipelines.spark.session import session
 
 ROWS = 1_000_000

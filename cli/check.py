@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from cli.terminal import parse_parameters, read_transforms
-from pipelines import Pipeline, PipelineError
+from pipelines.errors import PipelineError
+from pipelines.pipeline import Pipeline
 from pipelines.planning.requirements import find_missing_browser
 from pipelines.registry.catalog import load_plugins
 

@@ -20,11 +20,12 @@ from rich.table import Table
 from cli.terminal import escape_text, parse_parameters, read_transforms
 from driver.failures import sentence
 from driver.progress import Progress as RunProgress
-from pipelines import Pipeline, PipelineError, Plan, RunError
-from pipelines.errors import summarize_error
+from pipelines.errors import PipelineError, RunError, summarize_error
 from pipelines.page_cache.cache import CacheOptions, compact_shared_store
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import cache_options, fetch_options
+from pipelines.planning.plan import Plan
 from pipelines.spark.run import Run
 from pipelines.spark.session import session
 from pipelines.stages import echo

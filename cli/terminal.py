@@ -8,7 +8,8 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
-from pipelines import PipelineError, Problem, Transforms
+from pipelines.errors import PipelineError, Problem
+from pipelines.transforms.transform import Transforms
 
 
 def parse_parameters(arguments: list[str]) -> dict[str, str]:

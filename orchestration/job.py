@@ -19,7 +19,9 @@ from core.errors import SpindleError
 from orchestration.driver import DriverSession, driver_session
 from orchestration.metadata import publication_metadata, stage_metadata
 from orchestration.translator import StageStep, translate
-from pipelines import Pipeline, PipelineError, Transforms
+from pipelines.errors import PipelineError
+from pipelines.pipeline import Pipeline
+from pipelines.transforms.transform import Transforms
 
 
 @op(out=DynamicOut(StageStep), config_schema={"execution_id": str, "attempt": int}, required_resource_keys={"driver"})

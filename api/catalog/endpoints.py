@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from api.catalog.schemas import StageCatalog, stage_record
 from api.kit.auth import KeyRoute, Reader
-from pipelines import listing
+from pipelines.listing import listing
 
 router = APIRouter(prefix="/catalog", tags=["catalog"], route_class=KeyRoute)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipelines import StageListing
+from pipelines.listing import StageListing
 
 
 class StageRecord(BaseModel):

@@ -13,8 +13,8 @@ import time
 from pyspark.sql import SparkSession
 
 from bench.visitors.fields import FIELDS
-from pipelines import Pipeline
 from pipelines.fetch import FetchOptions
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan
 from pipelines.spark.run import Run

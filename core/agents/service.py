@@ -14,7 +14,7 @@ from core.identity.api_keys import Identity
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
 from core.tables import Agent
-from pipelines import script
+from pipelines.planning.script import script
 
 
 @dataclass(frozen=True, slots=True)

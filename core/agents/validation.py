@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from core.errors import BadInput, Detail
 from core.infra.validation import storable
-from pipelines import MAX_PROBLEMS, Pipeline, PipelineError, Transforms, check_yaml
+from pipelines.errors import MAX_PROBLEMS, PipelineError
+from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.transforms.transform import Transforms
 
 # a top-level key `pipeline` of block or flow YAML, but not an annotated assignment in Python
 _PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?pipeline["']?\s*:""", re.MULTILINE)

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from core.datasets.repository import SCHEME, DatasetRepository
 from core.errors import BadInput, Detail
 from core.tables import Project
-from pipelines import Plan, Sink, Step
+from pipelines.planning.plan import Plan, Step
+from pipelines.planning.stage import Sink
 
 LONGEST_PATH = 1000
 

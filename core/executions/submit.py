@@ -26,7 +26,9 @@ from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, Execution, Job, Project, Task, new_id, now
 from core.tasks.repository import TaskRepository
-from pipelines import Pipeline, PipelineError, Transforms
+from pipelines.errors import PipelineError
+from pipelines.pipeline import Pipeline
+from pipelines.transforms.transform import Transforms
 
 PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."
 

@@ -24,7 +24,7 @@ from core.packages.contents import (
 from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, CloudCredential, Dataset, Job, Project, PythonExtension
-from pipelines import PipelineError
+from pipelines.errors import PipelineError
 from pipelines.language import nodes as document
 from pipelines.planning.stage import STAGES
 from pipelines.registry.catalog import ENGINE

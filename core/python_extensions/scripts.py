@@ -12,12 +12,14 @@ from core.errors import BadInput, Conflict, Detail
 from core.infra.validation import deeper_than
 from core.python_extensions.validation import ROW_TRANSFORM, ExtensionFunction, validate_function
 from core.tables import PythonExtension
-from pipelines import Pipeline, PipelineError, Transforms
+from pipelines.errors import PipelineError
 from pipelines.language import nodes as document
 from pipelines.language.names import normalize
 from pipelines.language.nodes import Plain, to_node
+from pipelines.pipeline import Pipeline
 from pipelines.planning.script import script_of
 from pipelines.transforms import source as texts
+from pipelines.transforms.transform import Transforms
 
 INLINE = "python_extensions.stages"
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufffe\uffff]")  # allowed unescaped in JSON, but not in YAML

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from core.errors import BadInput, Detail
 from core.infra.validation import check_name, check_storable
-from pipelines import PipelineError
+from pipelines.errors import PipelineError
 from pipelines.language.names import normalize
 from pipelines.transforms import ROW_TRANSFORMS
 from pipelines.transforms import source as texts

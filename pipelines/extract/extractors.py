@@ -96,36 +96,45 @@ def _convert_link(value: object, row: Row) -> object:
 
 
 METHODS: Catalog[Method] = Catalog("method")
-METHODS.add(
-    "text", thing=Method("string", _read_text, _convert_text, about="the text as people see it, spaces collapsed")
+
+
+def register_method(name: str, *aliases: str, method: Method) -> None:
+    """Register a method under its name and aliases."""
+    METHODS.add(name, *aliases, thing=method)
+
+
+register_method(
+    "text", method=Method("string", _read_text, _convert_text, about="the text as people see it, spaces collapsed")
 )
-METHODS.add(
+register_method(
     "code",
     "html",
-    thing=Method("string", lambda element, _: element.html(), _convert_text, about="the element as HTML"),
+    method=Method("string", lambda element, _: element.html(), _convert_text, about="the element as HTML"),
 )
-METHODS.add(
-    "attr", thing=Method("string", lambda element, name: element.attr(name or ""), takes="NAME", about="an attribute")
+register_method(
+    "attr", method=Method("string", lambda element, name: element.attr(name or ""), takes="NAME", about="an attribute")
 )
-METHODS.add("attrs", thing=Method("map<string,string>", lambda element, _: element.attrs(), about="all attributes"))
-METHODS.add(
+register_method(
+    "attrs", method=Method("map<string,string>", lambda element, _: element.attrs(), about="all attributes")
+)
+register_method(
     "href",
-    thing=Method(
+    method=Method(
         "string", lambda element, _: element.absolute("href"), _convert_link, about="the address of a link, absolute"
     ),
 )
-METHODS.add(
+register_method(
     "src",
-    thing=Method(
+    method=Method(
         "string",
         lambda element, _: element.absolute("src"),
         _convert_link,
         about="the address of an image or script, absolute",
     ),
 )
-METHODS.add(
+register_method(
     "price",
-    thing=Method(
+    method=Method(
         "double",
         _read_price,
         _convert_price,

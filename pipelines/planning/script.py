@@ -24,8 +24,8 @@ _WIDTH = 110
 _LONGEST_KEPT = 16 * 1024  # characters: what is kept of all texts together stays within some tens of MiB
 _HEAD = """{how}
 
-{imports}from pipelines import Pipeline, stage
-from pipelines.spark.session import session
+{imports}from spindle import Pipeline, stage
+from spindle.spark import start_session
 """
 _TAIL = '''
 
@@ -35,7 +35,7 @@ def rows(spark, context=None):
 
 
 if __name__ == "__main__":
-    rows(session()).show(truncate=False)
+    rows(start_session()).show(truncate=False)
 '''
 
 

@@ -2,7 +2,7 @@
 
 A stage is a frozen pydantic model of its arguments, declared in a module of `pipelines.stages` or of a plugin:
 
-    @stage("limit")
+    @register_stage("limit")
     class Limit(TableStage):
         '''Keep the first rows in document order.'''
 
@@ -222,7 +222,7 @@ STAGES: Catalog[type[Stage]] = Catalog("stage")
 StageClass = TypeVar("StageClass", bound=type[Stage])
 
 
-def stage(name: str, *aliases: str) -> Callable[[StageClass], StageClass]:
+def register_stage(name: str, *aliases: str) -> Callable[[StageClass], StageClass]:
     """Class decorator that registers a stage under its name and aliases."""
 
     def register(cls: StageClass) -> StageClass:

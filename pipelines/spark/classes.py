@@ -78,7 +78,7 @@ def _signed_jars() -> list[Path]:
 
 def _work() -> None:
     """A session of its own, to the end of its JVM."""
-    from pipelines import Pipeline
+    from pipelines.pipeline import Pipeline
     from pipelines.spark.run import Run
     from pipelines.spark.session import session
 

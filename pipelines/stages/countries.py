@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from pipelines.errors import ArgumentError
 from pipelines.language.names import describe_unknown, suggest, truncate_name
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import TableStage, stage
+from pipelines.planning.stage import TableStage, register_stage
 from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _country(text: str) -> str:
     return text
 
 
-@stage("filter_country")
+@register_stage("filter_country")
 class FilterCountry(TableStage):
     """Keeps the rows whose column names one of the countries.
 

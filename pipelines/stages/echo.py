@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from pipelines.language.columns import ENGINE_COLUMNS
-from pipelines.planning.stage import TableStage, stage
+from pipelines.planning.stage import TableStage, register_stage
 from pipelines.stages.dataframes import first_rows, to_records
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 _CUT = 200
 
 
-@stage("echo")
+@register_stage("echo")
 class Echo(TableStage):
     """Writes the first rows, in document order, to the log or terminal; all rows pass on unchanged.
 

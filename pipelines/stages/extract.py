@@ -11,7 +11,7 @@ from pipelines.extract.extractors import Extractor, check_names
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.language.columns import Columns
-from pipelines.planning.stage import RowStage, stage
+from pipelines.planning.stage import RowStage, register_stage
 
 
 def _unique(extractors: tuple[Extractor, ...]) -> tuple[Extractor, ...]:
@@ -41,7 +41,7 @@ def _read_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
     return tuple(column for extractor in extractors if (column := extractor.column()))
 
 
-@stage("extract")
+@register_stage("extract")
 class Extract(RowStage):
     """Adds a column for each extractor: its first match in the row's page or segment, null where there is none.
 
@@ -84,7 +84,7 @@ pipeline:
         return _reading(self.extractors)
 
 
-@stage("flatSelect", "widen")
+@register_stage("flatSelect", "widen")
 class FlatSelect(RowStage):
     """One row for each segment of the page that the selector finds; what follows reads inside the segment.
 

@@ -14,7 +14,7 @@ from pipelines.extract.selectors import SelectorText
 from pipelines.fetch import canonical_url
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import LinkStage, stage
+from pipelines.planning.stage import LinkStage, register_stage
 
 _LONGEST_TEXT = 10_000  # characters; links within links share their text, and many would repeat a page as often
 
@@ -84,7 +84,7 @@ class _Selecting(LinkStage):
         return _links_of_column(column) if column else _links_of_page(self.selector)
 
 
-@stage("wget", "fetch")
+@register_stage("wget", "fetch")
 class Wget(LinkStage):
     """Fetches the page at an address, or at the address in a column; rows without one stay without a page."""
 
@@ -116,7 +116,7 @@ pipeline:
         return lambda row: (link,)
 
 
-@stage("wgetJoin", "join")
+@register_stage("wgetJoin", "join")
 class WgetJoin(_Selecting):
     """Follows each link: one row per link, in document order, on the page that it leads to.
 
@@ -146,7 +146,7 @@ pipeline:
         return self.join_type is JoinType.INNER
 
 
-@stage("wgetExplore", "explore")
+@register_stage("wgetExplore", "explore")
 class WgetExplore(_Selecting):
     """Follows links of links, breadth first, each page once, the starting page included.
 

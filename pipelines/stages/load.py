@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns
 from pipelines.language.names import validate_choice
-from pipelines.planning.stage import Source, stage
+from pipelines.planning.stage import Source, register_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,7 @@ class Files(Source):
         return f"the file '{self.path}' has no columns"
 
 
-@stage("load_csv")
+@register_stage("load_csv")
 class LoadCsv(Files):
     """Replaces the rows by those of CSV files; without a header the columns are called _c0, _c1 and so on.
 
@@ -113,7 +113,7 @@ pipeline:
         return f"the file '{self.path}' is empty: it has neither a header nor rows"
 
 
-@stage("load_json")
+@register_stage("load_json")
 class LoadJson(Files):
     """Replaces the rows by those of JSON files: an object a line, or with multiLine an array or object a file."""
 
@@ -145,7 +145,7 @@ pipeline:
         return f"the file '{self.path}' holds no JSON objects"
 
 
-@stage("load_parquet")
+@register_stage("load_parquet")
 class LoadParquet(Files):
     """Replaces the rows by those of Parquet files; with mergeSchema, files with different columns."""
 

@@ -12,7 +12,7 @@ from pipelines.errors import RunError
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import TableStage, stage
+from pipelines.planning.stage import TableStage, register_stage
 from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Matching(Arguments):
     iextract_prefix: str = Field(min_length=1)
 
 
-@stage("enrichMatchingScore")
+@register_stage("enrichMatchingScore")
 class EnrichMatchingScore(TableStage):
     """Adds `matching_score`, from 0 to 1: how well extracted columns match the EAN and the fields that were given.
 

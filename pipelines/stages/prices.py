@@ -15,7 +15,7 @@ from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns
 from pipelines.language.names import describe_unknown
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import RowStage, stage
+from pipelines.planning.stage import RowStage, register_stage
 
 _SIGNS = {
     "€": "EUR",
@@ -74,7 +74,7 @@ def normalize(text: str, default: str | None) -> tuple[float | None, str | None]
     return amount, _SIGNS.get(sign.rstrip("."))
 
 
-@stage("priceNormalize")
+@register_stage("priceNormalize")
 class PriceNormalize(RowStage):
     """Adds, for a column of prices as text, `<column>_amount` (a number) and `<column>_currency` (an ISO 4217 code).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.planning.stage import Sink, stage
+from pipelines.planning.stage import Sink, register_stage
 from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _NESTED = ("array<", "map<", "struct<")
 
 
-@stage("save_csv")
+@register_stage("save_csv")
 class SaveCsv(Sink):
     """Writes the rows as CSV with a header and goes on with them; nested values are written as JSON.
 
@@ -40,7 +40,7 @@ pipeline:
         rows.select(*cells).write.option("header", True).csv(folder)
 
 
-@stage("save_parquet")
+@register_stage("save_parquet")
 class SaveParquet(Sink):
     """Writes the rows as Parquet, with their types, and goes on with them; paths and modes are those of save_csv."""
 

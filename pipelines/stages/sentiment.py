@@ -17,7 +17,7 @@ from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import RowStage, TableStage, stage
+from pipelines.planning.stage import RowStage, TableStage, register_stage
 from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _name(reference: str) -> str:
     return parse_column_reference(reference) or reference
 
 
-@stage("sentiment")
+@register_stage("sentiment")
 class Sentiment(RowStage):
     """Adds `sentiment_score`, from -1 (negative) to 1 (positive), and `sentiment_label` (positive, neutral, negative).
 
@@ -120,7 +120,7 @@ pipeline:
         return rated
 
 
-@stage("sentiment_monthly")
+@register_stage("sentiment_monthly")
 class SentimentMonthly(TableStage):
     """Replaces the rows by one for each month: how many rows, how they are meant, and their average score.
 
@@ -164,7 +164,7 @@ pipeline:
         return rated.groupBy("month").agg(*_totals()).withColumn("_ordinal", _month_place())
 
 
-@stage("aggregatesentiment")
+@register_stage("aggregatesentiment")
 class AggregateSentiment(TableStage):
     """Replaces the rows by one for each group: how many rows, how they are meant, and their average score.
 

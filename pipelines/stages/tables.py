@@ -21,7 +21,7 @@ from pipelines.language.expressions import (
     is_select_all,
 )
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import Reset, TableStage, stage
+from pipelines.planning.stage import Reset, TableStage, register_stage
 from pipelines.stages.dataframes import materialize, quote_column
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pipelines.planning.context import RunContext
 
-stage("reset")(Reset)
+register_stage("reset")(Reset)
 PLACE = "__place"
 
 
@@ -41,7 +41,7 @@ def _resolved(check: Callable[[str], str], text: str) -> str:
         raise RunError(str(error)) from None
 
 
-@stage("limit")
+@register_stage("limit")
 class Limit(TableStage):
     """Keeps the first rows in document order."""
 
@@ -61,7 +61,7 @@ pipeline:
         return rows.orderBy("_ordinal").limit(self.rows)
 
 
-@stage("dedup")
+@register_stage("dedup")
 class Dedup(TableStage):
     """Keeps the first row, in document order, of those that are equal in the named columns, or in all."""
 
@@ -91,7 +91,7 @@ pipeline:
         return rows.withColumn(PLACE, place).where(F.col(PLACE) == 1).drop(PLACE)
 
 
-@stage("filter")
+@register_stage("filter")
 class Filter(TableStage):
     """Keeps the rows for which an SQL expression over their columns is true."""
 
@@ -114,7 +114,7 @@ pipeline:
         return rows.where(_resolved(check_expression, self.expression))
 
 
-@stage("sql_query")
+@register_stage("sql_query")
 class SqlQuery(TableStage):
     """Replaces the rows by the result of a SELECT over them; they are the view `rows`.
 
@@ -153,7 +153,7 @@ pipeline:
         return rows.sparkSession.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608
 
 
-@stage("store")
+@register_stage("store")
 class Store(TableStage):
     """Remembers the rows under a label, for union_with, and goes on with them."""
 
@@ -181,7 +181,7 @@ pipeline:
         return rows
 
 
-@stage("cache")
+@register_stage("cache")
 class Cache(TableStage):
     """Keeps the rows at hand, so that nothing after this makes them again."""
 

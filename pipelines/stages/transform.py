@@ -13,7 +13,7 @@ from pipelines.errors import MAX_PROBLEMS, ArgumentError, PipelineError, Problem
 from pipelines.extract.rows import Row
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, check_not_reserved
 from pipelines.language.names import describe_unknown, normalize, truncate_name, validate_choice
-from pipelines.planning.stage import BatchWorker, RowStage, stage
+from pipelines.planning.stage import BatchWorker, RowStage, register_stage
 from pipelines.transforms.sandbox import Outcome, RowFailed
 from pipelines.transforms.schema import TypeMismatch, convert_row, keep_matching_values
 from pipelines.transforms.transform import Transform, Transforms
@@ -26,7 +26,7 @@ class OnError(StrEnum):
     FAIL = "fail"
 
 
-@stage("python_row_transform")
+@register_stage("python_row_transform")
 class PythonRowTransform(RowStage):
     """Replaces each row by what a Python function returns for it; None drops the row.
 

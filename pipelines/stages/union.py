@@ -12,7 +12,7 @@ from pipelines.errors import ArgumentError, RunError
 from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.names import validate_choice
-from pipelines.planning.stage import Source, TableStage, stage
+from pipelines.planning.stage import Source, TableStage, register_stage
 from pipelines.stages.dataframes import materialize
 from pipelines.stages.load import READERS, Files
 
@@ -48,7 +48,7 @@ def _paths(sources: tuple[UnionSource, ...]) -> tuple[str, ...]:
     return tuple(source.path for source in sources)
 
 
-@stage("load_union")
+@register_stage("load_union")
 class LoadUnion(Source):
     """Replaces the rows by those of several sources, one after the other, by column name.
 
@@ -81,7 +81,7 @@ pipeline:
         return union([(source.path, source.reader().load(spark, context)) for source in self.sources])
 
 
-@stage("unionByName")
+@register_stage("unionByName")
 class UnionByName(TableStage):
     """Appends the rows of several sources to the current ones, by column name; the sources are those of load_union."""
 
@@ -109,7 +109,7 @@ pipeline:
         return union([("the rows so far", rows), *more])
 
 
-@stage("union_with")
+@register_stage("union_with")
 class UnionWith(TableStage):
     """Appends the rows stored under the labels, by column name; columns that one side lacks are null there.
 

@@ -9,7 +9,7 @@ from pydantic import model_validator
 from pipelines.browser.actions import Browsing, Traces
 from pipelines.browser.actions.capture import Snapshot
 from pipelines.language.columns import Columns
-from pipelines.planning.stage import LinkStage, stage
+from pipelines.planning.stage import LinkStage, register_stage
 from pipelines.stages.links import Wget, WgetExplore, WgetJoin
 
 
@@ -28,7 +28,7 @@ class _InBrowser(LinkStage):
         return before.with_columns(tuple(column for action in self.traces for column in action.columns()))
 
 
-@stage("visit")
+@register_stage("visit")
 class Visit(_InBrowser, Wget):
     """Opens an address, or the address in a column, in the browser; rows without one stay without a page.
 
@@ -49,7 +49,7 @@ pipeline:
     positional = ("url", "traces", "images")
 
 
-@stage("visitJoin")
+@register_stage("visitJoin")
 class VisitJoin(_InBrowser, WgetJoin):
     """Follows each link in the browser: one row per link, in document order. Also `join` after a fetch with traces."""
 
@@ -63,7 +63,7 @@ pipeline:
     positional = ("selector", "joinType", "traces", "images")
 
 
-@stage("visitExplore")
+@register_stage("visitExplore")
 class VisitExplore(_InBrowser, WgetExplore):
     """Follows links of links in the browser, each page once. Also `explore` after a fetch with traces."""
 

@@ -13,3 +13,12 @@ from pipelines.registry.plugins import ROW_TRANSFORMS_GROUP
 
 RowFunction = Callable[..., Any]
 ROW_TRANSFORMS: Catalog[RowFunction] = Catalog("row transform", functions_group=ROW_TRANSFORMS_GROUP)
+
+
+def register_row_transform(function: RowFunction) -> RowFunction:
+    """Function decorator that registers a row transform under the function's name.
+
+    A plugin may name the function in an entry point of the group `spindle.row_transforms` instead.
+    """
+    ROW_TRANSFORMS.add(function.__name__, thing=function)
+    return function

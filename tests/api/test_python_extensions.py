@@ -17,8 +17,8 @@ from api.python_extensions.schemas import Validation, processed_text
 from core.identity.organizations import create_organization
 from core.infra.database import open_database
 from core.python_extensions.scripts import ProcessedPipeline
-from pipelines import Transforms
 from pipelines.stages.transform import PythonRowTransform
+from pipelines.transforms.transform import Transforms
 from tests.support.api import Api, Server
 
 SHOUT = "def shout(row, *, mark):\n    return {'title': row['title'].upper() + mark}\n"

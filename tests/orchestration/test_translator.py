@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.translator import translate
-from pipelines import Pipeline
+from pipelines.pipeline import Pipeline
 
 PLANS = Path(__file__).parent / "plans"
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import Pipeline, Transforms
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import cache_options, fetch_options
 from pipelines.spark.run import Run as EngineRun
 from pipelines.stages.dataframes import to_records
+from pipelines.transforms.transform import Transforms
 from tests.support.pipelines import Rows, Run
 from tests.support.site import Site, serve_site
 

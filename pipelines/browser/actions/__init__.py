@@ -2,7 +2,7 @@
 
 An action is a class in a module of this package, a frozen model of its parameters like a stage:
 
-    @action("press")
+    @register_action("press")
     class Press(Action):
         '''Presses a key.'''
 
@@ -85,7 +85,7 @@ ACTIONS: Catalog[type[Action]] = Catalog("action")
 ActionClass = TypeVar("ActionClass", bound=type[Action])
 
 
-def action(name: str, *aliases: str) -> Callable[[ActionClass], ActionClass]:
+def register_action(name: str, *aliases: str) -> Callable[[ActionClass], ActionClass]:
     """Register the decorated class under a name and aliases."""
 
     def register(cls: ActionClass) -> ActionClass:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from pipelines.browser.actions import Action, Visit, action
+from pipelines.browser.actions import Action, Visit, register_action
 
 
-@action("snapshot")
+@register_action("snapshot")
 class Snapshot(Action):
     """Reads the page as it is now. Each snapshot gives a row; without any, the page at the trace's end does."""
 
@@ -17,7 +17,7 @@ class Snapshot(Action):
         await visit.snapshot()
 
 
-@action("screenshot")
+@register_action("screenshot")
 class Screenshot(Action):
     """Takes a PNG of the window, or of the `fullPage`, into a binary column; images are loaded for it."""
 

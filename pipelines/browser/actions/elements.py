@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from pipelines.browser.actions import Action, Visit, action
+from pipelines.browser.actions import Action, Visit, register_action
 from pipelines.browser.actions.selectors import PageSelector
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class _ElementAction(Action):
         raise NotImplementedError
 
 
-@action("click")
+@register_action("click")
 class Click(_ElementAction):
     """Clicks on the first element that the selector finds; an `optional` one may be missing."""
 
@@ -54,7 +54,7 @@ class Click(_ElementAction):
         await element.click(timeout=milliseconds)
 
 
-@action("hover")
+@register_action("hover")
 class Hover(_ElementAction):
     """Moves the mouse over an element."""
 
@@ -64,7 +64,7 @@ class Hover(_ElementAction):
         await element.hover(timeout=milliseconds)
 
 
-@action("type", "fill")
+@register_action("type", "fill")
 class Type(_ElementAction):
     """Fills a field with text; with `delayMs` key by key, for pages that listen to keys."""
 
@@ -83,7 +83,7 @@ class Type(_ElementAction):
             await element.press_sequentially(self.text, delay=self.delay_ms, timeout=self.patience() * 1000)
 
 
-@action("select")
+@register_action("select")
 class Select(_ElementAction):
     """Chooses an option of a list by its value or its label."""
 
@@ -95,7 +95,7 @@ class Select(_ElementAction):
         await element.select_option(self.value, timeout=milliseconds)
 
 
-@action("press")
+@register_action("press")
 class Press(Action):
     """Presses a key such as Enter, Escape or Control+A, where the focus is or on an element."""
 

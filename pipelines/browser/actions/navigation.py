@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from pipelines.browser.actions import Action, Visit, action
+from pipelines.browser.actions import Action, Visit, register_action
 from pipelines.browser.actions.selectors import PageSelector
 from pipelines.fetch import canonical_url
 from pipelines.language.names import validate_choice
@@ -28,7 +28,7 @@ def _validate_address(value: str) -> str:
     raise ValueError(f"'{value}' is not an http or https address")
 
 
-@action("visit")
+@register_action("visit")
 class Open(Action):
     """Opens an address, the row's own where none is given, and then rests for `cooldown` seconds."""
 
@@ -48,7 +48,7 @@ class Open(Action):
         await asyncio.sleep(self.cooldown)
 
 
-@action("wait")
+@register_action("wait")
 class Wait(Action):
     """Waits."""
 
@@ -66,7 +66,7 @@ class Wait(Action):
         await asyncio.sleep(self.seconds)
 
 
-@action("wait_for")
+@register_action("wait_for")
 class WaitFor(Action):
     """Waits until an element is `visible`, `attached` (there, seen or not), `hidden` or `detached`."""
 
@@ -88,7 +88,7 @@ class WaitFor(Action):
         await visit.page.locator(self.selector).first.wait_for(state=state, timeout=self.timeout * 1000)  # pyright: ignore[reportArgumentType]
 
 
-@action("scroll_to_bottom")
+@register_action("scroll_to_bottom")
 class ScrollToBottom(Action):
     """Scrolls down by `step` pixels (a window's height) at a time until nothing more comes, or `seconds` are over."""
 

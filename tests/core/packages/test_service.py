@@ -16,7 +16,7 @@ from core.identity.api_keys import Identity
 from core.infra.storage.protocol import packages_key
 from core.packages.service import PackageService
 from core.tables import Package, now
-from pipelines import check_yaml
+from pipelines.pipeline import check_yaml
 from tests.core.packages.test_import import exported, fill
 from tests.support.shop import PIPELINE, Shop
 

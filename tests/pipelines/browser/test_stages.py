@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from pipelines import Pipeline, PipelineError, RunError
 from pipelines.browser.actions.elements import Click
+from pipelines.errors import PipelineError, RunError
 from pipelines.page_cache.cache import CacheOptions
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from tests.support.browser_site import BrowserSite
 from tests.support.pipelines import Run

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines import Pipeline, PipelineError
+from pipelines.errors import PipelineError
 from pipelines.language.nodes import MAX_BYTES, parse
+from pipelines.pipeline import Pipeline
 
 
 @pytest.mark.parametrize(

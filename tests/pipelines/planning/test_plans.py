@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import Kind, Pipeline
+from pipelines.pipeline import Pipeline
+from pipelines.planning.plan import Kind
 
 FILES = sorted(Path(__file__).with_name("plans").glob("*.yaml"))
 

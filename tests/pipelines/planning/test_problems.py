@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from pipelines import Pipeline, PipelineError, check_yaml
+from pipelines.errors import PipelineError
+from pipelines.pipeline import Pipeline, check_yaml
 from tests.pipelines.planning.problems import format_problems, read_cases, write_cases
 
 FETCH = "fetch: {url: 'http://a/'}\npipeline:\n"

@@ -11,12 +11,14 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import Pipeline, PipelineError, Transforms, script, stage
+from pipelines.errors import PipelineError
 from pipelines.language.nodes import to_node
+from pipelines.pipeline import Pipeline, stage
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import fetch_options
-from pipelines.planning.script import script_of
+from pipelines.planning.script import script, script_of
 from pipelines.stages.dataframes import to_records
+from pipelines.transforms.transform import Transforms
 from tests.support.site import Site
 
 YAML = Path(__file__).with_name("scripts") / "shop.yaml"

@@ -1,4 +1,4 @@
-"""A plugin as anyone would write one: a wheel that is built and installed here, found by its entry points alone."""
+"""The plugin of docs/plugins.md, built as a wheel and installed into a folder, and plugins that fail to load."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -17,84 +18,27 @@ from tests.support.site import Site
 
 ROOT = Path(__file__).parents[3]
 
-WEATHER = {
-    "weather/__init__.py": "",
-    "weather/stages.py": '''
-        """Stages about the weather."""
-        from pipelines.planning.stage import RowStage, stage
+DOCUMENT = (ROOT / "docs" / "plugins.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", DOCUMENT, re.DOTALL | re.MULTILINE)
+MODULES = {text.partition("\n")[0].removeprefix("# "): text for language, text in BLOCKS if language == "python"}
+WEATHER = {"weather/__init__.py": ""} | {path: text for path, text in MODULES.items() if path.startswith("weather/")}
 
 
-        @stage("beaufort", "windForce")
-        class Beaufort(RowStage):
-            """Adds the wind force to each row."""
-
-            example = "pipeline: []"
-            positional = ("column",)
-            column: str
-
-            def list_references(self):
-                return (self.column,)
-
-            def infer_columns(self, before):
-                return before.with_columns((("force", "int"),))
-
-            def build_worker(self):
-                def force(row):
-                    speed = float(row.value(self.column))
-                    return (row.with_values({"force": round((speed / 0.836) ** (2 / 3))}),)
-
-                return force
-    ''',
-    "weather/methods.py": """
-        from pipelines.extract.extractors import METHODS, Method
-
-        METHODS.add("degrees", thing=Method("double", lambda element, argument: float(element.text().rstrip("°C "))))
-    """,
-    "weather/actions.py": '''
-        from pipelines.browser.actions import Action, action
+def read_entry_points() -> str:
+    """Return the entry points of the documented plugin as its installed metadata has them."""
+    (project,) = [tomllib.loads(text)["project"] for language, text in BLOCKS if language == "toml"]
+    groups = project["entry-points"].items()
+    return "".join(f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()) for group, points in groups)
 
 
-        @action("sunrise")
-        class Sunrise(Action):
-            """Waits for the sun."""
-
-            async def perform(self, visit):
-                await visit.page.evaluate("document.body.className = 'sunny'")
-    ''',
-    "weather/units.py": '''
-        from typing import TypedDict
-
-
-        class Converted(TypedDict):
-            place: str
-            fahrenheit: float
-            force: int
-
-
-        def to_fahrenheit(row, digits=0) -> Converted:
-            """Converts degrees."""
-            fahrenheit = round(row["degrees"] * 1.8 + 32, digits)
-            return {"place": row["place"], "force": row["force"], "fahrenheit": fahrenheit}
-    ''',
-}
-ENTRIES = """
-    [spindle.stages]
-    weather = weather.stages
-    [spindle.methods]
-    weather = weather.methods
-    [spindle.actions]
-    weather = weather.actions
-    [spindle.row_transforms]
-    to_fahrenheit = weather.units:to_fahrenheit
-"""
 BROKEN = {
     "broken_plugin.py": "import a_library_that_is_not_there\n",
     "broken_ends.py": "raise SystemExit('no license')\n",
     "broken_calm.py": '''
-        from pipelines.planning.stage import RowStage, stage
+        from spindle import RowStage, register_stage
 
 
-        @stage("calm")
+        @register_stage("calm")
         class Calm(RowStage):
             """Of the same package, and whole."""
     ''',
@@ -102,15 +46,15 @@ BROKEN = {
 BROKEN_ENTRIES = "[spindle.stages]\nbroken = broken_plugin\nends = broken_ends\nwhole = broken_calm\n"
 CLASHING = {
     "clashing.py": '''
-        from pipelines.planning.stage import RowStage, stage
+        from spindle import RowStage, register_stage
 
 
-        @stage("gusts")
+        @register_stage("gusts")
         class Gusts(RowStage):
             """Its own."""
 
 
-        @stage("wget_join")
+        @register_stage("wget_join")
         class Mine(RowStage):
             """Another's name."""
     ''',
@@ -137,7 +81,7 @@ def install(folder: Path, name: str, files: dict[str, str], entries: str) -> Non
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plugins") / "site"
     folder.mkdir()
-    install(folder, "weather", WEATHER, ENTRIES)
+    install(folder, "weather", WEATHER, read_entry_points())
     install(folder, "broken", BROKEN, BROKEN_ENTRIES)
     install(folder, "clashing", CLASHING, "[spindle.stages]\nmine = clashing\n")
     install(folder, "numbers", {"numbers_plugin.py": "x = 1\n"}, "[spindle.row_transforms]\nx = numbers_plugin:x\n")
@@ -196,7 +140,9 @@ def test_what_a_plugin_brings_shows_in_check_and_a_failed_one_is_told(installed:
 
 NAMES = """
 import json
-from pipelines import Pipeline, PipelineError, listing
+from pipelines.errors import PipelineError
+from pipelines.listing import listing
+from pipelines.pipeline import Pipeline
 from pipelines.reference import reference
 
 def told(text):

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipelines import RunError
+from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns

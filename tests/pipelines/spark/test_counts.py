@@ -8,8 +8,8 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from pipelines import Pipeline
 from pipelines.coordination.server import Coordinator
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import fetch_options
 from pipelines.spark.engine import Engine

@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import PipelineError, RunError, check_yaml
+from pipelines.errors import PipelineError, RunError
+from pipelines.pipeline import check_yaml
 from pipelines.planning.context import Files, RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site

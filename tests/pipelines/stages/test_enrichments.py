@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright: ignore[reportMissingTypeStubs]
 
-from pipelines import PipelineError, RunError, check_yaml
+from pipelines.errors import PipelineError, RunError
+from pipelines.pipeline import check_yaml
 from pipelines.stages.sentiment import score
 from tests.support.pipelines import Rows, Run
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from pipelines import PipelineError, check_yaml
+from pipelines.errors import PipelineError
+from pipelines.pipeline import check_yaml
 from tests.support.pipelines import Run
 from tests.support.site import Site
 

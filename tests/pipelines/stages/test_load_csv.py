@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import RunError
+from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS
 from pipelines.planning.context import Files, RunContext
 from pipelines.spark.schema import LEVEL, LINK, OPEN, ROW

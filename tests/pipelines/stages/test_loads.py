@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import RunError
+from pipelines.errors import RunError
 from tests.support.pipelines import Run
 
 

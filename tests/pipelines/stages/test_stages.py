@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import Pipeline, RunError
+from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site

@@ -10,8 +10,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from pipelines import PipelineError, RunError, check_yaml
+from pipelines.errors import PipelineError, RunError
 from pipelines.language.expressions import REFUSED, check_expression, check_query
+from pipelines.pipeline import check_yaml
 from pipelines.spark.schema import columns_of
 from pipelines.stages.tables import Filter, SqlQuery
 from tests.support.pipelines import Run

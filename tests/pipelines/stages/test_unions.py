@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import PipelineError, RunError, check_yaml
+from pipelines.errors import PipelineError, RunError
+from pipelines.pipeline import check_yaml
 from tests.support.pipelines import Run
 from tests.support.site import Site
 

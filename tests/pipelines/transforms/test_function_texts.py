@@ -7,10 +7,11 @@ from functools import partial
 
 import pytest
 
-from pipelines import MAX_PROBLEMS, Pipeline, PipelineError, Transforms
-from pipelines.errors import TOO_MANY_PROBLEMS
+from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError
 from pipelines.language.names import describe_unknown, suggest
+from pipelines.pipeline import Pipeline
 from pipelines.transforms import source
+from pipelines.transforms.transform import Transforms
 
 BEGIN = "pipeline:\n- {stage: load_csv, args: [a.csv]}\n"
 CALL = "- {stage: 'python_row_transform:f'}\n"

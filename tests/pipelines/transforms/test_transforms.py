@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driver.failures import sentence
-from pipelines import Pipeline, PipelineError, RunError
 from pipelines.coordination.server import Coordinator
+from pipelines.errors import PipelineError, RunError
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import fetch_options
 from pipelines.spark.engine import Engine

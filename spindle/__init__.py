@@ -1,0 +1,54 @@
+"""Public API of Spindle: everything that scripts, notebooks and plugins may import.
+
+Other packages are internal and may change with any version. `docs/plugins.md` has an example of each kind of plugin.
+"""
+
+from __future__ import annotations
+
+from pipelines.browser.actions import Action, Visit, register_action
+from pipelines.errors import ArgumentError, PipelineError, Problem, RunError
+from pipelines.extract.document import Element
+from pipelines.extract.extractors import Method, register_method
+from pipelines.extract.rows import Link, Row
+from pipelines.language.columns import Columns
+from pipelines.pipeline import Pipeline, stage
+from pipelines.planning.context import RunContext
+from pipelines.planning.stage import (
+    BatchWorker,
+    LinkStage,
+    RowStage,
+    Sink,
+    Source,
+    Stage,
+    TableStage,
+    register_stage,
+)
+from pipelines.transforms import register_row_transform
+
+__all__ = [
+    "Action",
+    "ArgumentError",
+    "BatchWorker",
+    "Columns",
+    "Element",
+    "Link",
+    "LinkStage",
+    "Method",
+    "Pipeline",
+    "PipelineError",
+    "Problem",
+    "Row",
+    "RowStage",
+    "RunContext",
+    "RunError",
+    "Sink",
+    "Source",
+    "Stage",
+    "TableStage",
+    "Visit",
+    "register_action",
+    "register_method",
+    "register_row_transform",
+    "register_stage",
+    "stage",
+]

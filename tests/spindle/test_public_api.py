@@ -1,0 +1,28 @@
+"""The public API: documented examples import only from it, and importing it loads neither Spark nor a browser."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import spindle
+
+ROOT = Path(__file__).parents[2]
+INTERNAL = re.compile(r"^\s*(?:from|import) pipelines\b", re.MULTILINE)
+
+
+def test_documents_and_examples_import_only_the_public_api() -> None:
+    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    assert [str(file) for file in files if INTERNAL.search(file.read_text())] == []
+
+
+def test_every_public_name_exists() -> None:
+    assert [name for name in spindle.__all__ if not hasattr(spindle, name)] == []
+
+
+def test_the_import_loads_neither_spark_nor_playwright() -> None:
+    code = "import sys, spindle; print([name for name in ('pyspark', 'playwright', 'dagster') if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert found.stdout.strip() == "[]"
