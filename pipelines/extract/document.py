@@ -1,4 +1,4 @@
-"""A page as elements."""
+"""Documents: pages as trees of elements, or JSON values read like elements."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _HTML_START = re.compile(
 
 
 class Document:
-    """A page, its HTML parsed at once, its JSON when it is first asked for.
+    """A page; HTML is parsed at once, JSON on first use.
 
-    One that is not HTML has no elements, only its text, and where that is JSON the values in it. Raises PageTooComplex.
+    A page that is not HTML has no elements but its text and, if it is JSON, values. Raises PageTooComplex.
     """
 
     def __init__(self, page: Page) -> None:
@@ -41,24 +41,24 @@ class Document:
 
     @property
     def text(self) -> str:
-        """The body, decoded."""
+        """The decoded body."""
         return decode(self.page.body, self.page.charset)
 
     @property
     def root(self) -> Element:
-        """The page itself."""
+        """The element of the whole page."""
         return HtmlElement(self, self._node, True) if self._node is not None else Element(self)
 
     @cached_property
     def json(self) -> object:
-        """The value of a body that is JSON; None for any other page."""
+        """The value of a JSON body, else None."""
         return None if self.is_html else jsonpath.parse_json(self.text)
 
     @cached_property
     def base_url(self) -> str:
-        """What addresses on the page are relative to: its first <base href>, else its own address.
+        """The base of relative URLs: the first <base href>, else the URL of the page.
 
-        So it is with a base that is longer than MAX_BASE_LENGTH: every address on the page would repeat it.
+        A base above MAX_BASE_LENGTH is ignored, since every URL on the page would repeat it.
         """
         element, url = self.root.first("base[href]"), self.page.url
         href = element.attr("href") if element else None
@@ -67,9 +67,9 @@ class Document:
 
 
 class Element:
-    """An element of a page, or the page itself. Made by Document and by selecting.
+    """An element of a page, or the page itself; created by Document and by selectors.
 
-    By itself it is a page that is not HTML: without a node and without elements in it.
+    This base class is a page that is not HTML: without a node and without elements.
     """
 
     __slots__ = ("document",)
@@ -77,65 +77,65 @@ class Element:
 
     @property
     def node(self) -> LexborNode | None:
-        """lexbor's node; None in what is not HTML."""
+        """The node of lexbor; None unless the page is HTML."""
         return None
 
     def __init__(self, document: Document) -> None:
         self.document = document
 
     def select(self, selector: Selector | str) -> list[Element]:
-        """The elements inside this one that `selector` means, in document order; `:root …` means from the page.
+        """Return the matching elements inside this one in document order; `:root …` searches the whole page.
 
-        In JSON they are the values that a path means; the items of an array that is meant alone.
+        In JSON, return the values of a path, or the items of an array that is the only value.
         """
-        found = self._found(selector)
+        found = self._find_values(selector)
         if len(found) == 1 and isinstance(found[0], list):
             found = [item for item in cast("list[object]", found[0]) if item is not None]
         return [Value(self.document, each) for each in found]
 
     def first(self, selector: Selector | str) -> Element | None:
-        found = self._found(selector)
+        found = self._find_values(selector)
         return Value(self.document, found[0]) if found else None
 
     def text(self) -> str:
-        """White space collapsed, line breaks and block boundaries a space, trimmed."""
+        """Return the text: white space collapsed, line breaks and block boundaries as a space, trimmed."""
         return normalize_text(self.document.text).strip()
 
     def html(self) -> str:
-        """The element with its tag; of a page, its whole text as it came."""
+        """Return the element with its tag; of a page, the decoded body."""
         return self.document.text
 
     def attrs(self) -> dict[str, str]:
-        """All attributes; one without a value is an empty text."""
+        """Return all attributes; without a value, an attribute is an empty text."""
         return {}
 
     def attr(self, name: str) -> str | None:
-        """The attribute's value, None without it; `abs:href` is the value of href as an absolute address."""
-        return self.absolute(name[4:]) if name.startswith("abs:") else self._attribute(name)
+        """Return the value of an attribute; of `abs:href`, the value of href as an absolute URL."""
+        return self.absolute(name[4:]) if name.startswith("abs:") else self._get_attribute(name)
 
     def absolute(self, name: str) -> str | None:
-        """The attribute as an absolute address, of any scheme; None without it."""
-        value = self._attribute(name)
+        """Return the attribute as an absolute URL of any scheme."""
+        value = self._get_attribute(name)
         return absolute_url(value, self.document.base_url) if value is not None else None
 
     def link(self, name: str = "href") -> str | None:
-        """The canonical http or https address that the attribute leads to; None when it leads to none."""
-        value = self._attribute(name)
+        """Return the attribute as a canonical http or https URL; None for other schemes."""
+        value = self._get_attribute(name)
         return canonical_url(value, self.document.base_url) if value is not None else None
 
-    def _attribute(self, name: str) -> str | None:
+    def _get_attribute(self, name: str) -> str | None:
         return None
 
-    def _found(self, selector: Selector | str) -> list[object]:
-        path = _compiled(selector)
-        return path.find(self._json_value()) if isinstance(path, JsonPath) else []
+    def _find_values(self, selector: Selector | str) -> list[object]:
+        path = _compile(selector)
+        return path.find(self._get_json()) if isinstance(path, JsonPath) else []
 
-    def _json_value(self) -> object:
+    def _get_json(self) -> object:
         return self.document.json
 
 
 class HtmlElement(Element):
-    """An element of an HTML page, or the page itself; selectors look inside `node`."""
+    """An element of an HTML page, or the page itself; selectors search inside `node`."""
 
     __slots__ = ("is_page", "node")
     node: LexborNode  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -146,10 +146,10 @@ class HtmlElement(Element):
         self.is_page = is_page
 
     def select(self, selector: Selector | str) -> list[Element]:
-        return [HtmlElement(self.document, node) for node in _compiled(selector).select(self)]
+        return [HtmlElement(self.document, node) for node in _compile(selector).select(self)]
 
     def first(self, selector: Selector | str) -> Element | None:
-        node = _compiled(selector).first(self)
+        node = _compile(selector).first(self)
         return HtmlElement(self.document, node) if node is not None else None
 
     def text(self) -> str:
@@ -161,7 +161,7 @@ class HtmlElement(Element):
     def attrs(self) -> dict[str, str]:
         return {name: value or "" for name, value in self.node.attributes.items()}
 
-    def _attribute(self, name: str) -> str | None:
+    def _get_attribute(self, name: str) -> str | None:
         attributes, name = self.node.attributes, name.lower()
         return (attributes[name] or "") if name in attributes else None
 
@@ -199,23 +199,23 @@ class Value(Element):
         return {name: jsonpath.format_json(member) for name, member in members.items() if member is not None}
 
     def attr(self, name: str) -> str | None:
-        return self._attribute(name)
+        return self._get_attribute(name)
 
-    def _attribute(self, name: str) -> str | None:
+    def _get_attribute(self, name: str) -> str | None:
         return self.attrs().get(name)
 
     def absolute(self, name: str) -> str | None:
-        """A text is an address itself; of an object it is the member of that name."""
-        value = self.value if isinstance(self.value, str) else self._attribute(name)
+        """Return a text, or a member of an object, as an absolute URL."""
+        value = self.value if isinstance(self.value, str) else self._get_attribute(name)
         return absolute_url(value, self.document.base_url) if value is not None else None
 
     def link(self, name: str = "href") -> str | None:
-        value = self.value if isinstance(self.value, str) else self._attribute(name)
+        value = self.value if isinstance(self.value, str) else self._get_attribute(name)
         return canonical_url(value, self.document.base_url) if value is not None else None
 
-    def _json_value(self) -> object:
+    def _get_json(self) -> object:
         return self.value
 
 
-def _compiled(selector: Selector | str) -> Selector:
+def _compile(selector: Selector | str) -> Selector:
     return compile_selector(selector) if isinstance(selector, str) else selector

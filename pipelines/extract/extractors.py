@@ -145,7 +145,7 @@ METHODS.mark_unsupported("it needs a language model, which this version does not
 
 
 def _split_spelling(spelling: str) -> tuple[str, str | None]:
-    """The name and the argument: `attr:href` and `attr(href)` → ("attr", "href")."""
+    """Split `attr:href` or `attr(href)` into ("attr", "href")."""
     name, argument = spelling, None
     if spelling.endswith(")") and "(" in spelling:
         name, _, argument = spelling[:-1].partition("(")
@@ -155,9 +155,9 @@ def _split_spelling(spelling: str) -> tuple[str, str | None]:
 
 
 class Extractor(Arguments):
-    """One column: `selector` or `field` says what is read, `method` how, `as` what the column is called.
+    """One column: `selector` or `field` is the source, `method` reads it, `as` is the name of the column.
 
-    A field is a column; one with a dot or bracket, unless it is written `$"a.b"`, is a path in the page's JSON.
+    A field is a column; with a dot or bracket, unless it is written `$"a.b"`, it is a path in the page's JSON.
     """
 
     selector: SelectorText | None = Field(None, min_length=1)
@@ -207,27 +207,27 @@ class Extractor(Arguments):
         return METHODS.find(self.name()).thing
 
     def argument(self) -> str | None:
-        """What the method is told beside the element: the attribute that `attr` reads."""
+        """Return the argument of the method: the attribute that `attr` reads."""
         return _split_spelling(self.method)[1] or (self.args[0] if self.args else None)
 
     def column(self) -> str | None:
-        """The column that is read; None where it is the page."""
+        """Return the source column; None if the source is the page."""
         if self.field and self._get_json_path(self.field) is None:
             return parse_column_reference(self.field) or self.field
         return parse_column_reference(self.selector) if self.selector else None
 
     def _get_json_path(self, field: str) -> str | None:
-        """The path in the page's JSON that a field means; None for a column."""
+        """Return the JSON path of a field; None for a column."""
         if parse_column_reference(field) or "${" in field or not set(field) & {".", "["}:
             return None
         return field if field.startswith("$") else f"${field}" if field.startswith("[") else f"$.{field}"
 
     def output(self) -> tuple[str, str]:
-        """Name and type of the column that is added."""
+        """Return name and type of the new column."""
         return self.as_ or self.name(), self._find_method().type
 
     def worker(self) -> ReadRow:
-        """The function that reads the value; null where nothing is found."""
+        """Return the function that reads the value of a row, null without a match."""
         method, argument = self._find_method(), self.argument()
         if column := self.column():
             of_value = method.of_value or _convert_text
@@ -266,7 +266,7 @@ def _check_path(path: str) -> None:
 
 
 def check_names(extractors: Iterable[Extractor]) -> None:
-    """Raises ValueError when two extractors of a stage write one column."""
+    """Raise ValueError if two extractors of a stage write one column."""
     seen: set[str] = set()
     for extractor in extractors:
         name = extractor.output()[0]

@@ -1,4 +1,4 @@
-"""What lexbor can't decide of a selector: text, patterns, and attributes as jsoup compares them."""
+"""Filters for the parts of selectors that lexbor lacks: text, patterns, and attributes as jsoup compares them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
 
 
 def _make_filter(predicate: Predicate) -> Filter:
-    """A filter that does not depend on where is searched."""
+    """Return a filter that does not depend on the scope."""
     return lambda scope: predicate
 
 
@@ -45,7 +45,7 @@ def match_attribute_prefix(prefix: str) -> Filter:
 
 
 def match_attribute(key: str, test: Callable[[str], object]) -> Filter:
-    """Elements that have the attribute `key` with a value that passes `test`; `abs:NAME` is its absolute address."""
+    """Match elements whose attribute `key` passes `test`; the value of `abs:NAME` is an absolute URL."""
 
     def bind(scope: SearchScope) -> Predicate:
         return lambda node: (value := _get_attribute(node, key, scope)) is not None and test(value)
@@ -54,11 +54,11 @@ def match_attribute(key: str, test: Callable[[str], object]) -> Filter:
 
 
 def match_attribute_pattern(key: str, pattern: Pattern) -> Filter:
-    return lambda scope: match_attribute(key, pattern.on(scope.searched))(scope)
+    return lambda scope: match_attribute(key, pattern.limit_to_page(scope.searched))(scope)
 
 
 def match_attribute_value(key: str, operator: str, value: str) -> Filter:
-    """`value` is in lower case; an attribute that is not there differs from every value but the empty one."""
+    """Compare an attribute with a lower-case value; a missing one differs from all values but the empty text."""
     compare = _COMPARISONS[operator]
     if operator != "!=":
         return match_attribute(key, lambda actual: compare(actual.lower(), value))
@@ -97,10 +97,10 @@ def match_data(text: str) -> Filter:
 
 
 def _find_pattern(pattern: Pattern, text_of: Callable[[LexborNode], str]) -> Filter:
-    """Elements in whose text, of the kind that `text_of` reads, the pattern is found."""
+    """Match elements by a pattern in the text that `text_of` returns."""
 
     def bind(scope: SearchScope) -> Predicate:
-        found = pattern.on(scope.searched)
+        found = pattern.limit_to_page(scope.searched)
         return lambda node: found(text_of(node))
 
     return bind
@@ -131,7 +131,7 @@ def is_blank(scope: SearchScope) -> Predicate:
 
 
 def _has_no_content(node: LexborNode) -> bool:
-    """Without elements and without text but white space."""
+    """Return whether a node has neither elements nor text other than white space."""
     child = node.first_child
     while child is not None:
         if child.is_element_node or (child.is_text_node and not child.is_empty_text_node):
@@ -141,7 +141,7 @@ def _has_no_content(node: LexborNode) -> bool:
 
 
 def require_inside(query: Query) -> Filter:
-    """Elements inside which, or for a leading + or ~ beside which, `query` finds something."""
+    """Match elements with a match of `query` inside or, after a leading + or ~, among their siblings."""
 
     def bind(scope: SearchScope) -> Predicate:
         owners = query.find_owners(scope)

@@ -1,6 +1,6 @@
-"""Reads a selector as jsoup does: CSS, plus leading combinators, :contains, :matches, [attribute~=regex] and their kin.
+"""The parser of selectors in jsoup's dialect: CSS with leading combinators, :contains, :matches and the like.
 
-What lexbor decides as jsoup would becomes its CSS; the rest becomes filters on what that CSS finds.
+Conditions that lexbor matches as jsoup does become CSS; the others become filters of its matches.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NTH = re.compile(r"([+-]?\d*)n\s*(?:([+-])\s*)?(\d+)?|([+-]?\d+)")
 _COMBINATOR = re.compile(r"\s*([>+~])\s*|\s+")
 _SPACES = re.compile(r"\s*")
 
-# Structural pseudo-classes that lexbor knows; jsoup leaves the page's root element out of them.
+# Structural pseudo-classes of lexbor; in jsoup they never match the root element.
 _STRUCTURAL = frozenset(("first-child", "last-child", "first-of-type", "last-of-type", "only-child", "only-of-type"))
 _NTH_NAMES = frozenset(("nth-child", "nth-last-child", "nth-of-type", "nth-last-of-type"))
 _OF_NAMES = frozenset(("nth-child", "nth-last-child"))
-# Those of CSS that lexbor decides as the page is written; no page that is only read has visited links.
+# State pseudo-classes, by the HTML; without a browser no link is visited.
 _STATES = {
     "root": ":root",
     "checked": ":checked",
@@ -58,12 +58,12 @@ _BARE: dict[str, Filter] = {"empty": filters.is_empty, "blank": filters.is_blank
 
 
 class SelectorError(ValueError):
-    """The selector does not parse; the message says what is wrong with it."""
+    """The selector does not parse."""
 
 
 @dataclass(slots=True)
 class _Parts:
-    """A compound selector while it is read."""
+    """A compound selector during parsing."""
 
     css: list[str]
     filters: list[Filter]
@@ -71,7 +71,7 @@ class _Parts:
 
 
 def parse_selector(text: str, depth: int = 0) -> Query:
-    """The selector group in `text`; raises SelectorError."""
+    """Parse a selector group; raise SelectorError."""
     if depth > _MAX_DEPTH:
         raise SelectorError(f"nested more than {_MAX_DEPTH} deep")
     return _Parser(text, depth).parse_group()
@@ -101,7 +101,7 @@ class _Parser:
         return Complex(tuple(steps))
 
     def _parse_combinator(self) -> str:
-        """'>', '+', '~', ' ' for a descendant, '' where the selector ends."""
+        """Return '>', '+', '~', ' ' for a descendant, or '' at the end of the selector."""
         match = _COMBINATOR.match(self._text, self._at)
         if not match or (not match.group(1) and self._text[match.end() : match.end() + 1] in ("", ",")):
             self._skip_spaces()
@@ -135,7 +135,7 @@ class _Parser:
             parts.css.append(_escape_identifier(name.replace("|", ":")))
 
     def _parse_simple(self, parts: _Parts) -> bool:
-        """Reads one #id, .class, [attribute] or :pseudo-class; False where there is none."""
+        """Parse one #id, .class, [attribute] or :pseudo-class; return False without one."""
         if self._take("#"):
             parts.css.append(f"[id={_quote_string(self._read_name('an id', '#'))}]")
         elif self._take("."):
@@ -231,12 +231,12 @@ class _Parser:
             parts.filters.append(filters.reject_matches(query))
 
     def _parse_position(self, name: str, inside: str) -> str:
-        """Which children are meant, `3` or `2n+1`, or `2 of .item`: which of those that are such."""
+        """Parse the argument of :nth-child() and the like: `3`, `2n+1` or `2 of .item`."""
         position, *such = _OF.split(inside, maxsplit=1) if name in _OF_NAMES else [inside]
         if not such:
             return _parse_nth(position)
         query = parse_selector(such[0], self._depth + 1)
-        # lexbor counts wrongly by a list
+        # lexbor counts wrong by a list
         if not query.compound_css or len(query.selectors) > 1:
             raise SelectorError(f"':{name}(… of {such[0].strip()})' counts by one name, id, class or the like")
         return f"{_parse_nth(position)} of {query.compound_css}"
@@ -249,7 +249,7 @@ class _Parser:
         return _decode_escapes(match.group())
 
     def _read_balanced(self, opening: str, closing: str) -> str:
-        """What stands between a pair of brackets, the pairs within and quoted text passed over."""
+        """Return the text between a pair of brackets, which may contain pairs and quoted text."""
         depth, quote, start = 0, "", self._at + 1
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -288,17 +288,17 @@ def _decode_escape(match: re.Match[str]) -> str:
 
 
 def _escape_identifier(name: str) -> str:
-    """`name` as a CSS identifier."""
+    """Escape `name` as a CSS identifier."""
     return re.sub(r"[^\w-]|^[\d-]", lambda match: f"\\{ord(match.group()):x} ", name, flags=re.ASCII)
 
 
 def _quote_string(value: str) -> str:
-    """`value` as a CSS string."""
+    """Quote `value` as a CSS string."""
     return '"' + re.sub(r'["\\\x00-\x1f]', lambda match: f"\\{ord(match.group()):x} ", value) + '"'
 
 
 def _make_sensitive_css(key: str, operator: str, value: str) -> str:
-    """[key=value s] as lexbor's CSS: it compares upper and lower case as different."""
+    """Return CSS for [key=value s], the case-sensitive comparison."""
     if ":" in key:
         raise SelectorError(f"[{key}{operator}{value.strip()} s]: the flag 's' goes with no attribute that has a colon")
     css = f"[{_escape_identifier(key)}{operator.lstrip('!')}{_quote_string(_unquote(value))} s]"
@@ -306,14 +306,14 @@ def _make_sensitive_css(key: str, operator: str, value: str) -> str:
 
 
 def _unquote(text: str) -> str:
-    """Without the pair of quotes that it is wholly within."""
+    """Remove a pair of quotes around the whole text."""
     text = text.strip()
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" and text[0] not in text[1:-1]
     return text[1:-1] if quoted else text
 
 
 def _read_value(text: str, keeps_spaces: bool) -> str:
-    """An attribute's value to compare with, in lower case; quoted, it keeps its spaces at either end for ^= and $=."""
+    """Return the value of a comparison in lower case; for ^= and $= quotes protect outer spaces."""
     text = text.strip()
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
     text = (text[1:-1] if quoted else text).lower()
@@ -321,7 +321,7 @@ def _read_value(text: str, keeps_spaces: bool) -> str:
 
 
 def _parse_nth(text: str) -> str:
-    """The argument of :nth-child() and its kin: odd, even, 3, 2n+1."""
+    """Parse a position: odd, even, 3, 2n+1."""
     text = text.strip().lower()
     match = _NTH.fullmatch({"odd": "2n+1", "even": "2n"}.get(text, text))
     if not match or (match.group(2) and not match.group(3)):
@@ -334,7 +334,7 @@ def _exclude_root(parts: _Parts) -> str:
 
 
 def _parse_index(name: str, text: str, may_be_root: bool) -> str:
-    """:eq, :lt and :gt count siblings from 0; the page's root is the first of one."""
+    """Return CSS for :eq, :lt and :gt, which count siblings from 0; the root counts as the only one."""
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise SelectorError(f":{name}({text}) needs a number, counted from 0")
     index = int(text)

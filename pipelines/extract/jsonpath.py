@@ -1,4 +1,4 @@
-"""JSONPath as far as it names things: `$.data.items[0].name`, `$['a key'][-1]`, `$.items[*]` (RFC 9535)."""
+"""JSONPath (RFC 9535) without filters: `$.data.items[0].name`, `$['a key'][-1]`, `$.items[*]`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F
 
 
 class JsonPathError(ValueError):
-    """The path does not parse; the message says where."""
+    """The path does not parse; the message has the position."""
 
 
 class _Every:
-    """The step that leads to all members or items."""
+    """The step to all members or items."""
 
 
 EVERY = _Every()
@@ -39,7 +39,7 @@ class JsonPath:
     steps: tuple[str | int | _Every, ...]
 
     def find(self, value: object) -> list[object]:
-        """All values that are meant, in their order; null is none."""
+        """Return the values of the path in order, without nulls."""
         found: list[Any] = [value]
         for step in self.steps:
             if isinstance(step, str):
@@ -47,11 +47,11 @@ class JsonPath:
             elif isinstance(step, int):
                 found = [each[step] for each in found if isinstance(each, list) and -len(each) <= step < len(each)]
             else:
-                found = [child for each in found for child in _children(each)]
+                found = [child for each in found for child in _list_children(each)]
         return [each for each in found if each is not None]
 
     def select(self, scope: SearchScope) -> list[LexborNode]:
-        """On an HTML page there are no values."""
+        """Return nothing: an HTML page has no values."""
         return []
 
     def first(self, scope: SearchScope) -> LexborNode | None:
@@ -70,15 +70,15 @@ def parse_json_path(text: str) -> JsonPath:
         match = _STEP.match(text, at)
         if match is None:
             raise JsonPathError(f"'{text[at:]}' at character {at + 1} is no .name, [index], ['name'] or *")
-        steps.append(_step(match))
+        steps.append(_read_step(match))
         at = match.end()
     return JsonPath(tuple(steps))
 
 
 def parse_json(text: str) -> object:
-    """The value of a JSON text, with U+FFFD for half a surrogate pair, which is no character; None for what is none."""
+    """Parse a JSON text, or return None; an unpaired surrogate, which is no character, becomes U+FFFD."""
     if "\\ud" in text or "\\uD" in text:
-        text = _ESCAPE.sub(_whole, text)
+        text = _ESCAPE.sub(_replace_unpaired, text)
     try:
         return json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
@@ -86,18 +86,18 @@ def parse_json(text: str) -> object:
 
 
 def format_json(value: object) -> str:
-    """A value as text: texts as they are, all else as JSON; nothing where it is nested too deep to be written."""
+    """Format a value: a text unchanged, other values as JSON, an empty text if it is nested too deep."""
     try:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return ""
 
 
-def _whole(escape: re.Match[str]) -> str:
+def _replace_unpaired(escape: re.Match[str]) -> str:
     return r"\ufffd" if escape[1] else escape[0]
 
 
-def _step(match: re.Match[str]) -> str | int | _Every:
+def _read_step(match: re.Match[str]) -> str | int | _Every:
     if "*" in (match["name"], match["index"]):
         return EVERY
     if match["index"] is not None:
@@ -105,7 +105,7 @@ def _step(match: re.Match[str]) -> str | int | _Every:
     return next(name for name in (match["name"], match["single"], match["double"]) if name is not None)
 
 
-def _children(value: object) -> Iterable[object]:
+def _list_children(value: object) -> Iterable[object]:
     if isinstance(value, dict):
         return cast("dict[str, object]", value).values()
     return cast("list[object]", value) if isinstance(value, list) else ()

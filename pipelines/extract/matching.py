@@ -1,4 +1,4 @@
-"""Finds the elements that a parsed selector means, relative to an element or the page."""
+"""Matching: the elements of a page, or inside an element, that a parsed selector selects."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from selectolax.lexbor import LexborCSSSelector, LexborNode
 
 from pipelines.extract.patterns import Searched
 
-# One for all pages: what it sets up when it is first used costs as much as a fifth of parsing a small page.
+# One for all pages: its initialization takes a fifth of the time to parse a small page.
 _engine = LexborCSSSelector()
 _find_first: Callable[[str, LexborNode], list[LexborNode]] = _engine.find_first  # pyright: ignore  (not in its stubs)
 
 
 class SearchScope(Protocol):
-    """Where is searched: inside `node`, an element; of a page that is the root element, which is then searched too."""
+    """The element to search in; for a page, the search includes the root element."""
 
     node: LexborNode
     is_page: bool
 
     @property
     def searched(self) -> Searched:
-        """What patterns have taken on the page."""
+        """The CPU time of patterns on the page."""
         ...
 
     def page(self) -> SearchScope:
-        """The whole page."""
+        """Return the scope of the whole page."""
         ...
 
     def at(self, node: LexborNode) -> SearchScope:
-        """Another element of the page."""
+        """Return the scope of another element of the page."""
         ...
 
     def absolute(self, name: str) -> str | None:
-        """The attribute of the element as an absolute address; None without it."""
+        """Return an attribute of the element as an absolute URL."""
         ...
 
 
@@ -47,14 +47,14 @@ Filter = Callable[[SearchScope], Predicate]
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """What one element must be: `css` as lexbor decides it, and `filters` for what it can't."""
+    """Conditions on one element: `css` for lexbor, and `filters` for conditions that lexbor lacks."""
 
     css: str
     filters: tuple[Filter, ...]
 
     @property
     def chains(self) -> bool:
-        """Whether a combinator may follow within one CSS selector; lexbor misses matches after :not() and :is()."""
+        """Whether a combinator may follow in one CSS selector; lexbor misses matches after :not() and :is()."""
         return not self.filters and ":not(" not in self.css and ":is(" not in self.css
 
     def apply_filters(self, nodes: list[LexborNode], scope: SearchScope) -> list[LexborNode]:
@@ -66,7 +66,7 @@ class Compound:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A compound and how it stands to the one before: '>', '+', '~', ' '; '' for the first."""
+    """A compound with the combinator before it: '>', '+', '~' or ' '; '' for the first."""
 
     combinator: str
     compound: Compound
@@ -74,7 +74,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Complex:
-    """Compounds joined by combinators; the element that is meant is the last."""
+    """Compounds joined by combinators; the last one selects."""
 
     steps: tuple[Step, ...]
 
@@ -84,7 +84,7 @@ class Complex:
 
     @cached_property
     def _native_steps(self) -> int:
-        """How many steps, from the first, are one CSS selector that lexbor decides but for the filters of its last."""
+        """The number of first steps that lexbor matches as one CSS selector, apart from the filters of the last."""
         if self._leading:
             return 0
         ends = (index for index, step in enumerate(self.steps) if not step.compound.chains)
@@ -96,17 +96,17 @@ class Complex:
 
     @cached_property
     def css(self) -> str | None:
-        """The whole as one CSS selector; None when lexbor alone can't decide it."""
+        """All steps as one CSS selector; None if some of it needs filters."""
         whole = self._native_steps == len(self.steps) and not self.steps[-1].compound.filters
         return self._native_css if whole else None
 
     @cached_property
     def from_page(self) -> bool:
-        """It begins with :root, so it is searched in the page, wherever it stands."""
+        """Whether it begins with :root, and so searches the whole page from any element."""
         return self.steps[0].compound.css.startswith(":root")
 
     def find(self, scope: SearchScope) -> list[LexborNode]:
-        """In document order; the scope's node itself is among them when it matches."""
+        """Return the matches in document order, including the node of the scope."""
         if self.from_page and not scope.is_page:
             scope = scope.page()
         nodes, steps = self._find_start(scope)
@@ -117,7 +117,7 @@ class Complex:
         return nodes
 
     def matches_around(self, scope: SearchScope) -> bool:
-        """Whether there is a match inside the scope's node, or after it when it begins with + or ~."""
+        """Return whether there is a match inside the node of the scope, or after it for a leading + or ~."""
         root = scope.node
         if self.steps[0].combinator not in ("+", "~"):
             return any(node.mem_id != root.mem_id for node in self.find(scope))
@@ -132,7 +132,7 @@ class Complex:
         if self._leading:
             anchor = scope.node.parent if scope.is_page else scope.node
             return ([anchor] if anchor else []), self.steps
-        # beyond the page's own root lexbor would look at ancestors that are out of scope
+        # inside an element, lexbor would match ancestors outside of the scope
         taken = self._native_steps if scope.is_page else 1
         css = self._native_css if scope.is_page else self.steps[0].compound.css
         return self.steps[taken - 1].compound.apply_filters(_engine.find(css, scope.node), scope), self.steps[taken:]
@@ -140,31 +140,31 @@ class Complex:
 
 @dataclass(frozen=True)
 class Query:
-    """Selectors of which an element must match one."""
+    """A group of selectors; an element must match one of them."""
 
     selectors: tuple[Complex, ...]
 
     @cached_property
     def compound_css(self) -> str | None:
-        """The group as CSS when each selector is a single compound that lexbor alone decides."""
+        """The group as CSS if all selectors are single compounds without filters."""
         if any(len(selector.steps) > 1 or not selector.css for selector in self.selectors):
             return None
         return ", ".join(selector.css or "" for selector in self.selectors)
 
     @cached_property
     def _page_css(self) -> str | None:
-        """CSS whose first match is the first of all, with a page as scope."""
+        """CSS whose first match in a page is the first match of the group."""
         return self.selectors[0].css if len(self.selectors) == 1 else None
 
     @cached_property
     def _element_css(self) -> str | None:
-        """The same with an element as scope: of one compound, as what is around the element would help lexbor to match
-        a combinator's left side; and not with :root, which is searched in the page."""
+        """The same for an element: one compound only, since lexbor would match combinators outside of the element, and
+        not :root, which searches the page."""
         alone = len(self.selectors) == 1 and not self.selectors[0].from_page
         return self.compound_css if alone else None
 
     def find(self, scope: SearchScope) -> list[LexborNode]:
-        """All matches in document order, each once; the scope's node is among them when it matches."""
+        """Return all matches in document order, including the node of the scope."""
         if len(self.selectors) == 1:
             return self.selectors[0].find(scope)
         found = {node.mem_id: node for selector in self.selectors for node in selector.find(scope)}
@@ -180,7 +180,7 @@ class Query:
         return any(selector.matches_around(scope) for selector in self.selectors)
 
     def find_owners(self, scope: SearchScope) -> set[int] | None:
-        """The elements of the scope around which something is found; None when they must be looked at one by one."""
+        """Return the ids of the elements with a match inside or after them; None if each needs its own search."""
         if any(len(selector.steps) > 1 for selector in self.selectors):
             return None
         found: set[int] = set()
@@ -193,13 +193,13 @@ class Query:
         return found
 
     def select(self, scope: SearchScope) -> list[LexborNode]:
-        """All matches inside the scope's node, which for a page includes its root element."""
+        """Return all matches inside the node of the scope, for a page including its root element."""
         nodes = self.find(scope)
         outside = not scope.is_page and nodes and nodes[0].mem_id == scope.node.mem_id
         return nodes[1:] if outside else nodes
 
     def first(self, scope: SearchScope) -> LexborNode | None:
-        """The first match inside the scope's node."""
+        """Return the first match inside the node of the scope."""
         css = self._page_css if scope.is_page else self._element_css
         if not css:
             return next(iter(self.select(scope)), None)
@@ -210,7 +210,7 @@ class Query:
 
 
 def _find_next(step: Step, before: list[LexborNode], scope: SearchScope) -> list[LexborNode]:
-    """The elements of `step` that stand in its relation to one of `before`."""
+    """Return the matches of `step` that its combinator connects to one of `before`."""
     related = _RELATIONS[step.combinator]
     left = _collect_following(before) if step.combinator == "~" else {node.mem_id for node in before}
     root = scope.node.mem_id
@@ -233,7 +233,7 @@ def _is_descendant(node: LexborNode, left: set[int], root: int) -> bool:
 
 
 def _iter_previous(node: LexborNode) -> Iterable[LexborNode]:
-    """The elements before `node` among its siblings, nearest first."""
+    """Yield the sibling elements before `node`, nearest first."""
     before = node.prev
     while before is not None:
         if before.is_element_node:
@@ -247,7 +247,7 @@ def _is_adjacent(node: LexborNode, left: set[int], root: int) -> bool:
 
 
 def _collect_following(nodes: list[LexborNode]) -> set[int]:
-    """What follows one of `nodes` among its siblings; each is come by once, however long the list."""
+    """Return the ids of all siblings after `nodes`, in linear time."""
     found: set[int] = set()
     for node in nodes:
         after = node.next
@@ -262,7 +262,7 @@ def _is_among(node: LexborNode, left: set[int], root: int) -> bool:
 
 
 def _iter_ancestors(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
-    """The elements that `node` is inside of, up to the scope's root or one that is `known`."""
+    """Yield the ancestors of `node` up to the root of the scope or a `known` one."""
     up = node.parent if node.mem_id != root else None
     while up is not None and up.mem_id not in known:
         yield up.mem_id
@@ -278,7 +278,7 @@ def _iter_nearest_before(node: LexborNode, known: set[int], root: int) -> Iterab
 
 
 def _iter_all_before(node: LexborNode, known: set[int], root: int) -> Iterable[int]:
-    """The elements before `node` among its siblings, back to one that is `known`, before which all are."""
+    """Yield the sibling elements before `node` back to a `known` one, before which all are known."""
     if node.mem_id != root:
         for before in _iter_previous(node):
             if before.mem_id in known:

@@ -10,7 +10,7 @@ import regex
 
 _SECONDS = 1.0
 _MOST_STEPS = 200_000
-# the flags with which regex reads a pattern in other ways than what follows does
+# flags that change the syntax in ways that _check_size does not support
 _MODE = re.compile(r"\(\?[a-zA-Z0-9-]*[xV][a-zA-Z0-9-]*[:)]")
 _VERBOSE = re.compile(r"\(\?[a-z]*x[a-z]*\)")
 _POSIX = r"\[:\^?[A-Za-z0-9 &_.-]*+(?:[:=] *+[A-Za-z0-9&_./-][A-Za-z0-9 &_./-]*+)?+:\]"
@@ -26,11 +26,11 @@ _TOKEN = re.compile(
 
 
 class SlowPattern(Exception):
-    """A pattern took too long on a page: it tries too many ways through the texts."""
+    """A pattern took too long on a page, by backtracking."""
 
 
 class Pattern:
-    """A Java regular expression, whose classes are ASCII; raises regex.error for what does not parse."""
+    """A Java regular expression with ASCII classes; raises regex.error."""
 
     __slots__ = ("_compiled", "text")
 
@@ -42,40 +42,40 @@ class Pattern:
         _check_size(named)
         self._compiled = regex.compile(named, regex.ASCII)
 
-    def on(self, searched: Searched) -> Callable[[str], bool]:
-        """Whether it is found anywhere in a text, for texts of one page; raises SlowPattern."""
+    def limit_to_page(self, searched: Searched) -> Callable[[str], bool]:
+        """Return a search function for the texts of one page, which raises SlowPattern."""
         search, clock = self._compiled.search, time.process_time  # as regex itself counts
 
-        def found(text: str) -> bool:
+        def search_text(text: str) -> bool:
             spent, began = searched.get(self, 0.0), clock()
             if spent >= _SECONDS:
-                raise self._slow()
+                raise self._make_error()
             try:
                 return search(text, timeout=_SECONDS - spent) is not None
             except TimeoutError:
-                raise self._slow() from None
+                raise self._make_error() from None
             finally:
                 searched[self] = spent + clock() - began
 
-        return found
+        return search_text
 
-    def _slow(self) -> SlowPattern:
+    def _make_error(self) -> SlowPattern:
         return SlowPattern(f"the pattern '{self.text}' takes more than {_SECONDS:g} s on the page")
 
 
-Searched = dict[Pattern, float]  # the seconds that patterns have taken on a page
+Searched = dict[Pattern, float]  # CPU seconds of each pattern on a page
 
 
 def _check_size(pattern: str) -> None:
-    """Raises regex.error for counts that would take the engine long, for it writes out what they repeat."""
+    """Raise regex.error for large counts: the engine expands what they repeat."""
     if "{" not in pattern:
         return
     if begin := _VERBOSE.match(pattern):
         pattern = _SPACE.sub(r"\1", pattern[begin.end() :])
     if mode := _MODE.search(pattern):
         raise regex.error(f"{mode.group()} and a {{count}} do not go together")
-    around: list[int] = []  # the sizes of what stands before the groups that are open
-    size = last = 0  # of the group, of what a count would repeat
+    around: list[int] = []  # for each open group, the size of the pattern before it
+    size = last = 0  # of the group so far, and of the item that a count would repeat
     for token in _TOKEN.finditer(pattern):
         text, count = token.group(), token["count"]
         if count is not None:
@@ -89,6 +89,6 @@ def _check_size(pattern: str) -> None:
             size = around.pop() + last
         elif token["nothing"] is None:
             size += len(text)
-            last = size if text == "}" else len(text)  # behind an {edit limit} a count is that of what stands before it
+            last = size if text == "}" else len(text)  # a count after an {edit limit} repeats the item before that
         if size > _MOST_STEPS:
             raise regex.error("what its {counts} repeat is too long")

@@ -1,4 +1,4 @@
-"""Rows as a pass sees them in a Python worker: values, the page and the element that stages read."""
+"""Rows in a Python worker: column values, the page, and the element that stages read."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Ordinal = tuple[int, ...]
 
 
 class Link(NamedTuple):
-    """A canonical URL to fetch and the text of the element that it came from; without a URL, why there is none."""
+    """A canonical URL to fetch and the text of its element; without a URL, the `error`."""
 
     url: str | None
     text: str | None
     error: str | None = None
 
 
-@dataclass(eq=False)  # not frozen, nor is Row, though no stage changes them: that would cost each five times as much
+@dataclass(eq=False)  # immutable by convention, like Row: frozen=True makes creating one five times slower
 class Fetched:
-    """What is known of the page that a row stands on; shared by all rows of that page, parsed once."""
+    """The page of a row, parsed once and shared by all its rows."""
 
     url: str | None = None
     requested_url: str | None = None
@@ -39,7 +39,7 @@ class Fetched:
 
     @classmethod
     def from_page(cls, page: Page) -> Fetched:
-        """The record of `page`; a page that failed leaves its status and error, and nothing to read."""
+        """Parse `page`; a failed page has a status and an error, but no tree."""
         if not page.ok:
             error = page.error or f"the server answered {page.status}"
         else:
@@ -48,7 +48,7 @@ class Fetched:
                 return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root)
             except MemoryError:
                 raise
-            except Exception as failure:  # whatever a site has written, it costs that page alone
+            except Exception as failure:  # whatever the reason, only this page fails
                 _log.exception("a page of %s could not be read", origin(page.url))
                 error = f"the page could not be read: {failure}"
         return cls(page.url, page.requested_url, page.status, error, page.fetched_at)
@@ -79,7 +79,7 @@ class Row:
         ordinal: list[int] | None,
         fetched_at: datetime | None,
     ) -> Row | None:
-        """A row as it comes from Spark: its columns, and the engine's in their order; None without an ordinal."""
+        """Create a row from its columns and the engine columns in order; return None without an ordinal."""
         if ordinal is None:
             return None
         known = url or requested_url or status or error or fetched_at
@@ -87,14 +87,14 @@ class Row:
         return cls(values, tuple(ordinal), fetched, None, link_text, depth)
 
     def value(self, name: str) -> object:
-        """The value of a column, or of an engine column that no stage wrote."""
+        """Return the value of a column, or of an engine column."""
         return self.values[name] if name in self.values else self.get_engine_values().get(name)
 
     def get_engine_values(self) -> dict[str, object]:
         return dict(zip(ENGINE_COLUMNS, self.get_engine_cells(), strict=True))
 
     def get_engine_cells(self) -> tuple[object, ...]:
-        """The values of the engine columns, in their order."""
+        """Return the values of the engine columns in order."""
         fetched = self.fetched
         return (
             fetched.url,
@@ -115,17 +115,17 @@ class Row:
         return Row(dict(values), self.ordinal, self.fetched, self.element, self.link_text, self.depth)
 
     def mark_failed(self, error: str, values: Mapping[str, object]) -> Row:
-        """This row where a stage could not make its row: without a page, with the first thing that went wrong."""
+        """Return the row of a failed stage: without a page, with the first error."""
         fetched = replace(self.fetched, error=self.fetched.error or error, page=None, root=None)
         return Row(dict(values), self.ordinal, fetched, None, self.link_text, self.depth)
 
     def follow_link(self, link: Link, ordinal: Ordinal, depth: int | None = None) -> Row:
-        """This row on its way to where `link` leads; it leaves its page behind."""
+        """Return the row for the page of `link`, without the current page."""
         fetched = Fetched(error=link.error) if link.error else NOTHING
         return Row(self.values, ordinal, fetched, None, link.text, self.depth if depth is None else depth)
 
     def keep_without_link(self) -> Row:
-        """This row where it has no link to follow: without a page, but with the failure that cost it its page."""
+        """Return the row of a page without links: without a page, with an earlier error."""
         fetched = NOTHING if self.fetched.page else self.fetched
         return Row(self.values, (*self.ordinal, 0), fetched, None, None, self.depth)
 
@@ -133,5 +133,5 @@ class Row:
         return Row(self.values, ordinal, self.fetched, self.element, self.link_text, depth)
 
     def make_child(self, position: int, element: Element | None) -> Row:
-        """A row that comes from this one, standing on another element of its page."""
+        """Return a row for another element of the page."""
         return Row(self.values, (*self.ordinal, position), self.fetched, element, self.link_text, self.depth)

@@ -18,22 +18,22 @@ _BLOCK_NAMES = """
 """
 
 
-def _ids(names: str) -> frozenset[int]:
-    """lexbor's numbers for elements; faster to ask a node for than its name."""
+def _get_tag_ids(names: str) -> frozenset[int]:
+    """Return lexbor's numbers of elements, which are faster to compare than names."""
     return frozenset(create_tag(name).tag_id for name in names.split())
 
 
-_BLOCK = _ids(_BLOCK_NAMES)
-_DATA = _ids("script style iframe noembed noframes xmp")
-_PRESERVED = _ids("pre plaintext textarea")
+_BLOCK = _get_tag_ids(_BLOCK_NAMES)
+_DATA = _get_tag_ids("script style iframe noembed noframes xmp")
+_PRESERVED = _get_tag_ids("pre plaintext textarea")
 _BR = create_tag("br").tag_id
 _TEXT = 2
 _PRESERVED_LEVELS = 6
 
 
 def normalize_text(text: str) -> str:
-    """`text` with runs of white space and no-break spaces as one space, without characters that have no width."""
-    if text.isprintable() and "  " not in text:  # as most are; no-break spaces and line ends are not printable
+    """Collapse white space and no-break spaces, and remove characters of no width."""
+    if text.isprintable() and "  " not in text:  # the usual case; no-break spaces and line ends are not printable
         return text
     if not text.isascii():
         text = _INVISIBLE.sub("", text)
@@ -41,29 +41,29 @@ def normalize_text(text: str) -> str:
 
 
 def get_text(root: LexborNode) -> str:
-    """All text inside `root`: white space collapsed unless preformatted, boundaries of blocks a space, trimmed."""
+    """Return the text inside `root`: white space collapsed unless preformatted, blocks separated, trimmed."""
     first = root.first_child
     if first is None or root.tag_id in _DATA:
         return ""
     raw = first.text_content if first.next is None else None
-    if raw is not None and raw.isprintable() and "  " not in raw:  # as most are: then they have no controls either
+    if raw is not None and raw.isprintable() and "  " not in raw:  # the usual case, without control characters
         return raw.strip(" ")
     if raw is None:
-        raw = _raw_text(root)
+        raw = _get_raw_text(root)
     text = normalize_text(raw).strip(_CONTROLS) if raw is not None else None
     if text is None or (text != raw and _is_preserved(first)):
-        return _exact_text(first)
+        return _get_exact_text(first)
     return text
 
 
 def may_contain(root: LexborNode, word: str) -> bool:
-    """Whether `word`, without spaces, can be in the text of `root` in any case; asks lexbor, which is far quicker."""
+    """Return whether the text of `root` may contain `word`, in any case; faster than the exact text."""
     raw = root.text()
     return word.casefold() in (raw if raw.isascii() else _INVISIBLE.sub("", raw)).casefold()
 
 
-def _raw_text(root: LexborNode) -> str | None:
-    """The text inside `root` with a space wherever a block begins or ends; None when some of it is preformatted."""
+def _get_raw_text(root: LexborNode) -> str | None:
+    """Return the text inside `root` with spaces at block boundaries; None if some of it is preformatted."""
     parts: list[str] = []
     skipped: int | None = None
     for node in root.traverse(include_text=True):
@@ -81,32 +81,32 @@ def _raw_text(root: LexborNode) -> str | None:
 
 
 def get_own_text(root: LexborNode) -> str:
-    """The text that stands in `root` itself, normalised; not that of the elements in it."""
+    """Return the normalized text of `root` without its child elements."""
     text = _Text()
-    for child in _children(root):
+    for child in _iter_children(root):
         if child.is_text_node:
             text.add(child)
         elif child.tag_id == _BR:
-            text.boundary()
-    return "" if root.tag_id in _DATA else text.trimmed()
+            text.add_boundary()
+    return "" if root.tag_id in _DATA else text.get_trimmed()
 
 
 def get_whole_text(root: LexborNode) -> str:
-    """All text inside `root` as it was written, <br> a line break."""
-    return "".join(_whole(node) for node in root.traverse(include_text=True))
+    """Return the text inside `root` unchanged, <br> as a line break."""
+    return "".join(_get_whole(node) for node in root.traverse(include_text=True))
 
 
 def get_whole_own_text(root: LexborNode) -> str:
-    return "".join(_whole(node) for node in _children(root))
+    return "".join(_get_whole(node) for node in _iter_children(root))
 
 
 def get_data(root: LexborNode) -> str:
-    """What is not text inside `root`: scripts, styles, comments."""
-    return "".join(_data(node) for node in root.traverse(include_text=True))
+    """Return the scripts, styles and comments inside `root`."""
+    return "".join(_get_node_data(node) for node in root.traverse(include_text=True))
 
 
 class _Text:
-    """Text as it grows, and whether a space would double."""
+    """A text builder that avoids double spaces."""
 
     __slots__ = ("_parts", "_spaced")
 
@@ -125,18 +125,18 @@ class _Text:
             self._parts.append(text)
             self._spaced = text[-1] == " "
 
-    def boundary(self) -> None:
+    def add_boundary(self) -> None:
         if not self._spaced:
             self._parts.append(" ")
             self._spaced = True
 
-    def trimmed(self) -> str:
+    def get_trimmed(self) -> str:
         parts = self._parts
         return (parts[0] if len(parts) == 1 else "".join(parts)).strip(_CONTROLS)
 
 
-def _exact_text(node: LexborNode) -> str:
-    """The text of `node`, its later siblings and all that is inside them; without recursion, for pages nest deeply."""
+def _get_exact_text(node: LexborNode) -> str:
+    """Return the text of `node`, its later siblings and their descendants, without recursion."""
     text = _Text()
     above: list[LexborNode] = []
     while True:
@@ -146,7 +146,7 @@ def _exact_text(node: LexborNode) -> str:
         elif node.is_element_node:
             tag = node.tag_id
             if tag in _BLOCK:
-                text.boundary()
+                text.add_boundary()
             child = node.first_child if tag not in _DATA else None
         if child is not None:
             above.append(node)
@@ -154,20 +154,20 @@ def _exact_text(node: LexborNode) -> str:
             continue
         while (following := node.next) is None:
             if not above:
-                return text.trimmed()
+                return text.get_trimmed()
             node = above.pop()
-        _leave(node, following, text)
+        _separate(node, following, text)
         node = following
 
 
-def _leave(node: LexborNode, following: LexborNode, text: _Text) -> None:
-    """A block and what follows it in line have a space between them."""
+def _separate(node: LexborNode, following: LexborNode, text: _Text) -> None:
+    """Add a space between a block and following inline content."""
     if node.is_element_node and node.tag_id in _BLOCK and not following.is_comment_node:
-        text.boundary()
+        text.add_boundary()
 
 
 def _is_preserved(node: LexborNode) -> bool:
-    """Whether the text stands in a preformatted element, or a few levels below one."""
+    """Return whether the text is in a preformatted element, or a few levels below one."""
     above = node.parent
     for _ in range(_PRESERVED_LEVELS):
         if above is None:
@@ -178,21 +178,21 @@ def _is_preserved(node: LexborNode) -> bool:
     return False
 
 
-def _children(root: LexborNode) -> Iterator[LexborNode]:
+def _iter_children(root: LexborNode) -> Iterator[LexborNode]:
     child = root.first_child
     while child is not None:
         yield child
         child = child.next
 
 
-def _whole(node: LexborNode) -> str:
+def _get_whole(node: LexborNode) -> str:
     if node.is_text_node:
         parent = node.parent
         return "" if parent is not None and parent.tag_id in _DATA else node.text_content or ""
     return "\n" if node.tag_id == _BR else ""
 
 
-def _data(node: LexborNode) -> str:
+def _get_node_data(node: LexborNode) -> str:
     if node.is_comment_node:
         return node.comment_content or ""
     parent = node.parent

@@ -1,10 +1,9 @@
-"""The process that runs a user's row transform: `python -I -S jail.py`, told on stdin what to do, answering on stdout.
+"""The process that runs a user's row transform: `python -I -S jail.py`, with requests on stdin and answers on stdout.
 
-Started with an empty environment. When it is to be isolated it first leaves the service behind (Linux namespaces,
-namespaces(7)): a file system of its own with nothing but the standard library, no network, no other processes, and
-either a user id of its own or a user namespace of its own. The kernel keeps nothing for it that no limit counts
-(seccomp(2)). Only then it says so, and is given the user's text.
-Imports nothing but the standard library.
+It starts with an empty environment. To be isolated, it enters new Linux namespaces (namespaces(7)): a read-only file
+system with the standard library, no network, no other processes, and a separate user id or user namespace. seccomp(2)
+blocks kernel memory that no limit covers. Then it confirms its limits, and receives the user's text.
+This module imports the standard library only.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import values  # pyright: ignore[reportMissingImports] - beside this file: the package is not at hand here
+import values  # pyright: ignore[reportMissingImports] - from this folder: the package cannot be imported here
 
 del sys.path[0]
 
 USER_FILE = "<row transform>"
-# a user's processes are counted by their id: a range that nobody else gives out, and one for each process
+# the process limit counts per user id: an unused range, one id for each process
 FIRST_UID, UIDS = 60578, 600
 CPU_SECONDS, RENEW_AFTER_CPU_SECONDS = 3600, 1800
 OPEN_FILES = 64
-PASSING = (errno.EAGAIN, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # says nothing of what may be isolated
+PASSING = (errno.EAGAIN, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # temporary errors
 
 NEW_MOUNTS, NEW_NAMES, NEW_IPC, NEW_USER, NEW_PIDS, NEW_NETWORK = 1 << 17, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
@@ -50,12 +49,12 @@ MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC, MS_PRIVATE, MS_RELATIME = (
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
 CAPABILITIES_VERSION_3 = 0x20080522
 SECCOMP_MODE_FILTER, SECCOMP_REFUSE, SECCOMP_ALLOW = 2, 0x50000 | errno.EPERM, 0x7FFF0000
-# what the kernel calls a processor, and shmget, semget, msgget and mq_open on it, whose memory no limit here counts
+# numbers of an architecture and its calls shmget, semget, msgget and mq_open, whose memory no limit covers
 UNCOUNTED_CALLS = {
     "x86_64": (0xC000003E, (29, 64, 68, 240)),
     "aarch64": (0xC00000B7, (194, 190, 186, 180)),
 }
-OTHER_X86_CALLS = 0x40000000  # from here on the same calls have numbers of the x32 ABI
+OTHER_X86_CALLS = 0x40000000  # the first number of the x32 ABI, which has the same calls
 BPF_LOAD, BPF_JUMP_EQUAL, BPF_JUMP_AT_LEAST, BPF_RETURN = 0x20, 0x15, 0x35, 0x06
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -77,7 +76,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def isolate() -> None:
-    """Returns in a process that can reach nothing; the one that was called waits for it and never returns."""
+    """Isolate this process: return in a grandchild, while this process only waits for it."""
     if sys.platform != "linux":
         raise OSError(0, "only Linux has namespaces")
     privileged = os.geteuid() == 0
@@ -90,7 +89,7 @@ def isolate() -> None:
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     _fork_child()
     _mount_root()
-    _fork_child()  # the first process of a namespace is not held to its limits: it only waits
+    _fork_child()  # limits do not apply to the first process of a namespace, which only waits
     if privileged:
         os.setgroups([])
         os.setresgid(own_uid, own_uid, own_uid)
@@ -102,7 +101,7 @@ def isolate() -> None:
 
 
 def _fork_child() -> None:
-    """Forks: the child returns, to live no longer than its parent, which does nothing but wait for it."""
+    """Return in a child process that ends with its parent; the parent only waits for it."""
     if child := os.fork():
         os.closerange(0, OPEN_FILES)
         _, status = os.waitpid(child, 0)
@@ -111,14 +110,14 @@ def _fork_child() -> None:
 
 
 def _mount_root() -> None:
-    """A root with the standard library and the system's, all read-only; whatever else there was is out of reach."""
+    """Change to a root with the standard library and system libraries, read-only."""
     library = Path(sysconfig.get_path("stdlib")).parent
     shown = {str(library), "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"}
     hidden = Path.cwd()
     if any(hidden.is_relative_to(Path(each).resolve()) for each in shown):
         raise OSError(0, f"the working folder {hidden} lies among Python's own files")
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
-    root = "/proc"  # it has to be there, and none of what is shown lies below it
+    root = "/proc"  # an existing folder outside of the mounted ones
     _mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k,mode=755")
     for source in sorted(each for each in shown if os.path.isdir(each)):
         target = root + source
@@ -131,7 +130,7 @@ def _mount_root() -> None:
 
 
 def _get_mount_flags(path: str) -> int:
-    """What a mount is already held to: a namespace may not loosen it."""
+    """Return the restrictions of a mount, which a namespace may not loosen."""
     held = os.statvfs(path).f_flag
     pairs = (
         (os.ST_NOSUID, MS_NOSUID),
@@ -153,13 +152,13 @@ def _drop_capabilities() -> None:
 
 
 def _refuse_uncounted_memory() -> None:
-    """Shared memory, semaphores and message queues of the kernel outlive what a process has in its address space."""
+    """Block shared memory, semaphores and message queues, which are outside of the limited address space."""
     machine = os.uname().machine
     if machine not in UNCOUNTED_CALLS:
         raise OSError(0, f"system calls of {machine} processors are not known")
     processor, calls = UNCOUNTED_CALLS[machine]
     program = [
-        (BPF_LOAD, 0, 0, 4),  # the processor that the call is made for
+        (BPF_LOAD, 0, 0, 4),  # the architecture of the call
         (BPF_JUMP_EQUAL, 0, len(calls) + 3, processor),
         (BPF_LOAD, 0, 0, 0),  # the call's number
         (BPF_JUMP_AT_LEAST, len(calls) + 1, 0, OTHER_X86_CALLS),
@@ -172,8 +171,8 @@ def _refuse_uncounted_memory() -> None:
     _check_result(_libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0))
 
 
-def limit(memory: int, alone: bool) -> None:
-    """Limits this process for good; `alone` when its user id is its own, so that it can start no other."""
+def limit_process(memory: int, alone: bool) -> None:
+    """Set hard limits; `alone` if no other process has the user id, so that this one can start none."""
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -184,12 +183,12 @@ def limit(memory: int, alone: bool) -> None:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answers each row in turn until there are no more, or until so much time was used that a new process is due."""
+    """Answer each row in turn, until there are no more or the CPU time suggests a new process."""
     held: dict[str, Any] = values.loads(requests.readline())
     try:
         if held["isolated"]:
             isolate()
-        limit(held["memory"], held["isolated"])
+        limit_process(held["memory"], held["isolated"])
     except OSError as error:
         _send_answer(answers, {"broken" if error.errno in PASSING else "refused": f"{error.strerror or error}"})
         return
@@ -197,7 +196,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     task: dict[str, Any] = values.loads(requests.readline())
     try:
         function = _load_function(task)
-    except BaseException as error:  # also SystemExit: the text is the user's
+    except BaseException as error:  # SystemExit too: the code is untrusted
         _send_answer(answers, {"broken": _describe_error(error)})
         return
     _send_answer(answers, {"ready": True})
@@ -218,10 +217,10 @@ def _load_function(task: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _call_function(function: Callable[..., Any], row: dict[str, Any], arguments: dict[str, Any]) -> bytes:
-    """What became of a row, as the rest of a JSON object; what fits in no column is the function's own error."""
+    """Return the outcome of a row as the rest of a JSON object; a value that fits in no column is an error."""
     try:
         return f'"row": {values.dumps(_convert_result(function(row, **arguments)))}'.encode()
-    except BaseException as error:  # also SystemExit: the text is the user's
+    except BaseException as error:  # SystemExit too: the code is untrusted
         return f'"error": {values.dumps(_describe_error(error))}'.encode()
 
 
@@ -234,7 +233,7 @@ def _convert_result(result: Any) -> Any:
 
 
 def _describe_error(error: BaseException) -> str:
-    """The line of the user's text and the error, without addresses, which differ from run to run."""
+    """Return the error with its line in the user's text, without memory addresses, which differ between runs."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == USER_FILE]
     number = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     message = re.sub(r" at 0x[0-9a-f]+", "", str(error)).strip()
@@ -248,8 +247,8 @@ def _send_answer(answers: BinaryIO, answer: dict[str, Any]) -> None:
 
 
 def main() -> NoReturn:
-    """Takes the pipes for itself: what the user's text prints, and what it reads, goes nowhere."""
-    if sys.platform == "linux":  # elsewhere it ends with its pipe
+    """Serve on duplicates of stdin and stdout, which the user's code finds connected to /dev/null."""
+    if sys.platform == "linux":  # on other systems it ends with its pipe
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)

@@ -1,8 +1,7 @@
-"""A worker's side of the process that runs a user's row transform: started once, limited, and never believed.
+"""The worker's side of a sandbox: it sends rows to the process of a user's function and checks the answers.
 
-Rows go to it in batches and come back one by one. What comes back is JSON of a limited size for exactly the row that
-was asked; a process that takes too long, ends or answers anything else costs that row, and the next row gets a new
-process.
+Rows are sent in batches and answered one by one, in JSON of a limited size. If the process is too slow, ends or sends
+anything but the answer to the current row, that row fails, and the next row gets a new process.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from pipelines.transforms import values
 
 _JAIL = Path(__file__).with_name("jail.py")
 _START_SECONDS = 30.0
-_LONGEST_ANSWER = 16 * 1024 * 1024
-_MOST_MARKS = 1_000_000  # each may begin a value, which takes a hundred times its own length to hold
-_LONGEST_MESSAGE = 500
+_MAX_ANSWER = 16 * 1024 * 1024
+_MAX_MARKS = 1_000_000  # each may begin a value, which in memory is a hundred times larger
+_MAX_MESSAGE = 500
 _NO_ANSWER = "it gave no answer that could be read"
 _MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one row may take. The process reaches nothing of the service and of other users wherever the kernel can see
-    to that; where it cannot, no row runs if `only_isolated`, and otherwise all run as this user.
+    """Limits for one row. With `only_isolated`, functions do not run where the kernel cannot isolate them; otherwise
+    they run there with the rights of this user.
     """
 
     seconds: float = 10.0
@@ -44,7 +43,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function of a user's text, called with a row and keyword arguments."""
+    """A function of a user's source text, to be called with a row and keyword arguments."""
 
     name: str
     source: str
@@ -54,14 +53,14 @@ class FunctionCall:
 
 
 class RowFailed(Exception):
-    """The function gave no row: the message says why, for the row's `_error` behind its name."""
+    """The function returned no row; the message goes to the row's `_error`, after the name of the function."""
 
 
 Outcome = dict[str, Any] | RowFailed | None
 
 
 class NotIsolated(RunError):
-    """The kernel refuses what isolates a process; `reason` is its word."""
+    """The kernel refuses to isolate a process; `reason` is its error."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"{_NOT_ISOLATED} ({reason})")
@@ -73,7 +72,7 @@ class _ProcessEnded(Exception):
 
 
 class Sandbox:
-    """Runs a task's function on rows, one after another; `close` ends its process."""
+    """The process of one function, started on demand; `close` ends it."""
 
     def __init__(self, task: FunctionCall) -> None:
         self._task = task
@@ -83,8 +82,9 @@ class Sandbox:
         self._number = 0
 
     def run(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
-        """For each row, in order, the function's row, None for one that is dropped, or the reason why there is none;
-        raises RunError where the function can be run at all. All rows are sent at once, and answered one by one.
+        """Yield the outcome of each row in order: the function's row, None to drop it, or a failure.
+
+        Raises RunError if the function cannot be loaded. All rows are sent at once.
         """
         waiting, again = deque(rows), False
         try:
@@ -94,14 +94,14 @@ class Sandbox:
                         waiting.popleft()
                         again = False
                         yield outcome
-                except _ProcessEnded:  # its time may have been up, before this row: a new process tells
+                except _ProcessEnded:  # perhaps of its CPU limit before this row: try a new process
                     self.close()
                     if again:
                         waiting.popleft()
                         yield RowFailed("it ended its process, or needed too much memory")
                     again = not again
         finally:
-            if waiting:  # nobody wants the other answers
+            if waiting:  # discard the other answers
                 self.close()
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Sandbox:
         self._process, self._unsent, self._unread = None, memoryview(b""), b""
 
     def _run_until_failure(self, rows: Collection[Mapping[str, Any]]) -> Iterator[Outcome]:
-        """Of the rows up to the first that costs the process; raises _ProcessEnded where it ends by itself."""
+        """Yield outcomes up to the first failure of the process; raise _ProcessEnded if it ends."""
         process = self._process or self._start_process()
         numbers = range(self._number + 1, self._number + 1 + len(rows))
         self._number += len(rows)
@@ -132,7 +132,7 @@ class Sandbox:
             yield _read_outcome(answer)
 
     def _start_process(self) -> subprocess.Popen[bytes]:
-        """The process gets the text only once it is held: what it says until then, nothing of a user's has said."""
+        """Start the process; it confirms its limits before it receives the user's text."""
         task, limits = self._task, self._task.limits
         isolated = limits.only_isolated or get_isolation_refusal() is None
         process = self._process = subprocess.Popen(
@@ -156,7 +156,7 @@ class Sandbox:
         return process
 
     def _request(self, process: subprocess.Popen[bytes], what: Mapping[str, Any]) -> dict[str, Any]:
-        """What it answers to one of the two things that it is told before any row."""
+        """Return the answer to one of the two messages before the rows."""
         self._unsent = memoryview(_encode_line(what))
         try:
             return self._receive_answer(process, _START_SECONDS)
@@ -169,10 +169,10 @@ class Sandbox:
             raise RunError(f"{self._task.name} cannot be loaded: {_make_printable(answer.get('broken', _NO_ANSWER))}")
 
     def _receive_answer(self, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
-        """The next answer; raises _ProcessEnded, and RowFailed when it takes too long or is none."""
+        """Return the next answer; raise _ProcessEnded, or RowFailed for a late or malformed one."""
         line = self._read(process, time.monotonic() + seconds)
-        if sum(map(line.count, (b"[", b"{", b","))) > _MOST_MARKS:
-            raise RowFailed(f"its row has more than {_MOST_MARKS:,} commas and brackets, in texts and between values")
+        if sum(map(line.count, (b"[", b"{", b","))) > _MAX_MARKS:
+            raise RowFailed(f"its row has more than {_MAX_MARKS:,} commas and brackets, in texts and between values")
         try:
             answer = values.loads(line)
         except (ValueError, RecursionError):
@@ -182,19 +182,19 @@ class Sandbox:
         return cast(dict[str, Any], answer)
 
     def _read(self, process: subprocess.Popen[bytes], deadline: float) -> bytes:
-        """A line of what the process writes."""
+        """Read a line."""
         parts = [self._unread]
         size = len(self._unread)
         while b"\n" not in parts[-1]:
             parts.append(self._receive(process, deadline))
             size += len(parts[-1])
-            if size > _LONGEST_ANSWER:
-                raise RowFailed(f"its row has more than {_LONGEST_ANSWER // _MIB} MiB")
+            if size > _MAX_ANSWER:
+                raise RowFailed(f"its row has more than {_MAX_ANSWER // _MIB} MiB")
         line, _, self._unread = b"".join(parts).partition(b"\n")
         return line
 
     def _receive(self, process: subprocess.Popen[bytes], deadline: float) -> bytes:
-        """What the process has written, as soon as there is something; meanwhile it gets what was not sent yet."""
+        """Wait for output of the process, and send the rest of the input."""
         number = _get_descriptor(process.stdout)
         while True:
             self._send(process)
@@ -208,13 +208,13 @@ class Sandbox:
             return part
 
     def _send(self, process: subprocess.Popen[bytes]) -> None:
-        """Writes as much as the pipe takes."""
+        """Write as much as fits into the pipe."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[os.write(_get_descriptor(process.stdin), self._unsent) :]
         except BlockingIOError:
             return
-        except BrokenPipeError:  # it has ended: what it wrote before counts
+        except BrokenPipeError:  # it has ended; its earlier output counts
             self._unsent = memoryview(b"")
 
     def _wait(self, process: subprocess.Popen[bytes], deadline: float) -> None:
@@ -228,7 +228,7 @@ class Sandbox:
 
 @cache
 def get_isolation_refusal() -> str | None:
-    """Why users' functions are not isolated on this machine; None where they are. No user's text is asked for it."""
+    """Return the reason why users' functions are not isolated on this machine, found by a trial."""
     box = Sandbox(FunctionCall("the function", "def f(row): return row", "f", {}, Limits(only_isolated=True)))
     try:
         list(box.run([{}]))
@@ -263,6 +263,6 @@ def _get_descriptor(pipe: Any) -> int:
 
 
 def _make_printable(text: object) -> str:
-    """A message of the user's process, as far as it can be shown."""
-    shown = "".join(character if character.isprintable() else " " for character in str(text)[:_LONGEST_MESSAGE])
+    """Return a message of the user's process without unprintable characters, truncated."""
+    shown = "".join(character if character.isprintable() else " " for character in str(text)[:_MAX_MESSAGE])
     return shown.encode(errors="replace").decode()

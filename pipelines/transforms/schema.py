@@ -86,7 +86,7 @@ def get_last_name(node: ast.expr) -> str:
 
 
 def infer_schema(rows: Iterable[Mapping[str, Any]]) -> Types:
-    """Columns in the order in which they turn up; one that never has a value is text. Raises Mismatch."""
+    """Return the columns of rows in order of appearance, text for columns of nulls; raise TypeMismatch."""
     types: dict[str, str | None] = {}
     for row in rows:
         for name, value in row.items():
@@ -130,7 +130,7 @@ def _merge_types(one: str | None, other: str | None) -> str | None:
 
 
 def convert_row(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
-    """The row's values as the columns have them, null for those it lacks; raises Mismatch."""
+    """Convert a row to the columns' types, null for missing values; raise TypeMismatch."""
     known = dict(types)
     for name in row:
         if name not in known:

@@ -75,7 +75,7 @@ def test_ordinary_texts_pass(selector: str) -> None:
 )
 def test_what_java_writes(pattern: str, text: str, found: bool) -> None:
     searched: Searched = {}
-    assert Pattern(pattern).on(searched)(text) is found
+    assert Pattern(pattern).limit_to_page(searched)(text) is found
 
 
 @pytest.mark.parametrize("selector", ["p:matches(()", "a[href~=*]", f"p:matches({'(' * 4000}a{')' * 4000})"])
@@ -123,7 +123,7 @@ def test_one_that_the_engine_would_write_out_without_end_is_told(pattern: str) -
     ],
 )
 def test_counts_are_multiplied_only_where_one_is_within_another(pattern: str, text: str) -> None:
-    found = Pattern(pattern).on({})
+    found = Pattern(pattern).limit_to_page({})
     assert found(text)
     assert not found(text[1:])
 
