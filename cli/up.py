@@ -106,15 +106,15 @@ def _create_children(settings: Settings, environment: dict[str, str], code_port:
     quiet = ["--log-level", "warning"]
     workspace = [*quiet, "-w", str(settings.data / "dagster" / "workspace.yaml")]
     code = ["-m", "orchestration.definitions", "-d", str(ROOT), "--location-name", "spindle", "--port", str(code_port)]
-    behind = ["orchestration.behind", str(code_port)]
+    ready = ["orchestration.wait_until_ready", str(code_port)]
     commands = {
         "runs": ["orchestration.run_server"],
         "api": ["api"],
         "launcher": ["orchestration.launcher"],
         "webhooks": ["core.webhooks"],
         "code": ["dagster", "api", "grpc", "--host", "127.0.0.1", *quiet, *code],
-        "ui": [*behind, "dagster_webserver.cli", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
-        "daemon": [*behind, "dagster._daemon.cli", "run", *workspace],
+        "ui": [*ready, "dagster_webserver.cli", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
+        "daemon": [*ready, "dagster._daemon.cli", "run", *workspace],
     }
     return [Child(name, _build_command(*command), environment, settings.data) for name, command in commands.items()]
 

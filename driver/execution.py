@@ -20,7 +20,7 @@ from driver.meter import Meter
 from driver.progress import Progress
 from driver.report import Report
 from driver.secrets import Secrets
-from driver.spec import ExecutionSpec, Pages, read_spec
+from driver.spec import ExecutionSpec, PageCacheSpec, read_spec
 from driver.webhook import WebhookFailed
 from pipelines.page_cache.cache import CacheOptions, compact_shared_store
 from pipelines.pipeline import Pipeline
@@ -114,7 +114,7 @@ def _context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
     )
 
 
-def _cache(pages: Pages | None, secrets: Secrets) -> CacheOptions:
+def _cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOptions:
     if pages is None:
         return CacheOptions(secrets=secrets.values)
     compact_shared_store(pages.folder, pages.keep_seconds, pages.max_bytes)

@@ -1,8 +1,10 @@
-"""The execution spec: all that a driver is told. Secrets come as environment variables, never in the file."""
+"""The execution spec: what a driver is told, as JSON. The service writes it, the driver reads it.
+
+It holds no secrets: credentials and the execution's token come in the driver's environment.
+"""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -11,32 +13,40 @@ from pydantic.alias_generators import to_camel
 from pipelines.language.parameters import Value
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, extra="ignore")
+class SpecPart(BaseModel):
+    """A part of the spec; keys are camelCase in JSON, and unknown keys are ignored."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
 
 
-class OutputPlace(_Part):
-    """A folder that this attempt alone writes; below `saves` what its stages save, each in a folder of its own."""
+class OutputSpec(SpecPart):
+    """Folders that only this attempt writes: the output, and below `saves` one folder for each save stage."""
 
     path: str
     saves: str | None = None
 
 
-class Input(_Part):
+class InputSpec(SpecPart):
+    """The files of a dataset that the pipeline names by a spindle:// path."""
+
     paths: tuple[str, ...]
     format: str
 
 
-class Webhook(_Part):
+class WebhookSpec(SpecPart):
+    """Address of the completion webhook."""
+
     url: str
 
 
-class Fetch(_Part):
+class FetchSpec(SpecPart):
+    """Networks that pages may be fetched from although they are not public."""
+
     allow_networks: tuple[str, ...] = ()
 
 
-class Pages(_Part):
-    """The folder of the pages that runs of the organization share; `trusted_since` is when the execution began."""
+class PageCacheSpec(SpecPart):
+    """The page cache of the organization; pages stored after `trusted_since` are this execution's own."""
 
     folder: str
     lifetime_seconds: NonNegativeFloat
@@ -45,12 +55,16 @@ class Pages(_Part):
     trusted_since: AwareDatetime | None = None
 
 
-class Spark(_Part):
+class SparkSpec(SpecPart):
+    """Spark's master and settings."""
+
     master: str = "local[*]"
     conf: dict[str, str] = Field(default_factory=dict[str, str])
 
 
-class ExecutionSpec(_Part):
+class ExecutionSpec(SpecPart):
+    """One attempt of an execution. `credentials` maps environment variables to the credentials they come from."""
+
     execution_id: str
     job_id: str
     project_id: str
@@ -63,16 +77,19 @@ class ExecutionSpec(_Part):
     isolate_transforms: bool = True
     credentials: dict[str, str] = Field(default_factory=dict[str, str])
     limit: int | None = None
-    output: OutputPlace
-    inputs: dict[str, Input] = Field(default_factory=dict[str, Input])
+    output: OutputSpec
+    inputs: dict[str, InputSpec] = Field(default_factory=dict[str, InputSpec])
     local_folders: tuple[str, ...] = ()
-    webhook: Webhook | None = None
+    webhook: WebhookSpec | None = None
     heartbeat_seconds: PositiveFloat = 10
-    fetch: Fetch = Fetch()
-    pages: Pages | None = None
-    spark: Spark = Spark()
+    fetch: FetchSpec = FetchSpec()
+    pages: PageCacheSpec | None = None
+    spark: SparkSpec = SparkSpec()
     preview_rows: int = 20
+
+    def to_json(self) -> str:
+        return self.model_dump_json(by_alias=True, indent=2)
 
 
 def read_spec(path: Path) -> ExecutionSpec:
-    return ExecutionSpec.model_validate(json.loads(path.read_text()))
+    return ExecutionSpec.model_validate_json(path.read_bytes())

@@ -1,1 +1,1 @@
-"""Dagster and nothing else: one execution becomes one run, whose steps are the stages of its plan."""
+"""Everything that imports Dagster: one execution is one run of one job, with a step for each stage of its plan."""

@@ -1,4 +1,4 @@
-"""Dagster's public GraphQL, as far as the launcher needs it. Imports no Dagster."""
+"""A client for the part of Dagster's GraphQL API that the launcher needs. It imports no Dagster, to save memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LaunchedRun:
+    """A Dagster run with its status."""
+
     run_id: str
     status: str
 
@@ -38,40 +40,44 @@ class DagsterClient:
         self._http = httpx.Client(base_url=f"http://127.0.0.1:{ui_port}", timeout=30, trust_env=False)
 
     def launch(self, execution_id: str, attempt: int, tags: Mapping[str, str]) -> str:
-        """The id of a new run of this attempt."""
+        """Launch a run of this attempt and return its id."""
         parameters = {
             "selector": SELECTOR,
             "runConfigData": {"execution_id": execution_id, "attempt": attempt},
-            "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in tags.items()]},
+            "executionMetadata": {"tags": _format_tags(tags)},
         }
-        answer = self._ask(LAUNCH, {"params": parameters})["launchRun"]
-        if answer["__typename"] != "LaunchRunSuccess":
-            self._ask(RELOAD)  # the code server may have come up after the webserver
-            raise Unavailable(f"Dagster did not launch the run: {answer.get('message', answer['__typename'])}")
-        return answer["run"]["runId"]
+        launched = self._query(LAUNCH, {"params": parameters})["launchRun"]
+        if launched["__typename"] != "LaunchRunSuccess":
+            self._query(RELOAD)  # the code server may have started after the webserver
+            raise Unavailable(f"Dagster did not launch the run: {launched.get('message', launched['__typename'])}")
+        return launched["run"]["runId"]
 
-    def runs(self, run_ids: Iterable[str]) -> dict[str, Run]:
-        """Those of the runs that exist."""
-        return {run.run_id: run for run in self._runs({"runIds": list(run_ids)})}
+    def list_runs(self, run_ids: Iterable[str]) -> dict[str, LaunchedRun]:
+        """Return by id those of the runs that exist."""
+        return {run.run_id: run for run in self._list({"runIds": list(run_ids)})}
 
-    def runs_tagged(self, tags: Mapping[str, str]) -> list[Run]:
-        return self._runs({"tags": [{"key": key, "value": value} for key, value in tags.items()]})
+    def list_runs_with_tags(self, tags: Mapping[str, str]) -> list[LaunchedRun]:
+        return self._list({"tags": _format_tags(tags)})
 
     def close(self) -> None:
         self._http.close()
 
-    def _runs(self, which: Mapping[str, Any]) -> list[Run]:
-        answer = self._ask(RUNS, {"filter": which})["runsOrError"]
-        if answer["__typename"] != "Runs":
-            raise Unavailable(f"Dagster did not list its runs: {answer.get('message', answer['__typename'])}")
-        return [Run(run["runId"], run["status"]) for run in answer["results"]]
+    def _list(self, filters: Mapping[str, Any]) -> list[LaunchedRun]:
+        found = self._query(RUNS, {"filter": filters})["runsOrError"]
+        if found["__typename"] != "Runs":
+            raise Unavailable(f"Dagster did not list its runs: {found.get('message', found['__typename'])}")
+        return [LaunchedRun(run["runId"], run["status"]) for run in found["results"]]
 
-    def _ask(self, query: str, variables: Mapping[str, Any] | None = None) -> Any:
+    def _query(self, query: str, variables: Mapping[str, Any] | None = None) -> Any:
         try:
-            # an error inside Dagster is answered with 500 and the GraphQL answer that tells it
+            # an error inside Dagster has status 500 and a GraphQL body that describes it
             answer = self._http.post("/graphql", json={"query": query, "variables": variables or {}}).json()
         except (httpx.HTTPError, ValueError) as error:
             raise Unavailable("The Dagster webserver does not answer.") from error
         if answer.get("errors"):
             raise Unavailable(f"Dagster refused the query: {answer['errors'][0]['message']}")
         return answer["data"]
+
+
+def _format_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in tags.items()]

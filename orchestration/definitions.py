@@ -1,4 +1,4 @@
-"""What the code server loads: this module merges and does nothing else."""
+"""The definitions that Dagster's code server loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one Dagster job: every execution is a run of it, with one visible step for each stage of its plan."""
+"""The one Dagster job: every execution is a run of it, with one dynamic step for each stage of its plan."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,60 +16,55 @@ from dagster import (
 )
 
 from core.errors import SpindleError
-from orchestration.driver import DriverSession, driver_session
-from orchestration.metadata import publication_metadata, stage_metadata
-from orchestration.translator import StageStep, translate
-from pipelines.errors import PipelineError
-from pipelines.pipeline import Pipeline
-from pipelines.transforms.transform import Transforms
+from orchestration.driver_session import DriverSession, driver_session
+from orchestration.metadata import build_publication_metadata, build_stage_metadata
+
+Step = dict[str, Any]
 
 
-@op(out=DynamicOut(StageStep), config_schema={"execution_id": str, "attempt": int}, required_resource_keys={"driver"})
-def prepare(context: OpExecutionContext) -> Iterator[DynamicOutput[StageStep]]:
-    """Claims the attempt, starts its driver, and opens one step for each stage of the plan."""
+@op(out=DynamicOut(Step), config_schema={"execution_id": str, "attempt": int}, required_resource_keys={"driver"})
+def prepare(context: OpExecutionContext) -> Iterator[DynamicOutput[Step]]:
+    """Claim the attempt, start its driver, and open one step for each stage of the plan."""
     driver: DriverSession = context.resources.driver
     if not driver.claim(context, context.op_config["execution_id"], context.op_config["attempt"]):
         context.log.info("This attempt has ended, or another run works on it: there is nothing to do.")
         return
     try:
-        execution = driver.execution
-        transforms = Transforms(execution.row_transforms)
-        steps = translate(Pipeline.from_yaml(execution.pipeline_yaml).plan(execution.parameters, transforms))
-        driver.start(context, steps)
-    except (PipelineError, SpindleError) as error:
-        raise driver.give_up(str(error)) from None
-    for step in steps:
-        yield DynamicOutput(step, mapping_key=step.key)
+        driver.start(context)
+    except SpindleError as error:
+        raise driver.fail(error.sentence) from None
+    for step in driver.execution.steps:
+        yield DynamicOutput(step, mapping_key=step["key"])
 
 
 @op(required_resource_keys={"driver"})
-def stage(context: OpExecutionContext, step: StageStep) -> str:
-    """Follows one stage of the driver: its progress as log lines, its rows, columns and a preview as metadata."""
+def stage(context: OpExecutionContext, step: Step) -> str:
+    """Follow one stage of the driver: its progress as log lines, its rows, columns and a preview as metadata."""
     driver: DriverSession = context.resources.driver
-    context.log.info(f"{step.title} ({step.place})")
-    context.add_output_metadata(stage_metadata(driver.follow(context, step)))
-    return step.key
+    context.log.info(f"{step['title']} ({step['position']})")
+    context.add_output_metadata(build_stage_metadata(driver.follow_stage(context, step["key"])))
+    return step["key"]
 
 
 @op(required_resource_keys={"driver"})
 def publish(context: OpExecutionContext, stages: list[str]) -> None:
-    """Records the completion and materializes the job's asset."""
+    """Record the completion and materialize the job's asset."""
     driver: DriverSession = context.resources.driver
-    if not driver.claimed:
+    if not driver.is_claimed:
         return
-    payload = driver.publish(context)
-    metadata = publication_metadata(payload, driver.output)
-    context.log_event(AssetMaterialization(driver.asset_key(), metadata=metadata))
+    payload = driver.await_completion(context)
+    metadata = build_publication_metadata(payload, driver.output_stage)
+    context.log_event(AssetMaterialization(driver.load_asset_key(), metadata=metadata))
 
 
 @config_mapping(config_schema={"execution_id": str, "attempt": int})
-def attempt_config(values: dict[str, Any]) -> dict[str, Any]:
-    quiet = {"console": {"config": {"log_level": "CRITICAL"}}}  # the run's page has it all
+def build_attempt_config(values: dict[str, Any]) -> dict[str, Any]:
+    quiet = {"console": {"config": {"log_level": "CRITICAL"}}}  # the run's page shows the log
     return {"ops": {"prepare": {"config": values}}, "loggers": quiet}
 
 
 @job(
-    config=attempt_config,
+    config=build_attempt_config,
     executor_def=in_process_executor,
     resource_defs={"driver": driver_session, "io_manager": mem_io_manager},
 )

@@ -1,7 +1,8 @@
-"""`python -m orchestration.launcher`: empties the outbox into Dagster runs, and keeps the two sides in agreement.
+"""`python -m orchestration.launcher`: launch the outbox as Dagster runs, and keep executions, runs and drivers in sync.
 
-May die at any point: a launch is taken for some seconds before it is made, so that after a crash it comes up again,
-and then the run that may have been made already is looked for. What is launched twice all the same is claimed once.
+The launcher may die at any point. A message is leased for some seconds before its run is launched; after a crash it
+becomes due again, and a run that was launched already is looked up by its tags. Where an attempt is launched twice
+nevertheless, one run claims it and the other ends.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from datetime import timedelta
 import structlog
 
 from core.errors import Unavailable
-from core.executions.complete import cancel, fail
-from core.executions.queries import claimed
-from core.executions.reconcile import reconcile
+from core.executions.reconcile import fail_lost
+from core.executions.reports import cancel, fail
+from core.executions.repository import list_claimed
 from core.executions.states import State
 from core.infra import logs
 from core.infra.background import Outages, told_to_stop
@@ -24,23 +25,25 @@ from core.infra.database import Database, open_database
 from core.infra.outbox import due, launched, orphaned, postponed
 from core.infra.settings import Settings
 from core.tables import Execution, Job, OutboxMessage, Project, now
-from orchestration.client import DagsterClient, Run
-from orchestration.compute import Compute, driver_name, execution_of
-from orchestration.compute.local import LocalCompute
+from orchestration.client import DagsterClient, LaunchedRun
+from orchestration.compute import create_compute
+from orchestration.compute.protocol import Compute, DriverHandle
 
 POLL_SECONDS = 0.1
-AWAY_SECONDS = 2.0  # between looks while the database or Dagster cannot be reached
-SWEEP_SECONDS = 2.0
-TAKEN = timedelta(seconds=10)
-RETRY_STEP, RETRY_MOST = timedelta(seconds=0.5), timedelta(seconds=15)
-UNCLAIMED = timedelta(seconds=5)
-EXIT = timedelta(seconds=20)
-MOST_RUNS = 5
+OUTAGE_POLL_SECONDS = 2.0  # while the database or Dagster cannot be reached
+SYNC_SECONDS = 2.0
+LEASE = timedelta(seconds=10)
+RETRY_STEP, RETRY_MAX = timedelta(seconds=0.5), timedelta(seconds=15)
+CLAIM_TIMEOUT = timedelta(seconds=5)
+EXIT_TIMEOUT = timedelta(seconds=20)
+MAX_RUNS = 5  # of one attempt that ended before they claimed it
 
 log = structlog.get_logger()
 
 
 class Launcher:
+    """One instance runs beside the API; state is in the database, in Dagster and in the compute."""
+
     def __init__(self, settings: Settings, database: Database, dagster: DagsterClient, compute: Compute) -> None:
         self._settings = settings
         self._database = database
@@ -50,12 +53,12 @@ class Launcher:
         self._pool = ThreadPoolExecutor(4)
 
     def run(self, stop: threading.Event) -> None:
-        outages, swept, here = Outages(), 0.0, True
-        while not stop.wait(POLL_SECONDS if here else AWAY_SECONDS):
-            here = outages.surviving(self.launch_due)
-            if time.monotonic() - swept >= SWEEP_SECONDS:
-                swept = time.monotonic()
-                for step in (self.relaunch, self.agree, self.stop_strays, self.reconcile):
+        outages, synced_at, available = Outages(), 0.0, True
+        while not stop.wait(POLL_SECONDS if available else OUTAGE_POLL_SECONDS):
+            available = outages.surviving(self.launch_due)
+            if time.monotonic() - synced_at >= SYNC_SECONDS:
+                synced_at = time.monotonic()
+                for step in (self.relaunch_unclaimed, self.sync_run_states, self.kill_orphans, self.fail_lost):
                     outages.surviving(step)
         self._pool.shutdown(cancel_futures=True)
 
@@ -66,82 +69,81 @@ class Launcher:
         with self._database.write() as session:
             messages = due(session, now())
             for message in messages:
-                postponed(session, message, TAKEN)
+                postponed(session, message, LEASE)
         list(self._pool.map(self._launch, messages))
 
-    def relaunch(self) -> None:
-        """Launches anew what no run has claimed and whose run is gone; what a person cancelled stays cancelled."""
+    def relaunch_unclaimed(self) -> None:
+        """Launch again what no run has claimed and whose run has ended; cancel it where a person cancelled the run."""
         with self._database.read() as session:
-            messages = orphaned(session, now() - UNCLAIMED)
-        runs = self._dagster.runs(m.dagster_run_id for m in messages if m.dagster_run_id) if messages else {}
+            messages = orphaned(session, now() - CLAIM_TIMEOUT)
+        runs = self._dagster.list_runs(m.dagster_run_id for m in messages if m.dagster_run_id) if messages else {}
         for message in messages:
             run = runs.get(message.dagster_run_id or "")
             if run is None or run.status in ("FAILURE", "SUCCESS"):
-                self._launch_again(message)
+                self._relaunch(message)
             elif run.status == "CANCELED":
                 self._cancel(message.execution_id, message.attempt)
 
-    def agree(self) -> None:
-        """Ends the claimed executions whose run has ended without them, unless a driver is still at work for them."""
+    def sync_run_states(self) -> None:
+        """End the claimed executions whose run has ended before them, unless their driver still works."""
         with self._database.read() as session:
-            executions = claimed(session)
-        runs = self._dagster.runs(e.run_id for e in executions if e.run_id) if executions else {}
+            executions = list_claimed(session)
+        runs = self._dagster.list_runs(e.run_id for e in executions if e.run_id) if executions else {}
         for execution in executions:
             run = runs.get(execution.run_id or "")
             if run is not None and run.status == "CANCELED":
                 self._cancel(execution.id, execution.attempt)
-            elif (run is None or run.ended) and not self._driven(execution):
+            elif (run is None or run.ended) and not self._compute.observe(_make_handle(execution)).running:
                 sentence = "The execution lost its driver. Execute the job again."
                 fail(self._database, execution.id, sentence, execution.attempt)
                 log.warning("execution without run and driver", execution_id=execution.id)
 
-    def stop_strays(self) -> None:
-        """Stops drivers whose execution has ended without them, and whose run is not there to do it."""
-        for name in self._compute.names():
-            execution_id, attempt = execution_of(name)
+    def kill_orphans(self) -> None:
+        """Stop drivers whose execution has ended, and whose run is not there to stop them."""
+        for handle in self._compute.list():
             with self._database.read() as session:
-                execution = session.get(Execution, execution_id)
-            ended = execution is None or execution.attempt > attempt or self._left_alone(execution)
-            if ended and self._compute.observe(name).running:
-                log.warning("stopping a stray driver", driver=name)
-                self._compute.cancel(name)
+                execution = session.get(Execution, handle.execution_id)
+            ended = execution is None or execution.attempt > handle.attempt or _has_overrun(execution)
+            if ended and self._compute.observe(handle).running:
+                log.warning("stopping an orphaned driver", execution_id=handle.execution_id, attempt=handle.attempt)
+                self._compute.cancel(handle)
 
-    def reconcile(self) -> None:
-        for execution_id in reconcile(self._database, self._settings, now(), self._up_since):
+    def fail_lost(self) -> None:
+        for execution_id in fail_lost(self._database, self._settings, now(), self._up_since):
             log.warning("execution lost its driver", execution_id=execution_id)
 
     def _launch(self, message: OutboxMessage) -> None:
         try:
-            run_id = self._run_of(message) if message.tries else None
-            run_id = run_id or self._dagster.launch(message.execution_id, message.attempt, self._tags(message))
+            run_id = self._find_run(message) if message.tries else None
+            run_id = run_id or self._dagster.launch(message.execution_id, message.attempt, self._load_tags(message))
         except Unavailable as error:
             log.warning("not launched", execution_id=message.execution_id, reason=error.sentence)
             with self._database.write() as session:
-                postponed(session, message, min(RETRY_STEP * (message.tries + 1), RETRY_MOST))
+                postponed(session, message, min(RETRY_STEP * (message.tries + 1), RETRY_MAX))
             return
         with self._database.write() as session:
             launched(session, message, run_id)
         log.info("launched", execution_id=message.execution_id, run_id=run_id)
 
-    def _run_of(self, message: OutboxMessage) -> str | None:
-        """The run that was made before this launch could be noted."""
-        return next((run.run_id for run in self._runs_of(message) if not run.ended), None)
+    def _find_run(self, message: OutboxMessage) -> str | None:
+        """Return a run that was launched before the launcher could store its id."""
+        return next((run.run_id for run in self._list_runs(message) if not run.ended), None)
 
-    def _runs_of(self, message: OutboxMessage) -> list[Run]:
-        return self._dagster.runs_tagged(
+    def _list_runs(self, message: OutboxMessage) -> list[LaunchedRun]:
+        return self._dagster.list_runs_with_tags(
             {"spindle/execution": message.execution_id, "spindle/attempt": str(message.attempt)}
         )
 
-    def _launch_again(self, message: OutboxMessage) -> None:
-        if len(self._runs_of(message)) >= MOST_RUNS:
+    def _relaunch(self, message: OutboxMessage) -> None:
+        if len(self._list_runs(message)) >= MAX_RUNS:
             sentence = "Dagster could not start a run; see its log there."
             fail(self._database, message.execution_id, sentence, message.attempt)
             return
-        log.warning("launching again", execution_id=message.execution_id, gone=message.dagster_run_id)
+        log.warning("launching again", execution_id=message.execution_id, ended_run_id=message.dagster_run_id)
         with self._database.write() as session:
-            postponed(session, message, min(RETRY_STEP * message.tries, RETRY_MOST))
+            postponed(session, message, min(RETRY_STEP * message.tries, RETRY_MAX))
 
-    def _tags(self, message: OutboxMessage) -> dict[str, str]:
+    def _load_tags(self, message: OutboxMessage) -> dict[str, str]:
         with self._database.read() as session:
             execution = session.get(Execution, message.execution_id)
             job = execution and session.get(Job, execution.job_id)
@@ -160,13 +162,15 @@ class Launcher:
             sentence = "The run was terminated in Dagster."
             cancel(self._database, execution.organization_id, execution_id, sentence, attempt)
 
-    def _driven(self, execution: Execution) -> bool:
-        return self._compute.observe(driver_name(execution.id, execution.attempt)).running
 
-    def _left_alone(self, execution: Execution) -> bool:
-        """It has ended, and its run, or the driver by itself, had time enough to end the driver."""
-        ended_at = execution.completed_at
-        return State(execution.state).terminal and (ended_at is None or now() - ended_at > EXIT)
+def _make_handle(execution: Execution) -> DriverHandle:
+    return DriverHandle(execution.organization_id, execution.id, execution.attempt)
+
+
+def _has_overrun(execution: Execution) -> bool:
+    """Whether it ended so long ago that its run, or the driver by itself, should have stopped the driver."""
+    ended_at = execution.completed_at
+    return State(execution.state).terminal and (ended_at is None or now() - ended_at > EXIT_TIMEOUT)
 
 
 def main() -> None:
@@ -174,7 +178,7 @@ def main() -> None:
     settings = Settings()
     stop = told_to_stop()
     database = open_database(settings)
-    Launcher(settings, database, DagsterClient(settings.ui_port), LocalCompute(settings.data)).run(stop)
+    Launcher(settings, database, DagsterClient(settings.ui_port), create_compute(settings)).run(stop)
 
 
 if __name__ == "__main__":

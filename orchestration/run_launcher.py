@@ -1,6 +1,6 @@
-"""Run launcher: a run's process is forked from one that has everything imported (orchestration.run_server).
+"""Dagster run launcher, selected in dagster.yaml: asks the run server to fork a process for each run.
 
-Named in dagster.yaml. Each run's process has a pidfile in DAGSTER_HOME/runs, by which it is watched and ended.
+Each run's process has a pidfile in DAGSTER_HOME/runs, by which it is observed and terminated.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLa
 from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
-from orchestration.instance import run_pidfile, run_socket
-from orchestration.pidfile import alive, living_pid
+from orchestration.instance import get_run_pidfile, get_run_socket
+from orchestration.pidfile import is_alive, read_alive_pid
 
 CONNECT_SECONDS = 15
 
 
 class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
+    """Launches runs through orchestration.run_server, which has everything imported already."""
+
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
         self._inst_data = inst_data
         super().__init__()
@@ -47,16 +49,16 @@ class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
     def launch_run(self, context: LaunchRunContext) -> None:
         run = context.dagster_run
         if run.job_code_origin is None:
-            raise ValueError(f"Run {run.run_id} does not say where its code is.")
+            raise ValueError(f"Run {run.run_id} has no code origin.")
         arguments = ExecuteRunArgs(run.job_code_origin, run.run_id, self._instance.get_ref())
-        _send(self._home, {"run_id": run.run_id, "arguments": list(arguments.get_command_args()[-3:])})
+        _send_request(self._home, {"run_id": run.run_id, "arguments": list(arguments.get_command_args()[-3:])})
 
     def terminate(self, run_id: str) -> bool:
         run = self._instance.get_run_by_id(run_id)
         if run is None or run.is_finished:
             return False
         self._instance.report_run_canceling(run)
-        pid = living_pid(run_pidfile(self._home, run_id))
+        pid = read_alive_pid(get_run_pidfile(self._home, run_id))
         if pid is None:
             return False
         os.kill(pid, signal.SIGTERM)
@@ -67,7 +69,7 @@ class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        if alive(run_pidfile(self._home, run.run_id)):
+        if is_alive(get_run_pidfile(self._home, run.run_id)):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "The run's process is gone.")
 
@@ -76,13 +78,13 @@ class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
         return Path(self._instance.root_directory)
 
 
-def _send(home: Path, request: Mapping[str, Any]) -> None:
-    """Hands the request over; waits while the server is being started again. Raises OSError when it stays away."""
+def _send_request(home: Path, request: Mapping[str, Any]) -> None:
+    """Send a request to the run server, waiting while it restarts; raise OSError when it does not come back."""
     deadline = time.monotonic() + CONNECT_SECONDS
     while True:
         with socket.socket(socket.AF_UNIX) as connection:
             try:
-                connection.connect(run_socket(home))
+                connection.connect(get_run_socket(home))
             except OSError:
                 if time.monotonic() > deadline:
                     raise

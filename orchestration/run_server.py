@@ -1,6 +1,7 @@
-"""`python -m orchestration.run_server`: imports what a run needs once, then forks a process for each run.
+"""`python -m orchestration.run_server`: import what runs need once, then fork a process for each run.
 
-A forked run reports its first event after 0.1 s instead of 2 s. The parent has no threads and no connections.
+A forked run records its first event after 0.1 s instead of 2 s. The server itself has no threads and no connections,
+which a fork would not survive.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from types import FrameType
 
 import dagster
 
-from orchestration.compute.local import LocalCompute
-from orchestration.instance import run_pidfile, run_socket
-from orchestration.pidfile import living, living_pid, locked
+from core.infra.settings import Settings
+from orchestration.compute import create_compute
+from orchestration.instance import get_run_pidfile, get_run_socket
+from orchestration.pidfile import hold_pidfile, list_alive, read_alive_pid
 from pipelines.registry.catalog import load_plugins
 
 STOP_SECONDS = 12
@@ -37,11 +39,11 @@ PRELOADED = (
 
 def main() -> None:
     _preload()
-    warnings.filterwarnings("ignore", message=".* is currently in preview")  # Dagster's, about its own Pipes
+    warnings.filterwarnings("ignore", message=".* is currently in preview")  # about Dagster's own Pipes
     home = Path(os.environ["DAGSTER_HOME"])
     (home / "runs").mkdir(exist_ok=True)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
-    signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks
+    signal.signal(signal.SIGTERM, _raise_exit)
     gc.freeze()
     try:
         _serve(home)
@@ -50,19 +52,19 @@ def main() -> None:
 
 
 def _preload() -> None:
-    """Once for all runs. Dagster imports much only where it is used: hence the instance that is opened and closed."""
+    """Import what runs need; opening an instance imports the parts that Dagster loads lazily."""
     for name in PRELOADED:
         importlib.import_module(name)
     with dagster.DagsterInstance.get():
         load_plugins()
 
 
-def _exit(_number: int, _frame: FrameType | None) -> None:
+def _raise_exit(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
 def _serve(home: Path) -> None:
-    path = run_socket(home)
+    path = get_run_socket(home)
     Path(path).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
@@ -74,11 +76,11 @@ def _serve(home: Path) -> None:
                 request = json.loads(connection.makefile().readline() or "null")
                 if request is not None and os.fork() == 0:
                     server.close()
-                    _run(home, request["run_id"], request["arguments"], connection)
+                    _execute_run(home, request["run_id"], request["arguments"], connection)
 
 
-def _run(home: Path, run_id: str, arguments: list[str], connection: socket.socket) -> None:
-    """In the fork: what `dagster api execute_run` does, held by a pidfile. Never returns."""
+def _execute_run(home: Path, run_id: str, arguments: list[str], connection: socket.socket) -> None:
+    """In the fork: execute the run as `dagster api execute_run` does, and exit. The pidfile is locked meanwhile."""
     from dagster._cli import cli
 
     for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -86,32 +88,32 @@ def _run(home: Path, run_id: str, arguments: list[str], connection: socket.socke
     os.setsid()
     exit_code = 1
     try:
-        with locked(run_pidfile(home, run_id)) as descriptor:
+        with hold_pidfile(get_run_pidfile(home, run_id)) as descriptor:
             os.write(descriptor, str(os.getpid()).encode())
             connection.sendall(b"ok")
             connection.close()
             cli(arguments, standalone_mode=False)
             exit_code = 0
     finally:
-        run_pidfile(home, run_id).unlink(missing_ok=True)
+        get_run_pidfile(home, run_id).unlink(missing_ok=True)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(exit_code)
 
 
 def _end_runs(home: Path) -> None:
-    """Ends the runs, which stop their drivers, and then the drivers whose runs are gone."""
-    runs = [run_pidfile(home, run_id) for run_id in living(home / "runs")]
+    """Terminate the runs, which stop their drivers, and then the drivers that are left."""
+    runs = [get_run_pidfile(home, run_id) for run_id in list_alive(home / "runs")]
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 0)):
-        for pid in filter(None, map(living_pid, runs)):
-            with suppress(ProcessLookupError):  # it ended meanwhile
+        for pid in filter(None, map(read_alive_pid, runs)):
+            with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(pid, number)
         deadline = time.monotonic() + seconds
-        while any(map(living_pid, runs)) and time.monotonic() < deadline:
+        while any(map(read_alive_pid, runs)) and time.monotonic() < deadline:
             time.sleep(0.05)
-    compute = LocalCompute(home.parent)
-    for name in compute.names():
-        compute.cancel(name)
+    compute = create_compute(Settings())
+    for handle in compute.list():
+        compute.cancel(handle)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import Services, ServicesOf
 from core.errors import BadInput, Detail
-from core.events.feed import Batch, newest, of_execution, of_project
 from core.identity.api_keys import Identity, authenticate
 
 router = APIRouter(tags=["events"], route_class=KeyRoute)
@@ -46,11 +45,8 @@ def follow_execution(
     request: Request,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
-    def read(after: int | None) -> Batch:
-        with services.database.read() as session:
-            return of_execution(session, caller.organization_id, project_id, job_id, execution_id, after)
-
-    after = _number(last_event_id)
+    read = partial(services.events.list_of_execution, caller, project_id, job_id, execution_id)
+    after = _parse_id(last_event_id)
     first = read(after)
     if first.ended and not first.events:
         return Response(status_code=204)
@@ -72,13 +68,9 @@ def follow_project(
     request: Request,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
-    def read(after: int | None) -> Batch:
-        with services.database.read() as session:
-            return of_project(session, caller.organization_id, project_id, after)
-
-    after = _number(last_event_id)
-    with services.database.read() as session:
-        last = newest(session, caller.organization_id, project_id)
+    read = partial(services.events.list_of_project, caller, project_id)
+    after = _parse_id(last_event_id)
+    last = services.events.get_last_id(caller, project_id)
     return EventStream(caller, read, _check(services, request), last if after is None else after)
 
 
@@ -86,7 +78,7 @@ def _check(services: Services, request: Request) -> partial[Identity]:
     return partial(authenticate, services.database, extract_key(request.headers) or "")
 
 
-def _number(last_event_id: str | None) -> int | None:
+def _parse_id(last_event_id: str | None) -> int | None:
     if last_event_id is None:
         return None
     if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) <= MAX_DIGITS):

@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from api.kit.concurrency import Seats
 from core.errors import NotFound, Unauthorized, Unavailable
-from core.events.feed import Batch, Happening
+from core.events.service import Event, EventBatch
 from core.identity.api_keys import Identity
 from core.infra.background import Outages
 
@@ -41,7 +41,7 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, caller: Identity, read: Callable[[int | None], Batch], check: Callable[[], object], after: int | None
+        self, caller: Identity, read: Callable[[int | None], EventBatch], check: Callable[[], object], after: int | None
     ) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
@@ -108,6 +108,6 @@ def _beginning(after: int | None) -> str:
     return f"{begins_at}retry: {RECONNECT_MS}\n\n"
 
 
-def _text(event: Happening) -> str:
+def _text(event: Event) -> str:
     data = json.dumps(event.data, separators=(",", ":"))
     return f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"

@@ -1,4 +1,4 @@
-"""Executions as JSON."""
+"""Bodies of the requests and answers about executions."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from pydantic import BeforeValidator, Field
 from sqlalchemy import RowMapping
 
 from api.kit.schemas import WHOLE, Body, Record, example
-from core.executions.queries import Status
+from core.executions.repository import Status
+from core.executions.states import State
+from core.tables import Execution
+
+CLUSTER = "local"
 
 Queue = Annotated[
-    bool, Query(description="Where the project has no slot free: wait for one in order, instead of a 429.")
+    bool, Query(description="Where the project has no free slot, wait for one in order instead of a 429.")
 ]
 
 
-def _upper(value: object) -> object:
+def _to_upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
-def _lower(value: object) -> object:
+def _to_lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-Level = Annotated[Literal["DEBUG", "INFO", "WARN", "ERROR"], BeforeValidator(_upper)]
-PodType = Annotated[Literal["driver", "executor"], BeforeValidator(_lower)]
+Level = Annotated[Literal["DEBUG", "INFO", "WARN", "ERROR"], BeforeValidator(_to_upper)]
+PodType = Annotated[Literal["driver", "executor"], BeforeValidator(_to_lower)]
 
 
 class ExecuteRequest(Body):
-    """What one execution gets beside its job; `parameters.limit` caps its output rows."""
+    """Options of one execution; `parameters.limit` limits its output rows."""
 
     model_config = example({"parameters": {"CITY": "Rome", "limit": 100}})
 
@@ -79,14 +83,20 @@ class Logs(Record):
     logs: list[str]
 
 
-def execution_status(execution: RowMapping) -> ExecutionStatus:
-    return ExecutionStatus(**_status(execution))
+def build_submission(execution: Execution) -> Submission:
+    queued = execution.state == State.QUEUED
+    message = "The execution waits for a slot of its project." if queued else "The execution was accepted."
+    return Submission(execution_id=execution.id, status="SUBMITTED", message=message, cluster_id=CLUSTER, success=True)
 
 
-def execution_record(execution: RowMapping) -> ExecutionRecord:
+def build_execution_status(execution: RowMapping) -> ExecutionStatus:
+    return ExecutionStatus(**_get_status_fields(execution))
+
+
+def build_execution_record(execution: RowMapping) -> ExecutionRecord:
     task_id = execution["task_id"]
     return ExecutionRecord(
-        **_status(execution),
+        **_get_status_fields(execution),
         job_id=execution["job_id"],
         project_id=execution["project_id"],
         task_id=None if task_id is None else str(task_id),
@@ -96,7 +106,7 @@ def execution_record(execution: RowMapping) -> ExecutionRecord:
     )
 
 
-def _status(execution: RowMapping) -> dict[str, Any]:
-    status = Status.of(execution)
+def _get_status_fields(execution: RowMapping) -> dict[str, Any]:
+    status = Status.from_record(execution)
     names = set(ExecutionStatus.model_fields) - {"progress"}
     return {name: getattr(status, name) for name in names} | {"progress": execution["progress"]}

@@ -9,7 +9,7 @@ from fastapi import Depends, Header, Response
 from sqlalchemy import RowMapping
 from sqlalchemy.orm import Session
 
-from core.executions.slots import hold_project
+from core.executions.transitions import lock_project
 from core.identity.api_keys import Identity
 from core.infra.preconditions import ANY, Versioned, compute_etag
 from core.infra.repository import lock_organization, lock_row
@@ -73,7 +73,7 @@ class Expected(Tag):
     def hold(self, session: Session, caller: Identity, row: Base, project_id: str | None = None) -> None:
         lock_organization(session, caller.organization_id)
         if project_id is not None:
-            hold_project(session, project_id)
+            lock_project(session, project_id)
         lock_row(session, caller.organization_id, row, self._if_match)
 
 

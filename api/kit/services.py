@@ -15,6 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from core.agents.service import AgentService
 from core.categories.service import CategoryService
 from core.datasets.service import DatasetService
+from core.events.service import EventService
+from core.executions.service import ExecutionService
 from core.identity.api_keys import KnownKeys
 from core.infra.database import Database, open_database
 from core.infra.rate_limits import RateLimiter
@@ -47,6 +49,8 @@ class Services:
     sql_engine: SqlEngine
     datasets: DatasetService
     queries: QueryService
+    events: EventService
+    executions: ExecutionService
     metrics: MetricsService
     packages: PackageService
     projects: ProjectService
@@ -74,6 +78,8 @@ def open_services(settings: Settings) -> Services:
         sql_engine=sql_engine,
         datasets=DatasetService(database),
         queries=QueryService(settings, database, sql_engine),
+        events=EventService(database),
+        executions=ExecutionService(database, settings, storage),
         metrics=MetricsService(database),
         packages=PackageService(settings, database, storage),
         projects=ProjectService(database),

@@ -26,7 +26,7 @@ from api.tasks.schemas import (
     task_record,
     zombie_cleanup,
 )
-from core.executions.zombies import LONGEST_HOURS
+from core.executions.reconcile import MAX_HOURS
 
 DEFAULT_TIMEOUT_HOURS = 24
 router = APIRouter(prefix="/jobs/{jobId}/tasks", tags=["tasks"], route_class=KeyRoute)
@@ -114,8 +114,8 @@ def start_task(
     key_ring: KeyRingOf,
     queue: Queue = False,
 ) -> Response:
-    services.tasks.start(
-        caller, project_id, job_id, task_id, key_ring=key_ring, idempotency_key=idempotency_key, queue=queue
+    services.executions.submit(
+        caller, project_id, job_id, key_ring=key_ring, task_id=task_id, idempotency_key=idempotency_key, queue=queue
     )
     return Response()
 
@@ -133,7 +133,7 @@ def mark_zombie_tasks(
     caller: Admin,
     services: ServicesOf,
     timeout_hours: Annotated[
-        int, Query(alias="timeoutHours", json_schema_extra={"minimum": 0, "maximum": LONGEST_HOURS})
+        int, Query(alias="timeoutHours", json_schema_extra={"minimum": 0, "maximum": MAX_HOURS})
     ] = DEFAULT_TIMEOUT_HOURS,
 ) -> ZombieCleanup:
-    return zombie_cleanup(services.tasks.mark_zombies(caller, timeout_hours))
+    return zombie_cleanup(services.executions.fail_zombies(caller, timeout_hours))

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from api.kit.schemas import Body, Name, Record, Time, example
-from core.executions.zombies import Cleanup
+from core.executions.reconcile import MarkedZombies
 from core.tasks.report import TaskWithExecution
 
 
@@ -104,7 +104,7 @@ def task_metrics(found: TaskWithExecution) -> TaskMetrics:
     return TaskMetrics.model_validate({"taskId": found.task.id} | found.read_metrics())
 
 
-def zombie_cleanup(cleanup: Cleanup) -> ZombieCleanup:
+def zombie_cleanup(cleanup: MarkedZombies) -> ZombieCleanup:
     return ZombieCleanup(
         marked_count=len(cleanup.marked_task_ids),
         marked_task_ids=list(cleanup.marked_task_ids),

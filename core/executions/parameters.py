@@ -1,4 +1,4 @@
-"""The values of a pipeline's `${NAME}`s, from all the places that may set one."""
+"""The values of a pipeline's `${NAME}` parameters, from all the sources that may set one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from core.infra.validation import check_storable
 from core.tables import Dataset, Job, Project
 
 Value = str | int | float | bool
-INPUTS = ("INPUT_PATH", "INPUT_CSV_PATH")
-OUTPUT = "OUTPUT_"
+INPUT_NAMES = ("INPUT_PATH", "INPUT_CSV_PATH")
+OUTPUT_PREFIX = "OUTPUT_"
+MAX_LIMIT = 2**63 - 1
 
 
-def resolve(
+def resolve_parameters(
     names: Collection[str],
     *,
     parameters: Mapping[str, object],
@@ -29,22 +30,27 @@ def resolve(
     built_in: Mapping[str, Value],
     environment: Mapping[str, str],
 ) -> dict[str, Value]:
-    """The names that are set anywhere, each from the first place that sets it; the others are left out.
+    """Return the names that have a value, each from the first source that sets it.
 
-    A credential's variable stays `${NAME}`: its value is known to the driver alone.
+    A credential's variable keeps the value `${NAME}`: only the driver knows the secret.
     """
     check_storable("parameters", parameters)
     check_storable("arguments", arguments)
-    secret = {name: f"${{{name}}}" for name in credentials}
-    places = (parameters, _assigned(arguments), job.parameters, project.parameters, secret, built_in, environment)
-    values = ChainMap(*(_scalars(place) for place in places))
+    assignments = (argument.partition("=") for argument in arguments)
+    assigned = {name.strip(): value for name, equals, value in assignments if equals}
+    secrets = {name: f"${{{name}}}" for name in credentials}
+    sources = (parameters, assigned, job.parameters, project.parameters, secrets, built_in, environment)
+    values = ChainMap(*(_select_scalars(source) for source in sources))
     return {name: values[name] for name in sorted(names) if name in values}
 
 
-def built_in(
+def get_built_in(
     names: Collection[str], *, execution_id: str, job: Job, project: Project, source: Dataset | None, at: datetime
 ) -> dict[str, Value]:
-    """What every execution sets; any name that begins with OUTPUT_ is a stable place in the project's storage."""
+    """Return the parameters that every execution sets.
+
+    A name that begins with OUTPUT_ gets a path in the project's storage that is the same for every execution.
+    """
     values: dict[str, Value] = {
         "EXECUTION_ID": execution_id,
         "JOB_ID": job.id,
@@ -52,30 +58,25 @@ def built_in(
         "RUN_DATE": at.date().isoformat(),
     }
     if source is not None:
-        values |= dict.fromkeys(INPUTS, get_address(source))
-    outputs = {name: f"{SCHEME}{project.slug}/{name.lower()}" for name in names if name.startswith(OUTPUT)}
+        values |= dict.fromkeys(INPUT_NAMES, get_address(source))
+    outputs = {name: f"{SCHEME}{project.slug}/{name.lower()}" for name in names if name.startswith(OUTPUT_PREFIX)}
     return values | outputs
 
 
-def allowed_environment(settings: Settings) -> dict[str, str]:
-    """The environment variables that a setting lets pipelines use."""
+def get_allowed_environment(settings: Settings) -> dict[str, str]:
+    """Return the environment variables that SPINDLE_PARAMETER_ENVIRONMENT lets pipelines use."""
     return {name: os.environ[name] for name in settings.parameter_environment if name in os.environ}
 
 
-def row_limit(limit: int | None, parameters: Mapping[str, object]) -> int | None:
-    """The cap on output rows, which the parameter `limit` sets as well."""
+def parse_row_limit(limit: int | None, parameters: Mapping[str, object]) -> int | None:
+    """Return the limit on output rows, which the parameter `limit` may set instead; raise BadInput."""
     value = parameters.get("limit") if limit is None else limit
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal():
         raise BadInput("'limit' is a whole number of rows.", [Detail("parameters.limit", "is no whole number")])
-    return min(int(value), 2**63 - 1)
+    return min(int(value), MAX_LIMIT)
 
 
-def _assigned(arguments: Sequence[str]) -> dict[str, Value]:
-    pairs = (argument.partition("=") for argument in arguments)
-    return {name.strip(): value for name, equals, value in pairs if equals}
-
-
-def _scalars(values: Mapping[str, object]) -> dict[str, Value]:
+def _select_scalars(values: Mapping[str, object]) -> dict[str, Value]:
     return {name: value for name, value in values.items() if isinstance(value, Value)}

@@ -1,4 +1,4 @@
-"""What the compute side reports: the completion payload of the specification."""
+"""The completion payload of the REST specification: what drivers and other clients report about an execution."""
 
 from __future__ import annotations
 
@@ -23,23 +23,36 @@ from core.errors import BadInput, Detail
 from core.infra.validation import cleaned, deeper_than
 
 MAX_DEPTH = 64
+_COUNTS = (
+    "duration_seconds",
+    "records_processed",
+    "records_output",
+    "output_file_size_bytes",
+    "total_cpu_time_seconds",
+    "driver_memory_used_bytes",
+    "executor_memory_used_bytes",
+    "partitions_count",
+    "executor_count",
+    "error_count",
+    "warning_count",
+)
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
-def _aware(value: datetime) -> datetime:
+def _add_timezone(value: datetime) -> datetime:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def _folded(value: object) -> object:
+def _to_upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
-Time = Annotated[datetime, AfterValidator(_aware)]
+Time = Annotated[datetime, AfterValidator(_add_timezone)]
 
 
 class Column(BaseModel):
-    """A column of an output: its name and its SQL type."""
+    """A column of an output with its SQL type."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,7 +61,7 @@ class Column(BaseModel):
 
 
 class SavedRows(BaseModel):
-    """Rows that a stage saved at a path of the pipeline; `folder` lies in the attempt's folder for saves."""
+    """Rows that a save stage wrote for a path of the pipeline; `folder` is relative to the attempt's saves."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,10 +74,14 @@ class SavedRows(BaseModel):
     bytes: Int64
 
 
-class CompletionPayload(BaseModel):
-    """A report of RUNNING (at start, then as heartbeat), COMPLETED or FAILED. Unknown fields are ignored.
+_COLUMNS = TypeAdapter(list[Column])
+_SAVES = TypeAdapter(list[SavedRows])
 
-    `additionalMetrics` may carry `attempt` (the fencing token), `progress` and `mode`.
+
+class CompletionPayload(BaseModel):
+    """A report of RUNNING (at the start, then as heartbeat), COMPLETED or FAILED. Unknown fields are ignored.
+
+    `additionalMetrics` may have `attempt` (the fencing token), `progress`, `saves` and `mode`.
     """
 
     model_config = ConfigDict(
@@ -79,7 +96,7 @@ class CompletionPayload(BaseModel):
     job_id: str | None = None
     execution_id: str
     spark_application_name: str | None = None
-    status: Annotated[Literal["RUNNING", "COMPLETED", "FAILED"], BeforeValidator(_folded)]
+    status: Annotated[Literal["RUNNING", "COMPLETED", "FAILED"], BeforeValidator(_to_upper)]
     output_dataset_path: str | None = None
     output_dataset_format: str | None = None
     output_dataset_schema: str | None = None
@@ -110,8 +127,8 @@ class CompletionPayload(BaseModel):
 
     @field_validator("spark_ui_url")
     @classmethod
-    def _web_address(cls, value: str | None) -> str | None:
-        """People click on it: anything but http and https is left out."""
+    def _drop_other_schemes(cls, value: str | None) -> str | None:
+        """Users click on the address, so only http and https are accepted."""
         try:
             return value if value and urlsplit(value).scheme in ("http", "https") else None
         except ValueError:
@@ -119,15 +136,15 @@ class CompletionPayload(BaseModel):
 
     @property
     def attempt(self) -> int | None:
-        """The fencing token, where the reporter knows of attempts."""
-        return _typed(self.additional_metrics, "attempt", int)
+        """The fencing token; None from clients that do not know attempts."""
+        return _get_typed(self.additional_metrics, "attempt", int)
 
     @property
     def progress(self) -> dict[str, Any] | None:
-        return cast(dict[str, Any] | None, _typed(self.additional_metrics, "progress", dict))
+        return cast(dict[str, Any] | None, _get_typed(self.additional_metrics, "progress", dict))
 
-    def columns(self) -> list[dict[str, str]]:
-        """The output's columns; raises BadInput when the schema is no JSON list of names and types."""
+    def parse_columns(self) -> list[dict[str, str]]:
+        """Return the output's columns; raise BadInput when the schema is no JSON list of names and types."""
         try:
             columns = _COLUMNS.validate_json(self.output_dataset_schema or "[]")
         except ValidationError as error:
@@ -135,16 +152,16 @@ class CompletionPayload(BaseModel):
             raise BadInput(sentence, [Detail("outputDatasetSchema", sentence)]) from error
         return [column.model_dump() for column in columns]
 
-    def saves(self) -> list[SavedRows]:
-        """What the attempt's stages saved; raises BadInput for what is no list of them."""
+    def parse_saves(self) -> list[SavedRows]:
+        """Return what the save stages wrote; raise BadInput when it is no list of that."""
         try:
             return _SAVES.validate_python((self.additional_metrics or {}).get("saves") or [])
         except ValidationError as error:
             sentence = "'additionalMetrics.saves' is not a list of what was saved."
             raise BadInput(sentence, [Detail("additionalMetrics.saves", sentence)]) from error
 
-    def measured(self) -> dict[str, Any]:
-        """What is kept as metrics: every count that was reported, and the free-form parts beside them."""
+    def get_metrics(self) -> dict[str, Any]:
+        """Return what the execution stores as metrics: the reported counts and the free-form parts."""
         counts = {name: getattr(self, name) for name in _COUNTS}
         additional = self.additional_metrics or {}
         free = {key: value for key, value in additional.items() if key not in ("attempt", "progress", "saves")}
@@ -152,23 +169,6 @@ class CompletionPayload(BaseModel):
         return {name: value for name, value in (counts | parts).items() if value is not None}
 
 
-_COLUMNS = TypeAdapter(list[Column])
-_SAVES = TypeAdapter(list[SavedRows])
-_COUNTS = (
-    "duration_seconds",
-    "records_processed",
-    "records_output",
-    "output_file_size_bytes",
-    "total_cpu_time_seconds",
-    "driver_memory_used_bytes",
-    "executor_memory_used_bytes",
-    "partitions_count",
-    "executor_count",
-    "error_count",
-    "warning_count",
-)
-
-
-def _typed(values: dict[str, Any] | None, name: str, kind: type[Any]) -> Any:
+def _get_typed(values: dict[str, Any] | None, name: str, kind: type[Any]) -> Any:
     value = (values or {}).get(name)
     return value if isinstance(value, kind) and not isinstance(value, bool) else None

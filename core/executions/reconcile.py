@@ -1,43 +1,78 @@
-"""The reconciler: an execution whose driver fell silent has lost it, and fails."""
+"""Executions that will not end by themselves: their driver is lost, or they have run for too long."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
-from core.executions.states import Event, sources
+from core.errors import BadInput, Detail
+from core.executions.states import State, Trigger, get_sources
 from core.executions.transitions import move
 from core.infra.database import Database
 from core.infra.settings import Settings
-from core.tables import Execution
+from core.tables import Execution, Task
 
-SENTENCE = "The execution lost its driver: nothing was heard from it for {seconds:.0f} seconds. Execute the job again."
+MAX_HOURS = 24 * 365 * 100
+LOST = "The execution lost its driver: nothing was heard from it for {seconds:.0f} seconds. Execute the job again."
+TOO_LONG = "The execution was running for more than {hours} hours and was given up."
+IS_RUNNING = Execution.state == State.RUNNING
 
 
-def reconcile(database: Database, settings: Settings, now: datetime, up_since: datetime) -> list[str]:
-    """Fails every claimed execution that is silent for too long, and returns their ids.
+@dataclass(frozen=True, slots=True)
+class MarkedZombies:
+    """The tasks whose executions were marked as failed."""
 
-    Silence counts only from `up_since` on: while the service was down, nobody could hear a heartbeat.
+    marked_task_ids: tuple[int, ...]
+    timeout_hours: int
+
+    @property
+    def message(self) -> str:
+        count = len(self.marked_task_ids)
+        tasks = "1 task" if count == 1 else f"{count} tasks"
+        return f"Marked {tasks} as failed that ran for more than {self.timeout_hours} hours."
+
+
+def fail_lost(database: Database, settings: Settings, now: datetime, up_since: datetime) -> list[str]:
+    """Fail every claimed execution without a heartbeat for too long; return their ids.
+
+    Only time since `up_since` counts: before that the service was down and could not receive heartbeats.
     """
     limit = now - timedelta(seconds=settings.lost_after_seconds)
     if up_since > limit:
         return []
-    sentence = SENTENCE.format(seconds=settings.lost_after_seconds)
-    return [execution_id for execution_id in _silent(database, limit) if _lost(database, execution_id, limit, sentence)]
-
-
-def _silent(database: Database, limit: datetime) -> Sequence[str]:
-    states = Execution.state.in_(sources(Event.FAIL))
+    silent = Execution.heartbeat_at < limit
     with database.read() as session:
-        query = select(Execution.id).where(states, Execution.claimed_at.is_not(None), Execution.heartbeat_at < limit)
-        return session.scalars(query.order_by(Execution.id)).all()
+        claimed = (Execution.state.in_(get_sources(Trigger.FAIL)), Execution.claimed_at.is_not(None))
+        ids = session.scalars(select(Execution.id).where(*claimed, silent).order_by(Execution.id)).all()
+    sentence = LOST.format(seconds=settings.lost_after_seconds)
+    failed: list[str] = []
+    for execution_id in ids:
+        with database.write() as session:
+            execution = session.get(Execution, execution_id)
+            if execution is not None and move(session, execution, Trigger.FAIL, silent, error_message=sentence):
+                failed.append(execution_id)
+    return failed
 
 
-def _lost(database: Database, execution_id: str, limit: datetime, sentence: str) -> bool:
-    """Fails it unless a heartbeat came in meanwhile."""
+def fail_zombies(database: Database, organization_id: str, timeout_hours: int, now: datetime) -> MarkedZombies:
+    """Fail the organization's executions that have been RUNNING for longer than this.
+
+    Time counts from the start, or from the task's scheduled time where the start is unknown.
+    """
+    if not 0 <= timeout_hours <= MAX_HOURS:
+        message = f"'timeoutHours' is a number of hours from 0 to {MAX_HOURS}."
+        raise BadInput(message, [Detail("timeoutHours", message)])
+    since = func.coalesce(Execution.started_at, Task.scheduled_time)
+    query = select(Execution, since).outerjoin(Task, Task.id == Execution.task_id)
+    running = query.where(Execution.organization_id == organization_id, IS_RUNNING)
+    too_long = running.where(since < now - timedelta(hours=timeout_hours)).order_by(Execution.id)
+    values = {"completed_at": now, "error_message": TOO_LONG.format(hours=timeout_hours)}
     with database.write() as session:
-        execution = session.get(Execution, execution_id)
-        still = Execution.heartbeat_at < limit
-        return execution is not None and move(session, execution, Event.FAIL, still, error_message=sentence)
+        marked = [
+            execution.task_id
+            for execution, started_at in session.execute(too_long).tuples().all()
+            if move(session, execution, Trigger.FAIL, IS_RUNNING, started_at=started_at, **values)
+        ]
+    return MarkedZombies(tuple(task_id for task_id in marked if task_id is not None), timeout_hours)

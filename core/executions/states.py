@@ -1,4 +1,7 @@
-"""The state machine of an execution. What has ended absorbs every event but a retry, which begins a new attempt."""
+"""The state machine of an execution: which trigger leads from which state to which.
+
+Terminal states ignore every trigger but a retry, which begins a new attempt.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from enum import StrEnum
 
 
 class State(StrEnum):
+    """The stored state of an execution."""
+
     QUEUED = "QUEUED"
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -19,17 +24,19 @@ class State(StrEnum):
 
     @property
     def holds_slot(self) -> bool:
-        """Whether it counts among the executions that a project may have at once."""
+        """Whether it counts against the project's limit of concurrent executions."""
         return self in (State.PENDING, State.RUNNING)
 
     @property
-    def shown(self) -> str:
-        """The specification knows four states: waiting is pending, and a cancelled execution failed with a message."""
+    def public(self) -> str:
+        """One of the four states that the REST specification has: PENDING, RUNNING, COMPLETED and FAILED."""
         return {State.QUEUED: State.PENDING, State.CANCELLED: State.FAILED}.get(self, self)
 
 
-class Event(StrEnum):
-    ADMIT = "ADMIT"
+class Trigger(StrEnum):
+    """What may change the state of an execution."""
+
+    ADMIT = "ADMIT"  # a slot has become free for a queued execution
     START = "START"
     COMPLETE = "COMPLETE"
     FAIL = "FAIL"
@@ -40,29 +47,29 @@ class Event(StrEnum):
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
 
-TRANSITIONS: dict[tuple[State, Event], State] = {
-    (State.QUEUED, Event.ADMIT): State.PENDING,
-    (State.QUEUED, Event.FAIL): State.FAILED,
-    (State.QUEUED, Event.CANCEL): State.CANCELLED,
-    (State.PENDING, Event.START): State.RUNNING,
-    (State.PENDING, Event.COMPLETE): State.COMPLETED,
-    (State.PENDING, Event.FAIL): State.FAILED,
-    (State.PENDING, Event.CANCEL): State.CANCELLED,
-    (State.RUNNING, Event.COMPLETE): State.COMPLETED,
-    (State.RUNNING, Event.FAIL): State.FAILED,
-    (State.RUNNING, Event.CANCEL): State.CANCELLED,
-    (State.FAILED, Event.RETRY): State.PENDING,
-    (State.CANCELLED, Event.RETRY): State.PENDING,
-    (State.FAILED, Event.REQUEUE): State.QUEUED,
-    (State.CANCELLED, Event.REQUEUE): State.QUEUED,
+TRANSITIONS: dict[tuple[State, Trigger], State] = {
+    (State.QUEUED, Trigger.ADMIT): State.PENDING,
+    (State.QUEUED, Trigger.FAIL): State.FAILED,
+    (State.QUEUED, Trigger.CANCEL): State.CANCELLED,
+    (State.PENDING, Trigger.START): State.RUNNING,
+    (State.PENDING, Trigger.COMPLETE): State.COMPLETED,
+    (State.PENDING, Trigger.FAIL): State.FAILED,
+    (State.PENDING, Trigger.CANCEL): State.CANCELLED,
+    (State.RUNNING, Trigger.COMPLETE): State.COMPLETED,
+    (State.RUNNING, Trigger.FAIL): State.FAILED,
+    (State.RUNNING, Trigger.CANCEL): State.CANCELLED,
+    (State.FAILED, Trigger.RETRY): State.PENDING,
+    (State.CANCELLED, Trigger.RETRY): State.PENDING,
+    (State.FAILED, Trigger.REQUEUE): State.QUEUED,
+    (State.CANCELLED, Trigger.REQUEUE): State.QUEUED,
 }
 
 
-def next_state(state: State, event: Event) -> State | None:
-    """The state that `event` leads to, None where it changes nothing."""
-    return TRANSITIONS.get((state, event))
+def get_next_state(state: State, trigger: Trigger) -> State | None:
+    """Return the state that the trigger leads to, None where it changes nothing."""
+    return TRANSITIONS.get((state, trigger))
 
 
-def sources(event: Event) -> tuple[State, ...]:
-    """The states that `event` leads out of."""
-    return tuple(state for state, by in TRANSITIONS if by is event)
+def get_sources(trigger: Trigger) -> tuple[State, ...]:
+    """Return the states that the trigger leads out of."""
+    return tuple(state for state, each in TRANSITIONS if each is trigger)

@@ -1,9 +1,10 @@
-"""Submitting: everything that an execution will need is checked and frozen before it is accepted."""
+"""Accepting executions: new ones, and new attempts of failed ones. All that they need later is checked and frozen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import update
 from sqlalchemy.orm import Session
@@ -12,12 +13,12 @@ from core.agents.validation import describe_problems
 from core.credentials.repository import Credentials, inject, named
 from core.datasets.repository import DatasetRepository
 from core.errors import Conflict
-from core.events.announce import announce
-from core.executions.parameters import INPUTS, Value, built_in, resolve, row_limit
-from core.executions.places import inputs, output_name
-from core.executions.slots import place
-from core.executions.states import Event, State
-from core.executions.transitions import launch, move
+from core.events.recorder import record_state
+from core.executions.parameters import INPUT_NAMES, Value, get_built_in, parse_row_limit, resolve_parameters
+from core.executions.paths import resolve_inputs, resolve_output
+from core.executions.repository import ExecutionRepository
+from core.executions.states import State, Trigger, get_next_state
+from core.executions.transitions import enqueue_launch, lock_project, move, take_slot_or_queue
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey, earlier, remember
@@ -28,20 +29,33 @@ from core.tables import Agent, Execution, Job, Project, Task, new_id, now
 from core.tasks.repository import TaskRepository
 from pipelines.errors import PipelineError
 from pipelines.pipeline import Pipeline
+from pipelines.planning.plan import Plan
 from pipelines.transforms.transform import Transforms
 
 PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."
+DISABLED_JOB = "This job is disabled. Enable it to execute it."
+INITIAL_VALUES = {
+    "run_id": None,
+    "claimed_at": None,
+    "heartbeat_at": None,
+    "started_at": None,
+    "completed_at": None,
+    "error_message": None,
+    "spark_ui_url": None,
+    "metrics": {},
+    "progress": {},
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What an execute call asks for beside the job."""
+class ExecuteOptions:
+    """What a request to execute a job says besides the job."""
 
+    key_ring: KeyRing
     parameters: Mapping[str, object]
     arguments: Sequence[str]
     limit: int | None
     environment: Mapping[str, str]
-    key_ring: KeyRing
     credential_ids: Sequence[str]
 
 
@@ -61,45 +75,103 @@ def submit(
     task_id: str | None = None,
     queue: bool = False,
 ) -> Execution:
-    """Accepts an execution: its slot, its task, its launch and its idempotency record are one transaction.
+    """Accept an execution: its slot, its task, its launch and its idempotency record are one transaction.
 
     The credentials are those with the given ids, else those that the job names, else the organization's and global
-    ones. With `task_id` it is a run of that task, which must not be running; otherwise it makes a task of its own.
-    With `queue` it waits in order where the project has no slot free.
+    ones. With `task_id` it is a run of that task, which must not be running; otherwise it creates a task. With `queue`
+    it waits for its turn where the project has no free slot.
 
     Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput for an unknown credential and
-    listing every parameter that is missing, TooMany when the project has ten executions already, or a full queue.
+    with every parameter that is missing, TooMany at the project's limit of executions, or with a full queue.
     """
-    request = Request(parameters or {}, arguments, limit, environment or {}, key_ring, credential_ids)
-    with database.read() as session:  # parsing a pipeline takes longer than SQLite's one writer should be held
+    options = ExecuteOptions(key_ring, parameters or {}, arguments, limit, environment or {}, credential_ids)
+    with database.read() as session:  # planning a pipeline takes longer than SQLite's only writer should be blocked
         started = earlier(session, idempotency_key) if idempotency_key else None
         if started is not None:
-            return _started(session, started)
-        frozen = _freeze(session, organization_id, project_id, job_id, request)
+            return _load_started(session, started)
+        execution = _freeze(session, organization_id, project_id, job_id, options)
     with database.write() as session:
-        started = remember(session, idempotency_key, frozen.id) if idempotency_key else frozen.id
-        if started != frozen.id:
-            return _started(session, started)
+        started = remember(session, idempotency_key, execution.id) if idempotency_key else execution.id
+        if started != execution.id:
+            return _load_started(session, started)
         JobRepository(session, organization_id).get(project_id, job_id)
-        frozen.state = place(session, project_id, queue)
+        execution.state = take_slot_or_queue(session, project_id, queue)
         tasks = TaskRepository(session, organization_id)
         task = tasks.get_startable(project_id, job_id, task_id) if task_id is not None else None
-        return _accept(session, frozen, task)
+        return _accept(session, execution, task)
 
 
-def _started(session: Session, execution_id: str) -> Execution:
-    """What an earlier call with the same Idempotency-Key has started."""
+def retry(
+    database: Database,
+    organization_id: str,
+    project_id: str,
+    job_id: str,
+    execution_id: str,
+    *,
+    key_ring: KeyRing,
+    idempotency_key: IdempotencyKey | None = None,
+    queue: bool = False,
+) -> Execution:
+    """Begin the next attempt of a failed execution, with the pipeline and parameters that were frozen for it.
+
+    Credentials are read again. Reports of earlier attempts change nothing from here on. With `queue` it waits where
+    the project has no free slot, in the order in which the executions were accepted.
+
+    Raises NotFound, Conflict when it has not failed or cannot be executed any more, BadInput for a credential that was
+    deleted, TooMany at the project's limit of executions, or with a full queue.
+    """
+    with database.write() as session:
+        execution = ExecutionRepository(session, organization_id).get(project_id, job_id, execution_id)
+        lock_project(session, project_id)
+        session.refresh(execution)
+        if idempotency_key is not None:  # of two simultaneous calls the lock lets one pass first
+            if earlier(session, idempotency_key) is not None:
+                return execution
+            remember(session, idempotency_key, execution.id)
+        state = State(execution.state)
+        if get_next_state(state, Trigger.RETRY) is None:
+            sentence = f"Only an execution that has failed can be retried; this one is {state.public}."
+            raise Conflict(sentence, code="not-retryable")
+        if not execution.pipeline_yaml:
+            raise Conflict(PYTHON_AGENT, code="no-pipeline")
+        if not JobRepository(session, organization_id).get(project_id, job_id).enabled:
+            raise Conflict(DISABLED_JOB, code="disabled")
+        queued = take_slot_or_queue(session, project_id, queue) is State.QUEUED
+        ids = list(dict.fromkeys(execution.credentials.values()))
+        inject(execution, Credentials(session, organization_id).chosen(ids, key_ring) if ids else (), key_ring)
+        trigger = Trigger.REQUEUE if queued else Trigger.RETRY
+        move(session, execution, trigger, attempt=execution.attempt + 1, **INITIAL_VALUES)
+        if not queued:
+            enqueue_launch(session, execution)
+        return execution
+
+
+def list_steps(plan: Plan) -> list[dict[str, str]]:
+    """Return the plan's steps as an execution stores them: one for each step of its Dagster run, in order."""
+    return [
+        {
+            "key": step.key,
+            "title": step.title,
+            "position": f"pass {number}, line {step.line}" if step.line else f"pass {number}",
+        }
+        for number, steps in enumerate(plan.iter_passes(), start=1)
+        for step in steps
+    ]
+
+
+def _load_started(session: Session, execution_id: str) -> Execution:
+    """Return what an earlier call with the same Idempotency-Key has started."""
     execution = session.get(Execution, execution_id)
     if execution is None:
         raise Conflict("What this Idempotency-Key has started was deleted since. Use a new key.")
     return execution
 
 
-def _freeze(session: Session, organization_id: str, project_id: str, job_id: str, request: Request) -> Execution:
-    """The execution as it will be stored, from the job and its agent as they are now."""
+def _freeze(session: Session, organization_id: str, project_id: str, job_id: str, options: ExecuteOptions) -> Execution:
+    """Return the execution to store, made of the job and its agent as they are now."""
     project = ProjectRepository(session, organization_id).get(project_id)
     job = JobRepository(session, organization_id).get(project_id, job_id)
-    agent = _agent(session, job)
+    agent = _load_agent(session, job)
     execution = Execution(
         id=new_id(),
         organization_id=organization_id,
@@ -109,37 +181,38 @@ def _freeze(session: Session, organization_id: str, project_id: str, job_id: str
         agent_id=agent.id,
         agent_revision=agent.revision,
         pipeline_yaml=agent.pipeline_yaml or "",
-        row_limit=row_limit(request.limit, request.parameters),
+        row_limit=parse_row_limit(options.limit, options.parameters),
     )
-    credentials = Credentials(session, organization_id).chosen(request.credential_ids or named(job), request.key_ring)
-    inject(execution, credentials, request.key_ring)
-    for field, value in _planned(session, execution, job, project, request).items():
-        setattr(execution, field, value)
+    key_ring = options.key_ring
+    credentials = Credentials(session, organization_id).chosen(options.credential_ids or named(job), key_ring)
+    inject(execution, credentials, key_ring)
+    for column, value in _plan(session, execution, job, project, options).items():
+        setattr(execution, column, value)
     return execution
 
 
-def _agent(session: Session, job: Job) -> Agent:
+def _load_agent(session: Session, job: Job) -> Agent:
     if not job.enabled:
-        raise Conflict("This job is disabled. Enable it to execute it.")
+        raise Conflict(DISABLED_JOB, code="disabled")
     agent = session.get(Agent, job.agent_id) if job.agent_id else None
     if agent is None:
-        raise Conflict("This job has no agent. Set its agentId to one that has a pipeline.")
+        raise Conflict("This job has no agent. Set its agentId to one that has a pipeline.", code="no-agent")
     if not agent.enabled:
-        raise Conflict("The agent of this job is disabled. Enable it to execute the job.")
+        raise Conflict("The agent of this job is disabled. Enable it to execute the job.", code="disabled")
     if agent.pipeline_yaml is None and agent.code is None:
-        raise Conflict("The agent of this job has no pipeline. Write its pipelineYaml.")
+        raise Conflict("The agent of this job has no pipeline. Write its pipelineYaml.", code="no-pipeline")
     return agent
 
 
-def _planned(
-    session: Session, execution: Execution, job: Job, project: Project, request: Request
-) -> Mapping[str, object]:
-    """What planning the pipeline with its parameters tells: the parameters, what it reads and where it writes."""
+def _plan(
+    session: Session, execution: Execution, job: Job, project: Project, options: ExecuteOptions
+) -> Mapping[str, Any]:
+    """Plan the pipeline with its parameters; return the columns that follow from the plan."""
     if not execution.pipeline_yaml:
-        return {"parameters": {}, "inputs": {}}
+        return {"parameters": {}, "inputs": {}, "steps": []}
     try:
         pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
-        values = _values(session, pipeline, execution, job, project, request)
+        values = _resolve_values(session, pipeline, execution, job, project, options)
         transforms = PythonExtensionRepository(session, job.organization_id).load_row_transforms(execution.agent_id)
         plan = pipeline.plan(parameters=values, transforms=Transforms(transforms))
     except PipelineError as error:
@@ -147,33 +220,35 @@ def _planned(
     return {
         "parameters": values,
         "row_transforms": transforms,
-        "inputs": inputs(session, project, plan),
-        "output_name": output_name(session, project, plan.output.path),
+        "inputs": resolve_inputs(session, project, plan),
+        "output_name": resolve_output(session, project, plan.output.path),
         "output_mode": plan.output.mode.value,
+        "steps": list_steps(plan),
     }
 
 
-def _values(
-    session: Session, pipeline: Pipeline, execution: Execution, job: Job, project: Project, request: Request
+def _resolve_values(
+    session: Session, pipeline: Pipeline, execution: Execution, job: Job, project: Project, options: ExecuteOptions
 ) -> dict[str, Value]:
-    names, dataset_id = pipeline.parameters, job.input_dataset_id
-    datasets = DatasetRepository(session, job.organization_id)
-    source = datasets.get(dataset_id) if dataset_id and names & set(INPUTS) else None
-    return resolve(
+    names, dataset_id, source = pipeline.parameters, job.input_dataset_id, None
+    if dataset_id and names & set(INPUT_NAMES):
+        source = DatasetRepository(session, job.organization_id).get(dataset_id)
+    built_in = get_built_in(names, execution_id=execution.id, job=job, project=project, source=source, at=now())
+    return resolve_parameters(
         names,
-        parameters=request.parameters,
-        arguments=request.arguments,
+        parameters=options.parameters,
+        arguments=options.arguments,
         job=job,
         project=project,
         credentials=execution.credentials,
-        built_in=built_in(names, execution_id=execution.id, job=job, project=project, source=source, at=now()),
-        environment=request.environment,
+        built_in=built_in,
+        environment=options.environment,
     )
 
 
 def _accept(session: Session, execution: Execution, task: Task | None) -> Execution:
-    """Stores the execution with its task, what is told of it, and its launch unless it waits for a slot."""
-    name = f"{execution.job_name} #{_number(session, execution)}"
+    """Store the execution with its task, its first event, and its launch unless it waits for a slot."""
+    name = f"{execution.job_name} #{_count_execution(session, execution)}"
     task = task or Task(organization_id=execution.organization_id, job_id=execution.job_id, name=name)
     task.execution_id = execution.id
     session.add(task)
@@ -181,24 +256,24 @@ def _accept(session: Session, execution: Execution, task: Task | None) -> Execut
     execution.task_id = task.id
     session.add(execution)
     session.flush()
-    announce(session, execution)
+    record_state(session, execution)
     if not execution.pipeline_yaml:
-        move(session, execution, Event.FAIL, error_message=PYTHON_AGENT)
+        move(session, execution, Trigger.FAIL, error_message=PYTHON_AGENT)
     elif execution.state == State.PENDING:
-        launch(session, execution)
+        enqueue_launch(session, execution)
     return execution
 
 
-def _number(session: Session, execution: Execution) -> int:
-    """The execution's number within its job; Conflict when the job has become another since it was read."""
-    same = (Job.id == execution.job_id, Job.enabled, Job.agent_id == execution.agent_id)
-    counted = (
-        update(Job)
-        .where(*same)
-        .values(execution_count=Job.execution_count + 1, latest_execution_id=execution.id, updated_at=Job.updated_at)
-    )
-    returned = counted.returning(Job.execution_count)
-    number = session.scalar(returned, execution_options={"synchronize_session": False})
+def _count_execution(session: Session, execution: Execution) -> int:
+    """Return the execution's number within its job; raise Conflict when the job has changed since it was read."""
+    values = {
+        "execution_count": Job.execution_count + 1,
+        "latest_execution_id": execution.id,
+        "updated_at": Job.updated_at,
+    }
+    unchanged = (Job.id == execution.job_id, Job.enabled, Job.agent_id == execution.agent_id)
+    statement = update(Job).where(*unchanged).values(values).returning(Job.execution_count)
+    number = session.scalar(statement, execution_options={"synchronize_session": False})
     if number is None:
         raise Conflict("The job was changed while it was being executed. Try again.")
     return number

@@ -1,72 +1,115 @@
-"""The one place where an execution changes its state, with the slot that it takes or gives back and what is told."""
+"""Changes of state, with the slots of a project that they take or release, and the events that they record.
+
+A slot is one of the executions that a project may have pending or running at once. Locks are always taken in this
+order: organization, project, execution, job, task.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
-from core.events.announce import announce
-from core.executions.slots import free_slot, hold_project, take_slot
-from core.executions.states import Event, State, next_state, sources
+from core.errors import TooMany
+from core.events.recorder import record_state
+from core.executions.states import State, Trigger, get_next_state, get_sources
 from core.infra.database import changed
 from core.metrics.bills import store_bill
-from core.tables import Execution, OutboxMessage, now
+from core.tables import Execution, OutboxMessage, Project, now
 from core.tables.executions import QUEUED
 
+MAX_CONCURRENT_EXECUTIONS = 10
+MAX_QUEUED_EXECUTIONS = 1000
+RETRY_AFTER_SECONDS = 10
 
-def move(session: Session, execution: Execution, event: Event, *conditions: ColumnElement[bool], **values: Any) -> bool:
-    """Applies the event where the state table and the conditions allow it; False when it changes nothing."""
-    hold_project(session, execution.project_id)
+
+def lock_project(session: Session, project_id: str) -> None:
+    """Let only one transaction at a time change the states of a project's executions.
+
+    On SQLite this locks nothing more: its writers are serialized anyway.
+    """
+    session.execute(select(Project.id).where(Project.id == project_id).with_for_update(key_share=True))
+
+
+def move(
+    session: Session, execution: Execution, trigger: Trigger, *conditions: ColumnElement[bool], **values: Any
+) -> bool:
+    """Apply the trigger where the state table and the conditions allow it; return False when nothing changed."""
+    lock_project(session, execution.project_id)
     found = session.scalar(select(Execution.state).where(Execution.id == execution.id).with_for_update())
-    state = next_state(State(found), event) if found else None
+    state = get_next_state(State(found), trigger) if found else None
     if found is None or state is None:
         return False
     if state.terminal:
         values.setdefault("completed_at", now())
-        values["sealed_environment"] = None  # nobody needs its secrets any more
+        values["sealed_environment"] = None  # its secrets are not needed any more
     same = (Execution.id == execution.id, Execution.state == found, *conditions)
     if not changed(session, update(Execution).where(*same).values(state=state, updated_at=now(), **values)):
         return False
     session.refresh(execution)
-    announce(session, execution)
+    record_state(session, execution)
     if state.terminal:
         store_bill(session, execution)
-        _end(session, execution, State(found))
+        _withdraw_launch(session, execution)
+        if State(found).holds_slot:
+            _release_slot(session, execution.project_id)
+            _admit_next(session, execution.project_id)
     return True
 
 
-def cancel_all(session: Session, which: ColumnElement[bool], sentence: str) -> None:
-    """Cancels whatever of these executions has not ended."""
-    for execution in _unended(session, which):
-        move(session, execution, Event.CANCEL, error_message=sentence)
+def cancel_all(session: Session, condition: ColumnElement[bool], sentence: str) -> None:
+    """Cancel the executions that meet the condition and have not ended, the newest first.
+
+    In this order no queued execution is admitted just before it is cancelled.
+    """
+    query = select(Execution).where(condition, Execution.state.in_(get_sources(Trigger.CANCEL)))
+    for execution in session.scalars(query.order_by(Execution.id.desc())).all():
+        move(session, execution, Trigger.CANCEL, error_message=sentence)
 
 
-def launch(session: Session, execution: Execution) -> None:
-    """Has the launcher start the execution's current attempt once this transaction is committed."""
+def take_slot_or_queue(session: Session, project_id: str, queue: bool) -> State:
+    """Return PENDING after taking a slot, or QUEUED where none is free and `queue` is set; raise TooMany otherwise."""
+    lock_project(session, project_id)
+    if _take_slot(session, project_id):
+        return State.PENDING
+    if not queue:
+        sentence = f"This project has {MAX_CONCURRENT_EXECUTIONS} executions, the limit. Try again when one has ended."
+        raise TooMany(sentence, RETRY_AFTER_SECONDS, code="execution-limit")
+    queued = session.scalar(select(func.count()).where(Execution.project_id == project_id, QUEUED)) or 0
+    if queued >= MAX_QUEUED_EXECUTIONS:
+        sentence = f"This project has {MAX_QUEUED_EXECUTIONS} queued executions, the limit. Try again later."
+        raise TooMany(sentence, RETRY_AFTER_SECONDS, code="queue-limit")
+    return State.QUEUED
+
+
+def enqueue_launch(session: Session, execution: Execution) -> None:
+    """Let the launcher start the execution's current attempt once this transaction is committed."""
     session.add(OutboxMessage(execution_id=execution.id, attempt=execution.attempt))
 
 
-def _unended(session: Session, which: ColumnElement[bool]) -> Sequence[Execution]:
-    """The newest first, so that what waits is not started just before it is cancelled."""
-    query = select(Execution).where(which, Execution.state.in_(sources(Event.CANCEL)))
-    return session.scalars(query.order_by(Execution.id.desc())).all()
-
-
-def _end(session: Session, execution: Execution, left: State) -> None:
-    """Withdraws a launch that is still to come, and hands the slot on; runs once for each attempt."""
+def _withdraw_launch(session: Session, execution: Execution) -> None:
     waiting = (OutboxMessage.execution_id == execution.id, OutboxMessage.processed_at.is_(None))
     changed(session, update(OutboxMessage).where(*waiting).values(processed_at=now()))
-    if left.holds_slot:
-        free_slot(session, execution.project_id)
-        _admit(session, execution.project_id)
 
 
-def _admit(session: Session, project_id: str) -> None:
-    """Starts the first execution that waits in the project, if a slot is free."""
-    waiting = select(Execution).where(Execution.project_id == project_id, QUEUED).order_by(Execution.id).limit(1)
-    execution = session.scalar(waiting)
-    if execution is not None and take_slot(session, project_id) and move(session, execution, Event.ADMIT):
-        launch(session, execution)
+def _admit_next(session: Session, project_id: str) -> None:
+    """Launch the project's first queued execution, if a slot is free."""
+    query = select(Execution).where(Execution.project_id == project_id, QUEUED).order_by(Execution.id).limit(1)
+    execution = session.scalar(query)
+    if execution is not None and _take_slot(session, project_id) and move(session, execution, Trigger.ADMIT):
+        enqueue_launch(session, execution)
+
+
+def _take_slot(session: Session, project_id: str) -> bool:
+    """Take a slot by one conditional UPDATE, so that simultaneous submits never exceed the limit."""
+    return _add_to_active(session, 1, Project.id == project_id, Project.active_executions < MAX_CONCURRENT_EXECUTIONS)
+
+
+def _release_slot(session: Session, project_id: str) -> None:
+    _add_to_active(session, -1, Project.id == project_id)
+
+
+def _add_to_active(session: Session, number: int, *conditions: ColumnElement[bool]) -> bool:
+    values = {"active_executions": Project.active_executions + number, "updated_at": Project.updated_at}
+    return bool(changed(session, update(Project).where(*conditions).values(values)))

@@ -13,9 +13,8 @@ from core.agents.repository import AgentRepository
 from core.credentials.repository import Credentials
 from core.datasets.repository import DatasetRepository
 from core.errors import BadInput, NotFound
-from core.executions.slots import hold_project
 from core.executions.states import State
-from core.executions.transitions import cancel_all
+from core.executions.transitions import cancel_all, lock_project
 from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
 from core.infra.slugs import unique_slug
 from core.infra.validation import storable
@@ -36,7 +35,7 @@ class JobWithTasks:
 
     @property
     def execution_status(self) -> str:
-        return State(self.newest_state or State.PENDING).shown
+        return State(self.newest_state or State.PENDING).public
 
 
 class JobRepository(Repository[Job]):
@@ -133,7 +132,7 @@ class JobRepository(Repository[Job]):
     def lock(self, row: Job, if_match: Collection[str] = ()) -> Job:
         """Lock the job, and its project first: states of executions change under the project's lock."""
         lock_organization(self.session, self.organization_id)
-        hold_project(self.session, row.project_id)
+        lock_project(self.session, row.project_id)
         return super().lock(row, if_match)
 
     def _select_with_tasks(self) -> Select[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.executions.queries import Executions
+from core.executions.repository import ExecutionRepository
 from core.identity.api_keys import Identity
 from core.identity.organizations import reachable_organization
 from core.infra.database import Database
@@ -35,7 +35,7 @@ class MetricsService:
     def get_bill(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> ExecutionBill:
         """Return the bill of an execution's newest attempt; an estimate until it ends."""
         with self._database.read() as session:
-            execution = Executions(session, caller.organization_id).get(project_id, job_id, execution_id)
+            execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
             return get_bill(session, execution)
 
     def summarize_job(self, caller: Identity, project_id: str, job_id: str, period: Period) -> Overview:

@@ -34,6 +34,7 @@ class Execution(Owned):
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
     row_transforms: Mapped[dict[str, Any]] = mapped_column(default=dict)
     inputs: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    steps: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     output_name: Mapped[str | None] = mapped_column(Text)
     output_mode: Mapped[str] = mapped_column(default="overwrite")
     row_limit: Mapped[int | None] = mapped_column(BigInteger)

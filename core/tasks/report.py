@@ -36,7 +36,7 @@ class TaskWithExecution:
 
     @property
     def status(self) -> str:
-        return State.PENDING if self.execution is None else State(self.execution.state).shown
+        return State.PENDING if self.execution is None else State(self.execution.state).public
 
     @property
     def progress(self) -> float:
@@ -65,7 +65,7 @@ class TaskWithExecution:
 
 
 def _format_log(execution: Execution) -> str:
-    status = State(execution.state).shown
+    status = State(execution.state).public
     changes = (
         (execution.created_at, "Submitted."),
         (execution.started_at, "Started."),

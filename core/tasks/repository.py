@@ -9,9 +9,8 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from core.errors import BadInput, Conflict, NotFound
-from core.executions.slots import hold_project
-from core.executions.states import Event, State
-from core.executions.transitions import move
+from core.executions.states import State, Trigger
+from core.executions.transitions import lock_project, move
 from core.infra.repository import lock_organization, lock_row, validate_fields
 from core.jobs.repository import JobRepository
 from core.tables import Execution, Task
@@ -78,7 +77,7 @@ class TaskRepository:
         """Cancel the task's execution, then delete the task; its executions stay."""
         found = self.get(project_id, job_id, task_id)
         if found.execution is not None:
-            move(self.session, found.execution, Event.CANCEL, error_message="The task was deleted.")
+            move(self.session, found.execution, Trigger.CANCEL, error_message="The task was deleted.")
         self.session.delete(found.task)
         self.session.flush()
 
@@ -86,12 +85,12 @@ class TaskRepository:
         """Cancel the task's execution, if it is running."""
         found = self.get(project_id, job_id, task_id)
         if found.execution is not None:
-            move(self.session, found.execution, Event.CANCEL, error_message="The task was stopped.")
+            move(self.session, found.execution, Trigger.CANCEL, error_message="The task was stopped.")
 
     def lock(self, project_id: str, task: Task, if_match: Collection[str]) -> None:
         """Lock the task, and its project first: states of executions change under the project's lock."""
         lock_organization(self.session, self.organization_id)
-        hold_project(self.session, project_id)
+        lock_project(self.session, project_id)
         lock_row(self.session, self.organization_id, task, if_match)
 
     def _select(self) -> Select[Any]:

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from core.executions.submit import submit
-from core.executions.zombies import Cleanup, mark_zombies
 from core.identity.api_keys import Identity
 from core.infra.database import Database
-from core.infra.encryption import KeyRing
-from core.infra.idempotency import IdempotencyKey
 from core.infra.preconditions import Versioned, compute_etag
-from core.tables import now
 from core.tasks.report import TaskWithExecution
 from core.tasks.repository import TaskRepository
 
@@ -58,36 +53,9 @@ class TaskService:
             tasks.lock(project_id, tasks.get(project_id, job_id, task_id).task, if_match)
             tasks.delete(project_id, job_id, task_id)
 
-    def start(
-        self,
-        caller: Identity,
-        project_id: str,
-        job_id: str,
-        task_id: str,
-        *,
-        key_ring: KeyRing,
-        idempotency_key: IdempotencyKey | None,
-        queue: bool,
-    ) -> None:
-        """Submit an execution of the job that is bound to this task."""
-        submit(
-            self._database,
-            caller.organization_id,
-            project_id,
-            job_id,
-            key_ring=key_ring,
-            task_id=task_id,
-            idempotency_key=idempotency_key,
-            queue=queue,
-        )
-
     def stop(self, caller: Identity, project_id: str, job_id: str, task_id: str) -> None:
         with self._database.write() as session:
             TaskRepository(session, caller.organization_id).stop(project_id, job_id, task_id)
-
-    def mark_zombies(self, caller: Identity, timeout_hours: int) -> Cleanup:
-        """Fail the executions that have been running for longer than this."""
-        return mark_zombies(self._database, caller.organization_id, timeout_hours, now())
 
 
 def _add_etag(found: TaskWithExecution) -> Versioned[TaskWithExecution]:

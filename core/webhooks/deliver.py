@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from standardwebhooks import Webhook as Signer
 
 from core.errors import SpindleError
-from core.events.announce import payload
+from core.events.recorder import build_payload
 from core.infra.background import Outages
 from core.infra.database import Database, changed
 from core.infra.encryption import KeyRing
@@ -151,7 +151,7 @@ def try_out(settings: Settings, database: Database, organization_id: str, projec
     with database.write() as session:
         webhook = Webhooks(session, organization_id).get(project_id, webhook_id)
         data = {"projectId": project_id, "webhookId": webhook_id}
-        delivery = Delivery(webhook_id=webhook.id, type=TEST, payload=payload(TEST, data, now()), state="FAILED")
+        delivery = Delivery(webhook_id=webhook.id, type=TEST, payload=build_payload(TEST, data, now()), state="FAILED")
         session.add(delivery)
     attempt(settings, database, Parcel(delivery, webhook), last=True)
     return delivery.id

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import func, select
 
 from core.errors import BadInput, Conflict, Detail, NotFound
-from core.events.announce import TYPES
+from core.events.recorder import TYPES
 from core.executions.tokens import PREFIX
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.http_client import is_name, is_own, web_address

@@ -1,4 +1,4 @@
-"""Dagster's instance of one data folder: `python -m orchestration.instance PORT` writes DATA/dagster."""
+"""The Dagster instance of a data folder: `python -m orchestration.instance PORT` writes DATA/dagster."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from core.infra.settings import Settings
 LOCATION = "spindle"
 
 
-def prepare(settings: Settings, code_port: int) -> Path:
-    """Writes dagster.yaml and a workspace.yaml whose code server answers at `code_port`; returns the folder."""
+def prepare_instance(settings: Settings, code_port: int) -> Path:
+    """Write dagster.yaml, and a workspace.yaml with the code server at `code_port`; return their folder."""
     home = settings.data.resolve() / "dagster"
     home.mkdir(parents=True, exist_ok=True)
     url = dagster_database_url(settings)
-    (home / "dagster.yaml").write_text(_template("dagster.yaml") + (_template("postgresql.yaml") if url else ""))
+    (home / "dagster.yaml").write_text(
+        _read_template("dagster.yaml") + (_read_template("postgresql.yaml") if url else "")
+    )
     if url:
         create_dagster_schema(url)
     _create_storage(home, url)
@@ -29,21 +31,21 @@ def prepare(settings: Settings, code_port: int) -> Path:
     return home
 
 
-def run_socket(home: Path) -> str:
-    """Where the run server listens: the shorter of two spellings, as a socket's path may have 107 bytes at most."""
+def get_run_socket(home: Path) -> str:
+    """Return the run server's socket, absolute or relative, whichever is shorter: 107 bytes are the maximum."""
     return min(str(home / "runs.sock"), os.path.relpath(home / "runs.sock"), key=len)
 
 
-def run_pidfile(home: Path, run_id: str) -> Path:
+def get_run_pidfile(home: Path, run_id: str) -> Path:
     return home / "runs" / run_id
 
 
-def _template(name: str) -> str:
+def _read_template(name: str) -> str:
     return files("orchestration.instance").joinpath(name).read_text()
 
 
 def _create_storage(home: Path, url: str | None) -> None:
-    """Once: Dagster's own processes would all create it at the same moment, and trip over each other."""
+    """Create the storage once, before Dagster's processes would all try to at the same time."""
     marker = home / "storage-created"
     where = make_url(url).set(password=None).render_as_string() if url else "files"
     if marker.exists() and marker.read_text() == where:

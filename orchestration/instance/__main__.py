@@ -4,10 +4,10 @@ import sys
 
 from core.errors import SpindleError
 from core.infra.settings import Settings
-from orchestration.instance import prepare
+from orchestration.instance import prepare_instance
 
 if __name__ == "__main__":
     try:
-        prepare(Settings(), int(sys.argv[1]))
+        prepare_instance(Settings(), int(sys.argv[1]))
     except SpindleError as error:
         sys.exit(str(error))

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from core.credentials.repository import MASK
-from core.executions.spec import driver_environment
+from core.executions.spec import load_driver_secrets
 from core.infra.database import open_database
 from core.tables import Execution
 from tests.support.api import Api, Job, Server
@@ -84,7 +84,7 @@ def test_an_execution_gets_the_named_credential_and_nobody_elses(caller: Api, ri
     assert bodies[0] == bodies[1]
     execution = stored(job, job.execute({"cloudCredentialId": own}))
     assert execution.credentials == {"OPENAI_API_KEY": own}
-    assert driver_environment(caller.settings, execution)["OPENAI_API_KEY"] == CANARY
+    assert load_driver_secrets(caller.settings, execution)["OPENAI_API_KEY"] == CANARY
 
 
 def test_the_callers_key_opens_what_it_sealed(caller: Api):
@@ -96,7 +96,7 @@ def test_the_callers_key_opens_what_it_sealed(caller: Api):
         assert caller.call("POST", f"{job.path}/execute", json=body, headers=headers).status_code == 400
     answer = caller.call("POST", f"{job.path}/execute", json=body, headers={"X-Encryption-Key": OWN_KEY})
     execution = stored(job, answer.json()["executionId"])
-    assert driver_environment(caller.settings, execution)["AWS_SECRET_ACCESS_KEY"] == CANARY
+    assert load_driver_secrets(caller.settings, execution)["AWS_SECRET_ACCESS_KEY"] == CANARY
 
 
 def test_no_secret_is_seen_anywhere(caller: Api, capsys: pytest.CaptureFixture[str]):

@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy.orm import Session
 
-from api.events import endpoints, stream
-from core.events.feed import newest
+from api.events import stream
+from core.events.service import EventService
+from core.identity.api_keys import Identity
 from core.infra.database import open_database
 from core.tables import ExecutionEvent
 from tests.support.api import BASE, Api, Job, Server
@@ -159,12 +159,14 @@ def test_what_happens_while_a_stream_is_being_opened_is_its_first_event(
 ):
     executed: list[str] = []
 
-    def then_execute(session: Session, organization_id: str, project_id: str) -> int:
-        last = newest(session, organization_id, project_id)
+    get_last_id = EventService.get_last_id
+
+    def then_execute(service: EventService, caller: Identity, project_id: str) -> int:
+        last = get_last_id(service, caller, project_id)
         executed.append(job.execute())
         return last
 
-    monkeypatch.setattr(endpoints, "newest", then_execute)
+    monkeypatch.setattr(EventService, "get_last_id", then_execute)
     with opened(acme, f"/projects/id/{job.project_id}/events") as response:
         assert next(events(response))["data"]["executionId"] == executed[0]
 

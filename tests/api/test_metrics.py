@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from api.app import create_app
-from core.executions.queries import Executions
+from core.executions.repository import ExecutionRepository
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
@@ -237,7 +237,7 @@ def write_log(job: Job, execution: str, text: str) -> None:
     api = job.api
     database = open_database(api.settings)
     with database.read() as session:
-        stored = Executions(session, api.organization_id).get(job.project_id, job.id, execution)
+        stored = ExecutionRepository(session, api.organization_id).get(job.project_id, job.id, execution)
         key = log_key(api.organization_id, execution, stored.attempt)
     path = Path(open_storage(api.settings).url_for(key, "spark"))
     database.close()

@@ -13,7 +13,7 @@ from core.categories.repository import CategoryRepository
 from core.credentials.repository import Credentials
 from core.datasets.repository import DatasetRepository
 from core.errors import BadInput, Conflict, NotFound
-from core.executions.queries import Executions
+from core.executions.repository import ExecutionRepository
 from core.infra.encryption import KeyRing
 from core.infra.secrets import service_key
 from core.jobs.repository import JobRepository
@@ -290,10 +290,10 @@ class TestJobs:
     def test_executions_newest_first_by_pages(self, shop: Shop) -> None:
         ids = [shop.submit().id for _ in range(3)]
         with shop.database.read() as session:
-            executions = Executions(session, shop.organization_id)
-            page = executions.records(shop.project_id, shop.job_id, limit=2)
+            executions = ExecutionRepository(session, shop.organization_id)
+            page = executions.list_records(shop.project_id, shop.job_id, limit=2)
             assert [each["id"] for each in page] == [ids[2], ids[1]]
-            rest = executions.records(shop.project_id, shop.job_id, before=page[-1]["id"])
+            rest = executions.list_records(shop.project_id, shop.job_id, before=page[-1]["id"])
             assert [each["id"] for each in rest] == [ids[0]]
 
 
@@ -303,7 +303,7 @@ READS: dict[str, Read] = {
     "job": lambda session, caller, theirs, row_id: JobRepository(session, caller).get(theirs.project_id, row_id),
     "agent": lambda session, caller, theirs, row_id: AgentRepository(session, caller).get(row_id),
     "dataset": lambda session, caller, theirs, row_id: DatasetRepository(session, caller).get(row_id),
-    "execution": lambda session, caller, theirs, row_id: Executions(session, caller).get(
+    "execution": lambda session, caller, theirs, row_id: ExecutionRepository(session, caller).get(
         theirs.project_id, theirs.job_id, row_id
     ),
 }

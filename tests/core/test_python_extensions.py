@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from core.errors import BadInput, Conflict, NotFound
-from core.executions.spec import write_spec
+from core.executions.spec import build_spec
 from core.identity.organizations import create_organization, is_shared
 from core.python_extensions.repository import PythonExtensionRepository
 from core.python_extensions.validation import validate_function
@@ -39,8 +38,8 @@ def test_an_execution_keeps_the_functions_that_it_was_submitted_with(shop: Shop)
         PythonExtensionRepository(session, shop.organization_id).update(
             extension_id, {"source": CLEAN.replace("kg", "g")}
         )
-    spec = json.loads(write_spec(shop.settings, execution, shared=False).read_text())
-    assert (spec["rowTransforms"], spec["isolateTransforms"]) == ({"clean": CLEAN}, False)
+    spec = build_spec(shop.settings, shop.storage, execution, isolate_transforms=False)
+    assert (spec.row_transforms, spec.isolate_transforms) == ({"clean": CLEAN}, False)
 
 
 def test_a_pipeline_that_names_an_unregistered_function_is_refused_when_it_is_executed(shop: Shop) -> None:

@@ -117,7 +117,7 @@ def run_worker(service: Service, execution_id: str) -> int:
 
 
 def driver(service: Service, execution_id: str) -> int:
-    return int((service.data / "drivers" / f"{execution_id}.1").read_text())
+    return int(next((service.data / "drivers").glob(f"*.{execution_id}.1")).read_text())
 
 
 def assert_completed_once(service: Service, job: Job, execution_id: str) -> None:

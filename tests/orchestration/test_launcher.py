@@ -19,7 +19,7 @@ from core.infra.settings import Settings
 from core.tables import Execution
 from orchestration import launcher
 from orchestration.client import DagsterClient
-from orchestration.compute.local import LocalCompute
+from orchestration.compute import create_compute
 from tests.support.shop import Shop, make_shop
 
 
@@ -71,10 +71,10 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 @pytest.fixture
 def own(shop: Shop, dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> launcher.Launcher:
-    for pause in ("TAKEN", "RETRY_STEP", "UNCLAIMED"):
+    for pause in ("LEASE", "RETRY_STEP", "CLAIM_TIMEOUT"):
         monkeypatch.setattr(launcher, pause, timedelta(0))
     client = DagsterClient(dagster.server_port)
-    return launcher.Launcher(shop.settings, shop.database, client, LocalCompute(shop.settings.data))
+    return launcher.Launcher(shop.settings, shop.database, client, create_compute(shop.settings))
 
 
 def state(shop: Shop, execution: Execution) -> str:
@@ -90,9 +90,9 @@ def test_waiting_for_dagster_takes_no_run_from_an_execution(
     for _ in range(20):
         own.launch_due()
     dagster.away = False
-    for runs in range(1, launcher.MOST_RUNS):
+    for runs in range(1, launcher.MAX_RUNS):
         own.launch_due()
-        own.relaunch()
+        own.relaunch_unclaimed()
         assert (len(dagster.runs), state(shop, execution)) == (runs, State.PENDING)
 
 
@@ -100,10 +100,10 @@ def test_an_execution_whose_runs_all_end_before_they_begin_fails(
     shop: Shop, dagster: Dagster, own: launcher.Launcher
 ) -> None:
     execution = shop.submit()
-    for _ in range(launcher.MOST_RUNS + 1):
+    for _ in range(launcher.MAX_RUNS + 1):
         own.launch_due()
-        own.relaunch()
-    assert len(dagster.runs) == launcher.MOST_RUNS
+        own.relaunch_unclaimed()
+    assert len(dagster.runs) == launcher.MAX_RUNS
     with shop.database.read() as session:
         failed = session.get_one(Execution, execution.id)
         assert (failed.state, failed.error_message) == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.executions.complete import cancel
+from core.executions.reports import cancel
 from core.tables import DatasetVersion, Execution
 from tests.support.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
 from tests.support.site import PAGE, GatedSite

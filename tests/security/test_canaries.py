@@ -117,7 +117,7 @@ def canary() -> str:
 
 def driver_environment(service: Service, execution: str) -> dict[str, str]:
     """What the driver was given, which is where the secrets belong."""
-    pid = (service.data / "drivers" / f"{execution}.1").read_text().strip()
+    pid = next((service.data / "drivers").glob(f"*.{execution}.1")).read_text().strip()
     pairs = Path(f"/proc/{pid}/environ").read_text().split("\0")
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.agents.repository import AgentRepository
-from core.executions.complete import fail, record
 from core.executions.payload import CompletionPayload
-from core.executions.retry import retry
+from core.executions.reports import fail, record_report
 from core.executions.states import State
-from core.executions.submit import submit
+from core.executions.submit import retry, submit
 from core.identity.organizations import create_organization
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
@@ -51,7 +50,7 @@ class Shop:
 
     def report(self, execution: Execution, status: str, **fields: Any) -> State:
         payload = CompletionPayload(execution_id=execution.id, status=status, **fields)
-        return record(self.database, self.organization_id, execution.project_id, execution.job_id, payload)
+        return record_report(self.database, self.organization_id, execution.project_id, execution.job_id, payload)
 
     def complete(self, execution: Execution, rows: int = 3, **fields: Any) -> State:
         key = output_key(self.organization_id, execution.id, execution.attempt)

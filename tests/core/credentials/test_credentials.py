@@ -12,15 +12,14 @@ from sqlalchemy import update
 
 from core.credentials.repository import MASK, Credentials
 from core.errors import BadInput, Conflict, Forbidden, NotFound, SpindleError
-from core.executions.complete import cancel
-from core.executions.spec import driver_environment, write_spec
+from core.executions.reports import cancel
+from core.executions.spec import build_spec, load_driver_secrets
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.secrets import service_key
 from core.infra.settings import Settings
 from core.jobs.repository import JobRepository
 from core.tables import CloudCredential, Execution
 from driver.secrets import Secrets
-from driver.spec import read_spec
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from tests.support.shop import Shop
 
@@ -48,11 +47,8 @@ def stored(shop: Shop, credential_id: str) -> CloudCredential:
 
 
 def injected(shop: Shop, execution: Execution) -> Mapping[str, str]:
-    given = driver_environment(shop.settings, shop.reload(execution))
-    return {name: value for name, value in given.items() if not name.startswith("SPINDLE_") and name != IMPLIED}
-
-
-IMPLIED = "AWS_EC2_METADATA_DISABLED"
+    given = load_driver_secrets(shop.settings, shop.reload(execution))
+    return {name: value for name, value in given.items() if not name.startswith("SPINDLE_")}
 
 
 # sealing
@@ -311,11 +307,10 @@ def test_a_pipeline_uses_a_variable_whose_value_only_the_driver_knows(
     shop.write_pipeline(PIPELINE)
     execution = shop.submit(parameters={"OWN": "${SPINDLE_EXECUTION_TOKEN}"})
     assert execution.parameters == {"OPENAI_API_KEY": "${OPENAI_API_KEY}", "OWN": "${SPINDLE_EXECUTION_TOKEN}"}
-    path = write_spec(shop.settings, execution)
-    assert "canary" not in path.read_text()
-    for name, value in driver_environment(shop.settings, execution).items():
+    spec = build_spec(shop.settings, shop.storage, execution)
+    assert "canary" not in spec.to_json()
+    for name, value in load_driver_secrets(shop.settings, execution).items():
         monkeypatch.setenv(name, value)
-    spec = read_spec(path)
     secrets = Secrets(spec)
     revealed = secrets.revealed(spec.parameters)
     assert revealed == {"OPENAI_API_KEY": CANARY, "OWN": "${SPINDLE_EXECUTION_TOKEN}"}
@@ -330,7 +325,7 @@ def test_what_is_left_of_a_value_where_a_text_was_cut_is_hidden_too(
     shop.write_pipeline(PIPELINE)
     execution = shop.submit(parameters={"OWN": "mine"})
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    secrets = Secrets(read_spec(write_spec(shop.settings, execution)))
+    secrets = Secrets(build_spec(shop.settings, shop.storage, execution))
     for spelled in (CANARY, quote(CANARY, safe="")):
         for size in range(4, len(spelled)):
             shown = to_json("?key=".rjust(PREVIEW_LENGTH - 1 - size, "x") + spelled + "x", PREVIEW_LENGTH)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from core.executions.states import TRANSITIONS, Event, State
+from core.executions.states import TRANSITIONS, State, Trigger
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
@@ -29,26 +29,26 @@ def one_shop() -> Iterator[Shop]:
         database.close()
 
 
-def follow(shop: Shop, events: list[tuple[int, Event]]) -> None:
+def follow(shop: Shop, events: list[tuple[int, Trigger]]) -> None:
     """Two executions side by side: each in its own state, and the slots are those of the ones that hold one."""
     executions = [shop.submit(), shop.submit()]
     states = [State.PENDING, State.PENDING]
     for which, event in events:
-        meant = Event.RETRY if event is Event.REQUEUE else event  # a slot is free: a retry that would wait need not
+        meant = Trigger.RETRY if event is Trigger.REQUEUE else event  # a slot is free: a retry that would wait need not
         states[which] = TRANSITIONS.get((states[which], meant), states[which])
         assert happen(shop, executions[which], event) == states[which]
     assert shop.active() == sum(state.holds_slot for state in states)
     for execution in executions:
-        happen(shop, execution, Event.CANCEL)
+        happen(shop, execution, Trigger.CANCEL)
     assert shop.active() == 0
 
 
-EVENTS = st.tuples(st.integers(0, 1), st.sampled_from(Event))
+EVENTS = st.tuples(st.integers(0, 1), st.sampled_from(Trigger))
 
 
 @hypothesis_settings(max_examples=30)
 @given(events=st.lists(EVENTS, max_size=10))
-def test_any_sequence(one_shop: Shop, events: list[tuple[int, Event]]) -> None:
+def test_any_sequence(one_shop: Shop, events: list[tuple[int, Trigger]]) -> None:
     follow(one_shop, events)
 
 
@@ -56,5 +56,5 @@ def test_any_sequence(one_shop: Shop, events: list[tuple[int, Event]]) -> None:
 @pytest.mark.timeout(1800)
 @hypothesis_settings(max_examples=1000)
 @given(events=st.lists(EVENTS, min_size=50, max_size=50))
-def test_long_sequences(one_shop: Shop, events: list[tuple[int, Event]]) -> None:
+def test_long_sequences(one_shop: Shop, events: list[tuple[int, Trigger]]) -> None:
     follow(one_shop, events)

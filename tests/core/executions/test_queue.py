@@ -9,11 +9,9 @@ import pytest
 from sqlalchemy import update
 
 from core.errors import TooMany
-from core.executions import slots
-from core.executions.claim import claim
-from core.executions.complete import cancel, fail
-from core.executions.reconcile import reconcile
-from core.executions.zombies import mark_zombies
+from core.executions import transitions
+from core.executions.reconcile import fail_lost, fail_zombies
+from core.executions.reports import cancel, claim, fail
 from core.infra.outbox import due
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
@@ -53,7 +51,7 @@ def test_whatever_ends_hands_its_slot_to_the_one_that_waits_longest(shop: Shop) 
     claim(shop.database, running[4].id, 1, "run")
     silent(shop, running[4])
     shop.report(running[5], "RUNNING", started_at=now() - timedelta(hours=30))
-    mark_zombies(shop.database, shop.organization_id, 24, now())
+    fail_zombies(shop.database, shop.organization_id, 24, now())
     assert states(shop, waiting) == ["PENDING"] * 6
     assert shop.active() == 10
     with shop.database.read() as session:
@@ -67,7 +65,7 @@ def silent(shop: Shop, execution: Execution) -> None:
     with shop.database.write() as session:
         long_ago = at - timedelta(minutes=2)
         session.execute(update(Execution).where(Execution.id == execution.id).values(heartbeat_at=long_ago))
-    assert reconcile(shop.database, shop.settings, at, at - timedelta(hours=1)) == [execution.id]
+    assert fail_lost(shop.database, shop.settings, at, at - timedelta(hours=1)) == [execution.id]
 
 
 def test_what_waits_can_be_cancelled(shop: Shop) -> None:
@@ -99,11 +97,11 @@ def test_a_project_is_deleted_with_what_waits(shop: Shop) -> None:
 
 
 def test_the_queue_is_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "MAX_QUEUED_EXECUTIONS", 2)
+    monkeypatch.setattr(transitions, "MAX_QUEUED_EXECUTIONS", 2)
     full(shop)
     for _ in range(2):
         shop.submit(queue=True)
-    with pytest.raises(TooMany, match="wait already"):
+    with pytest.raises(TooMany, match="queued executions"):
         shop.submit(queue=True)
 
 

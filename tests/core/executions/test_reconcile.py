@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from sqlalchemy import update
 
-from core.executions.claim import claim
-from core.executions.reconcile import reconcile
+from core.executions.reconcile import fail_lost
+from core.executions.reports import claim
 from core.infra.database import Database
 from core.tables import Execution, now
 from tests.support.shop import Shop
@@ -22,12 +22,12 @@ def test_a_silent_execution_has_lost_its_driver(shop: Shop) -> None:
     execution = shop.submit()
     claim(shop.database, execution.id, 1, "run")
     fall_silent(shop.database, 61)
-    assert reconcile(shop.database, shop.settings, now(), now() - LONG_AGO) == [execution.id]
+    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == [execution.id]
     stored = shop.reload(execution)
     assert stored.state == "FAILED"
     assert "lost its driver" in (stored.error_message or "")
     assert shop.active() == 0
-    assert reconcile(shop.database, shop.settings, now(), now() - LONG_AGO) == []
+    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == []
 
 
 def test_a_running_one_is_watched_as_well(shop: Shop) -> None:
@@ -35,20 +35,20 @@ def test_a_running_one_is_watched_as_well(shop: Shop) -> None:
     claim(shop.database, execution.id, 1, "run")
     shop.report(execution, "RUNNING")
     fall_silent(shop.database, 61)
-    assert reconcile(shop.database, shop.settings, now(), now() - LONG_AGO) == [execution.id]
+    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == [execution.id]
 
 
 def test_a_heartbeat_within_the_time_keeps_it(shop: Shop) -> None:
     claim(shop.database, shop.submit().id, 1, "run")
     fall_silent(shop.database, 59)
-    assert reconcile(shop.database, shop.settings, now(), now() - LONG_AGO) == []
+    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == []
 
 
 def test_silence_counts_only_while_the_service_was_up(shop: Shop) -> None:
     claim(shop.database, shop.submit().id, 1, "run")
     fall_silent(shop.database, 3600)
-    assert reconcile(shop.database, shop.settings, now(), now() - timedelta(seconds=59)) == []
-    assert len(reconcile(shop.database, shop.settings, now(), now() - timedelta(seconds=61))) == 1
+    assert fail_lost(shop.database, shop.settings, now(), now() - timedelta(seconds=59)) == []
+    assert len(fail_lost(shop.database, shop.settings, now(), now() - timedelta(seconds=61))) == 1
 
 
 def test_what_nobody_claimed_waits(shop: Shop) -> None:
@@ -56,4 +56,4 @@ def test_what_nobody_claimed_waits(shop: Shop) -> None:
     unclaimed = shop.submit()
     shop.report(unclaimed, "RUNNING")  # by somebody else's compute, which need not send heartbeats
     fall_silent(shop.database, 3600)
-    assert reconcile(shop.database, shop.settings, now(), now() - LONG_AGO) == []
+    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == []

@@ -8,8 +8,7 @@ import pytest
 
 from core.credentials.repository import Credentials, environment
 from core.errors import BadInput, Conflict, NotFound, TooMany
-from core.executions.claim import claim
-from core.executions.complete import cancel, fail
+from core.executions.reports import cancel, claim, fail
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey
 from core.infra.outbox import due

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from core.executions.spec import driver_environment, write_spec
+from core.executions.spec import build_spec, load_driver_secrets
 from core.infra.settings import Settings
 from core.infra.storage.protocol import output_key, pages_key, saves_key
 from tests.support.shop import Shop
@@ -22,14 +22,14 @@ def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
         local_folders=("/srv/files",),
         spark_master="local[2]",
     )
-    path = write_spec(settings, execution)
+    text = build_spec(settings, shop.storage, execution).to_json()
 
     def url(key: str) -> str:
         return shop.storage.url_for(key, "spark")
 
     place = (shop.organization_id, execution.id, 1)
     completion = f"projects/id/{shop.project_id}/jobs/{shop.job_id}/completion"
-    assert json.loads(path.read_text()) == {
+    assert json.loads(text) == {
         "executionId": execution.id,
         "jobId": shop.job_id,
         "projectId": shop.project_id,
@@ -63,10 +63,9 @@ def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
             "maxBytes": 10_000_000_000,
         },
     }
-    assert path.stat().st_mode & 0o777 == 0o600
-    token = driver_environment(settings, execution)["SPINDLE_EXECUTION_TOKEN"]
+    token = load_driver_secrets(settings, execution)["SPINDLE_EXECUTION_TOKEN"]
     assert token.startswith("whsec_")
-    assert token not in path.read_text()
+    assert token not in text
 
 
 def test_attempts_write_to_folders_of_their_own() -> None:

@@ -11,27 +11,26 @@ from typing import Any
 import pytest
 
 from core.errors import Conflict
-from core.executions.complete import cancel, fail
-from core.executions.slots import MAX_CONCURRENT_EXECUTIONS
-from core.executions.states import Event, State, next_state
-from core.executions.transitions import cancel_all, move
+from core.executions.reports import cancel, fail
+from core.executions.states import State, Trigger, get_next_state
+from core.executions.transitions import MAX_CONCURRENT_EXECUTIONS, cancel_all, move
 from core.tables import Execution
 from tests.support.shop import Shop
 
 TABLE = Path(__file__).with_name("states.txt")
-REACH: dict[State, Sequence[Event]] = {
+REACH: dict[State, Sequence[Trigger]] = {
     State.QUEUED: [],
     State.PENDING: [],
-    State.RUNNING: [Event.START],
-    State.COMPLETED: [Event.START, Event.COMPLETE],
-    State.FAILED: [Event.FAIL],
-    State.CANCELLED: [Event.CANCEL],
+    State.RUNNING: [Trigger.START],
+    State.COMPLETED: [Trigger.START, Trigger.COMPLETE],
+    State.FAILED: [Trigger.FAIL],
+    State.CANCELLED: [Trigger.CANCEL],
 }
-REPORTS = (Event.START, Event.COMPLETE, Event.FAIL, Event.CANCEL)
+REPORTS = (Trigger.START, Trigger.COMPLETE, Trigger.FAIL, Trigger.CANCEL)
 
 
 def printed() -> str:
-    rows = [["", *Event], *([state, *(next_state(state, event) or "-" for event in Event)] for state in State)]
+    rows = [["", *Trigger], *([state, *(get_next_state(state, event) or "-" for event in Trigger)] for state in State)]
     return "".join("".join([f"{row[0]:<12}", *(f"{cell:<11}" for cell in row[1:])]).rstrip() + "\n" for row in rows)
 
 
@@ -39,25 +38,25 @@ def test_the_table() -> None:
     assert printed() == TABLE.read_text()
 
 
-def happen(shop: Shop, execution: Execution, event: Event) -> State:
+def happen(shop: Shop, execution: Execution, event: Trigger) -> State:
     """The event as it really comes, and the state that is answered."""
     match event:
-        case Event.ADMIT:
+        case Trigger.ADMIT:
             return admit(shop, execution)
-        case Event.START:
+        case Trigger.START:
             return shop.report(execution, "RUNNING")
-        case Event.COMPLETE:
+        case Trigger.COMPLETE:
             return shop.complete(execution)
-        case Event.FAIL:
+        case Trigger.FAIL:
             return fail(shop.database, execution.id, "It broke.")
-        case Event.CANCEL:
+        case Trigger.CANCEL:
             return cancel(shop.database, shop.organization_id, execution.id, "It was stopped.")
-        case Event.RETRY:
+        case Trigger.RETRY:
             try:
                 return State(shop.retry(execution).state)
             except Conflict:
                 return State(shop.reload(execution).state)
-        case Event.REQUEUE:
+        case Trigger.REQUEUE:
             try:
                 return State(shop.retry(execution, queue=True).state)
             except Conflict:
@@ -70,7 +69,7 @@ def admit(shop: Shop, execution: Execution) -> State:
         shop.free_one_slot()
     else:
         with shop.database.write() as session:
-            move(session, session.get_one(Execution, execution.id), Event.ADMIT)
+            move(session, session.get_one(Execution, execution.id), Trigger.ADMIT)
     return State(shop.reload(execution).state)
 
 
@@ -107,19 +106,19 @@ def clear(shop: Shop) -> None:
         cancel_all(session, Execution.project_id == shop.project_id, "Cleared away.")
 
 
-@pytest.mark.parametrize("event", Event)
-def test_every_pair_once_and_twice(shop: Shop, event: Event) -> None:
+@pytest.mark.parametrize("event", Trigger)
+def test_every_pair_once_and_twice(shop: Shop, event: Trigger) -> None:
     for state in State:
         execution = arrive(shop, state)
-        if event is Event.REQUEUE:
+        if event is Trigger.REQUEUE:
             fill(shop)
         before = shop.content(execution)
-        expected = next_state(state, event) or state
+        expected = get_next_state(state, event) or state
         assert happen(shop, execution, event) == expected
         once = shop.content(execution)
         assert once["state"] == expected
         held(shop)
-        if next_state(state, event) is None and not (state is State.RUNNING and event is Event.START):
+        if get_next_state(state, event) is None and not (state is State.RUNNING and event is Trigger.START):
             assert once == before
         assert happen(shop, execution, event) == expected
         assert without_heartbeat(shop.content(execution)) == without_heartbeat(once)
@@ -131,8 +130,8 @@ def without_heartbeat(content: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name not in ("heartbeat_at", "updated_at")}
 
 
-@pytest.mark.parametrize("end", [Event.COMPLETE, Event.FAIL, Event.CANCEL])
-def test_what_comes_after_the_end_changes_nothing(shop: Shop, end: Event) -> None:
+@pytest.mark.parametrize("end", [Trigger.COMPLETE, Trigger.FAIL, Trigger.CANCEL])
+def test_what_comes_after_the_end_changes_nothing(shop: Shop, end: Trigger) -> None:
     execution = shop.submit()
     ended = happen(shop, execution, end)
     before = shop.content(execution)
@@ -145,10 +144,10 @@ def test_what_comes_after_the_end_changes_nothing(shop: Shop, end: Event) -> Non
 def test_in_any_order_the_first_end_counts(shop: Shop) -> None:
     for order in permutations(REPORTS):
         execution = shop.submit()
-        first = next(event for event in order if event is not Event.START)
+        first = next(event for event in order if event is not Trigger.START)
         for event in order:
             happen(shop, execution, event)
-        assert shop.reload(execution).state == next_state(State.PENDING, first)
+        assert shop.reload(execution).state == get_next_state(State.PENDING, first)
     assert shop.active() == 0
 
 
@@ -165,18 +164,18 @@ def test_events_from_twenty_threads_end_it_once(shop: Shop, _round: int) -> None
     assert shop.active() == len(others)
 
 
-@pytest.mark.parametrize("event", Event)
-def test_one_event_from_twenty_threads_counts_once(shop: Shop, event: Event) -> None:
+@pytest.mark.parametrize("event", Trigger)
+def test_one_event_from_twenty_threads_counts_once(shop: Shop, event: Trigger) -> None:
     with ThreadPoolExecutor(20) as pool:
         for state in State:
             execution = arrive(shop, state)
-            if event is Event.REQUEUE:
+            if event is Trigger.REQUEUE:
                 fill(shop)
             before = shop.content(execution)
             seen = set(pool.map(lambda _, one=execution: happen(shop, one, event), range(20)))
-            assert seen == {next_state(state, event) or state}
+            assert seen == {get_next_state(state, event) or state}
             after = shop.content(execution)
-            retried = event in (Event.RETRY, Event.REQUEUE) and next_state(state, event) is not None
+            retried = event in (Trigger.RETRY, Trigger.REQUEUE) and get_next_state(state, event) is not None
             assert (after["state"], after["attempt"]) == (seen.pop(), before["attempt"] + retried)
             held(shop)
             clear(shop)
@@ -185,7 +184,7 @@ def test_one_event_from_twenty_threads_counts_once(shop: Shop, event: Event) -> 
 def test_retries_among_ends_never_leak_a_slot(shop: Shop) -> None:
     execution = shop.submit()
     with ThreadPoolExecutor(20) as pool:
-        list(pool.map(lambda event: happen(shop, execution, event), [Event.FAIL, Event.RETRY, Event.CANCEL] * 10))
+        list(pool.map(lambda event: happen(shop, execution, event), [Trigger.FAIL, Trigger.RETRY, Trigger.CANCEL] * 10))
     held(shop)
-    happen(shop, execution, Event.CANCEL)
+    happen(shop, execution, Trigger.CANCEL)
     assert shop.active() == 0

@@ -6,8 +6,8 @@ import pytest
 
 from core.agents.repository import AgentRepository
 from core.errors import BadInput, Conflict, NotFound, SpindleError, TooMany
-from core.executions.complete import cancel, fail
-from core.executions.parameters import allowed_environment
+from core.executions.parameters import get_allowed_environment
+from core.executions.reports import cancel, fail
 from core.executions.states import State
 from core.infra.outbox import due
 from core.infra.settings import Settings
@@ -187,10 +187,10 @@ def test_allowed_environment_variables_come_last(shop: Shop, monkeypatch: pytest
         monkeypatch.setenv(name, f"environment-{name.lower()}")
     settings = Settings(parameter_environment=("URL", "SELECTOR", "UNSET"))
     given = {"URL": "http://body/", "COLUMN": "body"}
-    execution = shop.submit(parameters=given, environment=allowed_environment(settings))
+    execution = shop.submit(parameters=given, environment=get_allowed_environment(settings))
     assert execution.parameters == {**given, "SELECTOR": "environment-selector"}
     with pytest.raises(BadInput, match="COLUMN"):
-        shop.submit(parameters={"URL": "http://body/"}, environment=allowed_environment(settings))
+        shop.submit(parameters={"URL": "http://body/"}, environment=get_allowed_environment(settings))
 
 
 @pytest.mark.parametrize(("given", "limit"), [({}, None), ({"limit": 5}, 5), ({"limit": "7"}, 7), ({"limit": 0}, 0)])

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from core.errors import BadInput
-from core.executions.zombies import mark_zombies
+from core.executions.reconcile import fail_zombies
 from core.tables import Execution, Task
 from tests.support.shop import Shop
 
@@ -23,7 +23,7 @@ def running(shop: Shop, since: datetime) -> Execution:
 
 def test_what_runs_longer_than_the_timeout_fails(shop: Shop) -> None:
     old, young = running(shop, NOW - DAY - SECOND), running(shop, NOW - DAY + SECOND)
-    cleanup = mark_zombies(shop.database, shop.organization_id, 24, NOW)
+    cleanup = fail_zombies(shop.database, shop.organization_id, 24, NOW)
     assert cleanup.marked_task_ids == (old.task_id,)
     assert cleanup.message == "Marked 1 task as failed that ran for more than 24 hours."
     marked = shop.reload(old)
@@ -31,7 +31,7 @@ def test_what_runs_longer_than_the_timeout_fails(shop: Shop) -> None:
     assert "more than 24 hours" in (marked.error_message or "")
     assert shop.reload(young).state == "RUNNING"
     assert shop.active() == 1
-    assert mark_zombies(shop.database, shop.organization_id, 24, NOW).marked_task_ids == ()
+    assert fail_zombies(shop.database, shop.organization_id, 24, NOW).marked_task_ids == ()
 
 
 @pytest.mark.parametrize(("ago", "marked"), [(DAY + SECOND, True), (DAY - SECOND, False)])
@@ -40,7 +40,7 @@ def test_without_a_start_the_scheduled_time_counts(shop: Shop, ago: timedelta, m
     with shop.database.write() as session:
         session.execute(update(Execution).values(started_at=None))
         session.execute(update(Task).values(scheduled_time=NOW - ago))
-    assert bool(mark_zombies(shop.database, shop.organization_id, 24, NOW).marked_task_ids) is marked
+    assert bool(fail_zombies(shop.database, shop.organization_id, 24, NOW).marked_task_ids) is marked
     if marked:
         assert shop.reload(execution).started_at == NOW - ago
 
@@ -49,12 +49,12 @@ def test_only_what_says_that_it_is_running(shop: Shop, other_shop: Shop) -> None
     shop.submit()
     shop.complete(running(shop, NOW - 2 * DAY))
     running(other_shop, NOW - 2 * DAY)
-    assert mark_zombies(shop.database, shop.organization_id, 24, NOW).marked_task_ids == ()
+    assert fail_zombies(shop.database, shop.organization_id, 24, NOW).marked_task_ids == ()
 
 
 def test_a_report_that_comes_late_does_not_wake_it(shop: Shop) -> None:
     execution = running(shop, NOW - 2 * DAY)
-    mark_zombies(shop.database, shop.organization_id, 1, NOW)
+    fail_zombies(shop.database, shop.organization_id, 1, NOW)
     assert shop.complete(execution) == "FAILED"
     assert shop.active() == 0
 
@@ -62,4 +62,4 @@ def test_a_report_that_comes_late_does_not_wake_it(shop: Shop) -> None:
 @pytest.mark.parametrize("hours", [-1, 10**9])
 def test_odd_timeouts_are_refused(shop: Shop, hours: int) -> None:
     with pytest.raises(BadInput, match="timeoutHours"):
-        mark_zombies(shop.database, shop.organization_id, hours, NOW)
+        fail_zombies(shop.database, shop.organization_id, hours, NOW)

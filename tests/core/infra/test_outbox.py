@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from core.executions.claim import claim
-from core.executions.complete import cancel
+from core.executions.reports import cancel, claim
 from core.infra.outbox import due, launched, orphaned, postponed
 from core.projects.repository import ProjectRepository
 from core.tables import OutboxMessage, now

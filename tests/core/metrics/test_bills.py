@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from core.executions.complete import cancel
-from core.executions.retry import retry
-from core.executions.states import Event
+from core.executions.reports import cancel
+from core.executions.states import Trigger
+from core.executions.submit import retry
 from core.executions.transitions import move
 from core.infra.database import Database, database_url, make_engine
 from core.infra.encryption import KeyRing
@@ -189,7 +189,7 @@ def test_a_bill_and_the_end_are_one_transaction(shop: Shop) -> None:
 
     def end_and_fail() -> None:
         with shop.database.write() as session:
-            move(session, session.get_one(Execution, execution.id), Event.FAIL)
+            move(session, session.get_one(Execution, execution.id), Trigger.FAIL)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

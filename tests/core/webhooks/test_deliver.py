@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import update
 
 from core.errors import BadInput, Conflict, Unauthorized
-from core.executions.complete import cancel, fail
-from core.executions.states import Event
+from core.executions.reports import cancel, fail
+from core.executions.states import Trigger
 from core.executions.tokens import find_signer
 from core.executions.transitions import move
 from core.infra import http_client as outgoing
@@ -235,7 +235,7 @@ def test_a_change_that_is_rolled_back_is_told_to_nobody(shop: Shop, told: Receiv
     webhook_id, _ = hook(shop, f"{told.url}/200/x")
     execution = shop.submit()
     with suppress(RuntimeError), shop.database.write() as session:
-        assert move(session, session.get_one(Execution, execution.id), Event.START)
+        assert move(session, session.get_one(Execution, execution.id), Trigger.START)
         raise RuntimeError("the end")
     assert [delivery.type for delivery in deliveries(shop, webhook_id)] == ["execution.pending"]
 

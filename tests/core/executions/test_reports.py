@@ -9,17 +9,16 @@ from pydantic import ValidationError
 from sqlalchemy import update
 
 from core.errors import NotFound
-from core.executions.claim import claim
-from core.executions.complete import cancel, record
 from core.executions.payload import CompletionPayload
-from core.executions.queries import Executions, Status, claimed
+from core.executions.reports import cancel, claim, record_report
+from core.executions.repository import ExecutionRepository, Status, list_claimed
 from core.tables import Execution
 from tests.support.shop import Shop
 
 
 def status(shop: Shop, execution: Execution) -> Status:
     with shop.database.read() as session:
-        return Status.of(Executions(session, shop.organization_id).record(execution))
+        return Status.from_record(ExecutionRepository(session, shop.organization_id).record(execution))
 
 
 def test_a_heartbeat_updates_time_progress_and_metrics(shop: Shop) -> None:
@@ -99,7 +98,7 @@ def test_unknown_and_foreign_executions_are_told_alike(shop: Shop, other_shop: S
     for organization_id, project_id, job_id, execution_id in places:
         payload = CompletionPayload(execution_id=execution_id, status="COMPLETED")
         with pytest.raises(NotFound) as error:
-            record(shop.database, organization_id, project_id, job_id, payload)
+            record_report(shop.database, organization_id, project_id, job_id, payload)
         told.add(error.value.sentence)
     assert told == {"There is no execution with this id."}
     with pytest.raises(NotFound):
@@ -161,10 +160,10 @@ def test_one_run_claims(shop: Shop) -> None:
     assert claim(shop.database, execution.id, 1, "run-2") is None
     assert claim(shop.database, execution.id, 1, "run-1") is None
     with shop.database.read() as session:
-        assert [each.id for each in claimed(session)] == [execution.id]
+        assert [each.id for each in list_claimed(session)] == [execution.id]
     shop.complete(execution)
     with shop.database.read() as session:
-        assert claimed(session) == []
+        assert list_claimed(session) == []
 
 
 def test_what_has_ended_is_not_claimed(shop: Shop) -> None:

@@ -9,12 +9,19 @@ from datetime import datetime
 from sqlalchemy import RowMapping, select
 from sqlalchemy.orm import Session
 
-from core.executions.states import Event, State, sources
+from core.executions.states import State, Trigger, get_sources
 from core.infra.repository import Repository
 from core.infra.validation import storable
 from core.jobs.repository import JobRepository
 from core.metrics.usage import measure_seconds
 from core.tables import Execution
+
+# without the pipeline, which may be long, and the other columns that only a driver needs
+PUBLIC_COLUMNS = select(
+    *(Execution.id, Execution.organization_id, Execution.project_id, Execution.job_id, Execution.task_id),
+    *(Execution.state, Execution.attempt, Execution.created_at, Execution.started_at, Execution.completed_at),
+    *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +38,10 @@ class Status:
     executor_pod_count: int | None
 
     @classmethod
-    def of(cls, execution: RowMapping) -> Status:
+    def from_record(cls, execution: RowMapping) -> Status:
         return cls(
             execution["id"],
-            State(execution["state"]).shown,
+            State(execution["state"]).public,
             execution["started_at"],
             execution["completed_at"],
             measure_seconds(execution["started_at"], execution["completed_at"]),
@@ -44,25 +51,11 @@ class Status:
         )
 
 
-def newest_attempt(session: Session, execution_id: str) -> int:
-    """The number of the execution's current attempt; 1 for an unknown one, as for all that were never retried."""
-    if not storable(execution_id):
-        return 1
-    return session.scalar(select(Execution.attempt).where(Execution.id == execution_id)) or 1
+class ExecutionRepository(Repository[Execution]):
+    """The executions of one organization."""
 
-
-# its pipeline, which may be long, and what else was frozen for it are not shown
-SHOWN = select(
-    *(Execution.id, Execution.organization_id, Execution.project_id, Execution.job_id, Execution.task_id),
-    *(Execution.state, Execution.attempt, Execution.created_at, Execution.started_at, Execution.completed_at),
-    *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
-)
-
-
-class Executions(Repository[Execution]):
     row = Execution
     noun = "execution"
-    shown = SHOWN
 
     def get(self, project_id: str, job_id: str, execution_id: str) -> Execution:
         if not storable(project_id + job_id + execution_id):
@@ -70,21 +63,30 @@ class Executions(Repository[Execution]):
         query = self._select().where(Execution.id == execution_id, Execution.job_id == job_id)
         return self._fetch_one(query.where(Execution.project_id == project_id))
 
-    def record(self, row: Execution) -> RowMapping:
-        return self.session.execute(self.shown.where(Execution.id == row.id)).mappings().one()
+    def load_record(self, execution: Execution) -> RowMapping:
+        """Return the public columns as this transaction sees them."""
+        return self.session.execute(PUBLIC_COLUMNS.where(Execution.id == execution.id)).mappings().one()
 
-    def records(
+    def list_records(
         self, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None
     ) -> Sequence[RowMapping]:
-        """Newest first; `before` is the id of the last one of the page before."""
+        """Return the newest first; `before` is the id of the last one on the previous page."""
         JobRepository(self.session, self.organization_id).get(project_id, job_id)
-        query = self.shown.where(Execution.organization_id == self.organization_id, Execution.job_id == job_id)
+        query = PUBLIC_COLUMNS.where(Execution.organization_id == self.organization_id, Execution.job_id == job_id)
         if before is not None:
             query = query.where(Execution.id < before)
         return self.session.execute(query.order_by(Execution.id.desc()).limit(limit)).mappings().all()
 
 
-def claimed(session: Session) -> Sequence[Execution]:
-    """What runs now in all organizations: claimed by a run, and not ended."""
-    query = select(Execution).where(Execution.state.in_(sources(Event.FAIL)), Execution.claimed_at.is_not(None))
+def load_current_attempt(session: Session, execution_id: str) -> int:
+    """Return the number of the execution's current attempt, 1 for an unknown execution."""
+    if not storable(execution_id):
+        return 1
+    return session.scalar(select(Execution.attempt).where(Execution.id == execution_id)) or 1
+
+
+def list_claimed(session: Session) -> Sequence[Execution]:
+    """Return the executions of all organizations that a run has claimed and that have not ended."""
+    states = Execution.state.in_(get_sources(Trigger.FAIL))
+    query = select(Execution).where(states, Execution.claimed_at.is_not(None))
     return session.scalars(query.order_by(Execution.id)).all()

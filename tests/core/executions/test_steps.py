@@ -1,4 +1,4 @@
-"""Plans as steps of the Dagster run; the expected steps are files beside the pipelines."""
+"""The steps that an execution freezes, as text: plans/*.yaml and beside each its steps."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.translator import translate
+from core.executions.submit import list_steps
 from pipelines.pipeline import Pipeline
 
 PLANS = Path(__file__).parent / "plans"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PLANS.glob("*.yaml")))
-def test_steps(name: str) -> None:
+def test_steps_of_a_plan(name: str) -> None:
     plan = Pipeline.from_yaml((PLANS / f"{name}.yaml").read_text()).plan({"SHOP": "http://shop.example/"})
-    steps = [f"stage[{step.key}]  {step.title}  ({step.place})" for step in translate(plan)]
-    assert "\n".join(steps) + "\n" == (PLANS / f"{name}.txt").read_text()
+    lines = [f"stage[{step['key']}]  {step['title']}  ({step['position']})" for step in list_steps(plan)]
+    assert "\n".join(lines) + "\n" == (PLANS / f"{name}.txt").read_text()
 
 
-def test_keys_are_what_dagster_takes_and_unique() -> None:
+def test_keys_are_unique_and_valid_in_dagster() -> None:
     twice = "pipeline:\n  - {stage: load_csv, args: [{path: a.csv}]}\n" + "  - {stage: limit, args: [2]}\n" * 2
-    keys = [step.key for step in translate(Pipeline.from_yaml(twice).plan({}))]
+    keys = [step["key"] for step in list_steps(Pipeline.from_yaml(twice).plan({}))]
     assert len(set(keys)) == len(keys) == 4
     assert all(key.replace("_", "").isalnum() for key in keys)

@@ -1,6 +1,7 @@
-"""`python -m orchestration.behind PORT MODULE ARGUMENT...`: a command of Dagster's that needs the code server there.
+"""`python -m orchestration.wait_until_ready PORT MODULE ARGUMENT...`: run a Dagster command behind the code server.
 
-It imports while the code server starts, and goes on when that one answers: Dagster would not look for it again soon.
+It imports the command's module while the code server starts, and runs it when the server accepts connections: Dagster
+itself would retry a server that is not ready only after a long pause.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import time
 
 
-def wait_for(port: int) -> None:
+def wait_until_ready(port: int) -> None:
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -24,6 +25,6 @@ def wait_for(port: int) -> None:
 if __name__ == "__main__":
     port, name, *arguments = sys.argv[1:]
     module = importlib.import_module(name)
-    wait_for(int(port))
+    wait_until_ready(int(port))
     sys.argv = [name, *arguments]
     module.main()

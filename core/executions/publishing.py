@@ -8,8 +8,8 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from core.datasets.repository import DatasetRepository, WrittenFiles
+from core.executions.paths import resolve_output
 from core.executions.payload import CompletionPayload
-from core.executions.places import output_name
 from core.infra.storage.protocol import output_key, saves_key
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 
@@ -25,7 +25,7 @@ def publish_output(session: Session, execution: Execution, payload: CompletionPa
     files = WrittenFiles(
         location=key,
         format=(payload.output_dataset_format or "parquet").lower(),
-        columns=payload.columns(),
+        columns=payload.parse_columns(),
         row_count=payload.records_output,
         size_bytes=payload.output_file_size_bytes,
     )
@@ -41,8 +41,8 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
     datasets = DatasetRepository(session, execution.organization_id)
     project = session.get_one(Project, execution.project_id)
     folder = saves_key(execution.organization_id, execution.id, execution.attempt)
-    for saved in payload.saves():
-        path = output_name(session, project, saved.path)
+    for saved in payload.parse_saves():
+        path = resolve_output(session, project, saved.path)
         if path is None:
             continue
         files = WrittenFiles(

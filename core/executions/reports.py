@@ -1,0 +1,146 @@
+"""Reports about an attempt: claimed, running, completed, failed, cancelled. Whoever reports, they arrive here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, select, update
+from sqlalchemy.orm import Session
+
+from core.errors import NotFound
+from core.events.recorder import record_progress
+from core.executions.payload import CompletionPayload
+from core.executions.publishing import publish_output, publish_saves
+from core.executions.states import State, Trigger
+from core.executions.transitions import lock_project, move
+from core.infra.database import Database, changed
+from core.infra.repository import lock_organization
+from core.infra.validation import storable
+from core.tables import Execution, now
+
+NO_MESSAGE = "The execution failed without saying why; its log may tell more."
+
+
+def claim(database: Database, execution_id: str, attempt: int, run_id: str) -> Execution | None:
+    """Claim the attempt for a Dagster run; of all runs that were launched for it, exactly one succeeds.
+
+    Returns None when another run has it, when a newer attempt exists, and when it has ended.
+    """
+    claimable = (
+        Execution.id == execution_id,
+        Execution.attempt == attempt,
+        Execution.state == State.PENDING,
+        Execution.claimed_at.is_(None),
+    )
+    with database.write() as session:
+        at = now()
+        values = {"run_id": run_id, "claimed_at": at, "heartbeat_at": at, "updated_at": at}
+        if not changed(session, update(Execution).where(*claimable).values(values)):
+            return None
+        return session.get(Execution, execution_id)
+
+
+def record_report(
+    database: Database, organization_id: str | None, project_id: str, job_id: str, payload: CompletionPayload
+) -> State:
+    """Apply a report and return the state after it. Reports of an older attempt or after the end change nothing.
+
+    COMPLETED is one transaction: the state, the slot, the dataset's version and its pointer. `organization_id` is None
+    for a report that the execution's own token signed. Raises NotFound for an unknown execution.
+    """
+    with database.write() as session:
+        if payload.status == "COMPLETED" and storable(payload.execution_id):
+            # before the project, as everywhere: publishing chooses names within the organization
+            owner = session.scalar(select(Execution.organization_id).where(Execution.id == payload.execution_id))
+            if owner is not None:
+                lock_organization(session, owner)
+        execution = _lock_execution(session, payload.execution_id, organization_id)
+        if (execution.project_id, execution.job_id) != (project_id, job_id):
+            raise _make_not_found()
+        if payload.attempt in (None, execution.attempt):
+            _apply(session, execution, payload)
+        return State(execution.state)
+
+
+def fail(database: Database, execution_id: str, sentence: str, attempt: int | None = None) -> State:
+    """End the execution as FAILED, unless it has ended already or another attempt is current."""
+    with database.write() as session:
+        execution = _lock_execution(session, execution_id)
+        move(session, execution, Trigger.FAIL, *_match_attempt(attempt), error_message=sentence)
+        return State(execution.state)
+
+
+def cancel(
+    database: Database, organization_id: str, execution_id: str, sentence: str, attempt: int | None = None
+) -> State:
+    """End the execution as CANCELLED, unless it has ended already or another attempt is current.
+
+    Its Dagster run notices that and stops the driver.
+    """
+    with database.write() as session:
+        execution = _lock_execution(session, execution_id, organization_id)
+        move(session, execution, Trigger.CANCEL, *_match_attempt(attempt), error_message=sentence)
+        return State(execution.state)
+
+
+def _apply(session: Session, execution: Execution, payload: CompletionPayload) -> None:
+    same_attempt = Execution.attempt == execution.attempt
+    values = _get_reported_values(execution, payload)
+    if payload.status == "RUNNING":
+        started = {"started_at": payload.started_at or now(), "heartbeat_at": now()}
+        if not move(session, execution, Trigger.START, same_attempt, **values, **started):
+            _record_heartbeat(session, execution, values)
+        return
+    values |= {
+        "started_at": execution.started_at or payload.started_at,
+        "completed_at": payload.completed_at or now(),
+    }
+    if payload.status == "FAILED":
+        message = payload.error_message or NO_MESSAGE
+        move(session, execution, Trigger.FAIL, same_attempt, **values, error_message=message)
+    elif move(session, execution, Trigger.COMPLETE, same_attempt, **values):
+        publish_output(session, execution, payload)
+        publish_saves(session, execution, payload)
+
+
+def _record_heartbeat(session: Session, execution: Execution, values: dict[str, object]) -> None:
+    running = (Execution.id == execution.id, Execution.state == State.RUNNING, Execution.attempt == execution.attempt)
+    progress = execution.progress
+    if changed(session, update(Execution).where(*running).values(heartbeat_at=now(), updated_at=now(), **values)):
+        session.refresh(execution)
+        if execution.progress != progress:
+            record_progress(session, execution)
+
+
+def _get_reported_values(execution: Execution, payload: CompletionPayload) -> dict[str, object]:
+    """Return the columns that every report may set; a field that it lacks keeps its value."""
+    values: dict[str, object] = {"metrics": execution.metrics | payload.get_metrics()}
+    if payload.progress is not None:
+        values["progress"] = payload.progress
+    if payload.spark_ui_url is not None:
+        values["spark_ui_url"] = payload.spark_ui_url
+    return values
+
+
+def _match_attempt(attempt: int | None) -> Sequence[ColumnElement[bool]]:
+    return () if attempt is None else (Execution.attempt == attempt,)
+
+
+def _lock_execution(session: Session, execution_id: str, organization_id: str | None = None) -> Execution:
+    """Return the execution, after locking its project and itself; raise NotFound."""
+    if not storable(execution_id):
+        raise _make_not_found()
+    query = select(Execution).where(Execution.id == execution_id)
+    if organization_id is not None:
+        query = query.where(Execution.organization_id == organization_id)
+    project_id = session.scalar(query.with_only_columns(Execution.project_id))
+    if project_id is not None:
+        lock_project(session, project_id)
+    execution = session.scalar(query.with_for_update())
+    if execution is None:
+        raise _make_not_found()
+    return execution
+
+
+def _make_not_found() -> NotFound:
+    return NotFound("There is no execution with this id.")

@@ -1,0 +1,150 @@
+"""Operations on executions, as the REST API offers them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import RowMapping
+
+from core.executions.parameters import get_allowed_environment
+from core.executions.payload import CompletionPayload
+from core.executions.reconcile import MarkedZombies, fail_zombies
+from core.executions.reports import cancel, record_report
+from core.executions.repository import ExecutionRepository, load_current_attempt
+from core.executions.submit import retry, submit
+from core.executions.tokens import execution_token, find_signer
+from core.identity.api_keys import Identity
+from core.infra.database import Database
+from core.infra.encryption import KeyRing
+from core.infra.idempotency import IdempotencyKey
+from core.infra.logs import execution_logs
+from core.infra.settings import Settings
+from core.infra.storage.protocol import Storage
+from core.tables import Execution, now
+
+SIGNING_ATTEMPTS = 20  # reports without an attempt are checked against the tokens of so many attempts
+
+
+class ExecutionService:
+    """Every method works on the executions of the caller's organization; others are unknown to it (NotFound)."""
+
+    def __init__(self, database: Database, settings: Settings, storage: Storage) -> None:
+        self._database = database
+        self._settings = settings
+        self._storage = storage
+
+    def submit(
+        self,
+        caller: Identity,
+        project_id: str,
+        job_id: str,
+        *,
+        key_ring: KeyRing,
+        parameters: Mapping[str, object] | None = None,
+        arguments: Sequence[str] = (),
+        limit: int | None = None,
+        credential_ids: Sequence[str] = (),
+        idempotency_key: IdempotencyKey | None = None,
+        task_id: str | None = None,
+        queue: bool = False,
+    ) -> Execution:
+        """Accept an execution of the job. See `core.executions.submit.submit`."""
+        return submit(
+            self._database,
+            caller.organization_id,
+            project_id,
+            job_id,
+            key_ring=key_ring,
+            credential_ids=credential_ids,
+            parameters=parameters,
+            arguments=arguments,
+            limit=limit,
+            environment=get_allowed_environment(self._settings),
+            idempotency_key=idempotency_key,
+            task_id=task_id,
+            queue=queue,
+        )
+
+    def retry(
+        self,
+        caller: Identity,
+        project_id: str,
+        job_id: str,
+        execution_id: str,
+        *,
+        key_ring: KeyRing,
+        idempotency_key: IdempotencyKey | None = None,
+        queue: bool = False,
+    ) -> Execution:
+        """Begin a new attempt of a failed execution. See `core.executions.submit.retry`."""
+        return retry(
+            self._database,
+            caller.organization_id,
+            project_id,
+            job_id,
+            execution_id,
+            key_ring=key_ring,
+            idempotency_key=idempotency_key,
+            queue=queue,
+        )
+
+    def list(
+        self, caller: Identity, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None
+    ) -> Sequence[RowMapping]:
+        """Return the job's executions, the newest first."""
+        with self._database.read() as session:
+            executions = ExecutionRepository(session, caller.organization_id)
+            return executions.list_records(project_id, job_id, limit=limit, before=before)
+
+    def get(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
+        with self._database.read() as session:
+            executions = ExecutionRepository(session, caller.organization_id)
+            return executions.load_record(executions.get(project_id, job_id, execution_id))
+
+    def read_logs(
+        self,
+        caller: Identity,
+        project_id: str,
+        job_id: str,
+        execution_id: str,
+        *,
+        tail: int,
+        level: str | None,
+        pod_type: str,
+    ) -> list[str]:
+        """Return the last lines of the current attempt's log that have at least this level."""
+        with self._database.read() as session:
+            execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
+        return execution_logs(self._storage, execution, tail=tail, level=level, pod_type=pod_type)
+
+    def cancel(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
+        """Cancel the execution unless it has ended; return it as it is then."""
+        self.get(caller, project_id, job_id, execution_id)
+        cancel(self._database, caller.organization_id, execution_id, "The execution was cancelled.")
+        return self.get(caller, project_id, job_id, execution_id)
+
+    def record_report(self, caller: Identity, project_id: str, job_id: str, payload: CompletionPayload) -> None:
+        """Apply a report that was sent with a key of the organization."""
+        record_report(self._database, caller.organization_id, project_id, job_id, payload)
+
+    def record_signed_report(
+        self, project_id: str, job_id: str, payload: CompletionPayload, headers: Mapping[str, str], body: bytes
+    ) -> None:
+        """Apply a report that was signed with the token of one of the execution's attempts, or raise Unauthorized.
+
+        The attempt is the one that the report names; otherwise the one, among the latest, whose token signed it.
+        """
+        if payload.attempt is not None:
+            attempts = range(payload.attempt, payload.attempt + 1)
+        else:
+            with self._database.read() as session:
+                current = load_current_attempt(session, payload.execution_id)
+            attempts = range(current, max(current - SIGNING_ATTEMPTS, 0), -1)
+        tokens = [execution_token(self._settings, payload.execution_id, attempt) for attempt in attempts]
+        signed = {"attempt": attempts[find_signer(tokens, headers, body)]}
+        payload = payload.model_copy(update={"additional_metrics": (payload.additional_metrics or {}) | signed})
+        record_report(self._database, None, project_id, job_id, payload)
+
+    def fail_zombies(self, caller: Identity, timeout_hours: int) -> MarkedZombies:
+        """Fail the executions that have been running for longer than this many hours."""
+        return fail_zombies(self._database, caller.organization_id, timeout_hours, now())

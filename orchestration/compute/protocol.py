@@ -1,0 +1,70 @@
+"""The protocol `Compute`: where drivers run. Callers get an implementation from `create_compute`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from driver.spec import ExecutionSpec
+
+if TYPE_CHECKING:  # the launcher uses Compute too, and saves the memory of an imported Dagster
+    from dagster import PipesMessageReader
+
+PodType = Literal["driver", "executor"]
+
+
+@dataclass(frozen=True, slots=True)
+class DriverHandle:
+    """Identifies the driver of one attempt. Any process may make one, at any time."""
+
+    organization_id: str
+    execution_id: str
+    attempt: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.organization_id}.{self.execution_id}.{self.attempt}"
+
+    @classmethod
+    def from_name(cls, name: str) -> DriverHandle:
+        organization_id, execution_id, attempt = name.split(".")
+        return cls(organization_id, execution_id, int(attempt))
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStatus:
+    """The exit code is None while the driver runs, and where it is no longer known."""
+
+    running: bool
+    exit_code: int | None = None
+
+
+class Compute(Protocol):
+    """Starts, observes and stops drivers. A driver may outlive the process that started it."""
+
+    def launch(
+        self, spec: ExecutionSpec, secrets: Mapping[str, str], environment: Mapping[str, str] | None = None
+    ) -> DriverHandle:
+        """Start a driver with this spec. Secrets and other variables reach it in its environment only."""
+        ...
+
+    def observe(self, handle: DriverHandle) -> DriverStatus:
+        """Return whether the driver runs; one that was never started does not."""
+        ...
+
+    def cancel(self, handle: DriverHandle) -> None:
+        """Ask the driver to stop, kill it after 10 s, and remove what it left. Do nothing when it has ended."""
+        ...
+
+    def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
+        """Return the reader of the messages that the driver will send through Dagster Pipes."""
+        ...
+
+    def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
+        """Return the last lines of the log; none before the driver has written any."""
+        ...
+
+    def list(self) -> Sequence[DriverHandle]:
+        """Return the drivers that are running, whoever started them."""
+        ...

@@ -1,0 +1,113 @@
+"""The contract of Compute, which every implementation fulfils. Its drivers are real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from core.infra.settings import Settings
+from driver.spec import ExecutionSpec
+from orchestration.compute.local import LocalCompute
+from orchestration.compute.protocol import Compute, DriverHandle
+from tests.support.service import PATIENCE_SECONDS, wait_until
+
+ComputeFactory = Callable[[], Compute]
+IMPLEMENTATIONS: Mapping[str, Callable[[Path], Compute]] = {
+    "local": lambda folder: LocalCompute(Settings(data=folder / "data")),
+}
+LAUNCHED = DriverHandle("organization", "execution", 1)
+UNKNOWN = DriverHandle("organization", "nobody", 1)
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def create(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ComputeFactory]:
+    """Each call returns another instance for the same drivers, as another process of the service would have."""
+    (tmp_path / "data").mkdir()
+    created: list[Compute] = []
+
+    def create() -> Compute:
+        created.append(IMPLEMENTATIONS[request.param](tmp_path))
+        return created[-1]
+
+    yield create
+    create().cancel(LAUNCHED)
+    wait_until(lambda: not any(compute.observe(LAUNCHED).running for compute in created), PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> ExecutionSpec:
+    """A driver with it fails, once it has imported Spark and planned the pipeline."""
+    return make_spec(tmp_path, "pipeline: [{stage: load_csv, args: [{path: nothing.csv}]}]")
+
+
+def make_spec(tmp_path: Path, pipeline: str) -> ExecutionSpec:
+    ids: dict[str, Any] = {"execution_id": "execution", "job_id": "job", "project_id": "project", "attempt": 1}
+    output: dict[str, Any] = {"path": str(tmp_path / "output")}
+    return ExecutionSpec.model_validate(
+        {**ids, "organization_id": "organization", "job_name": "job", "pipeline_yaml": pipeline, "output": output}
+    )
+
+
+def find_driver(spec: ExecutionSpec) -> psutil.Process | None:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            command = process.cmdline()
+            if command[-3:-1] == ["-m", "driver"] and f"/{spec.execution_id}/" in command[-1]:
+                return process
+    return None
+
+
+def test_a_launched_driver_runs_and_is_listed(create: ComputeFactory, spec: ExecutionSpec) -> None:
+    handle = create().launch(spec, {})
+    assert handle == LAUNCHED
+    assert create().observe(handle).running
+    assert list(create().list()) == [handle]
+
+
+def test_an_ended_driver_leaves_its_exit_code_and_its_log(create: ComputeFactory, tmp_path: Path) -> None:
+    compute = create()
+    handle = compute.launch(make_spec(tmp_path, "pipeline: [{stage: unknown}]"), {})
+    wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
+    assert compute.observe(handle).exit_code == 1
+    assert not create().observe(handle).running
+    assert "unknown" in compute.read_logs(handle)[-1]
+    assert len(compute.read_logs(handle, tail=1)) == 1
+    assert compute.read_logs(handle, "executor") == []
+    assert list(compute.list()) == []
+
+
+def test_any_instance_can_cancel_a_driver(create: ComputeFactory, spec: ExecutionSpec) -> None:
+    launcher = create()
+    handle = launcher.launch(spec, {})
+    wait_until(lambda: find_driver(spec), PATIENCE_SECONDS)
+    create().cancel(handle)
+    wait_until(lambda: not launcher.observe(handle).running, PATIENCE_SECONDS)
+    assert list(create().list()) == []
+
+
+def test_secrets_are_only_in_the_drivers_environment(
+    create: ComputeFactory, spec: ExecutionSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPINDLE_SECRET_KEY", "key of the service, which has 32 characters")
+    handle = create().launch(spec, {"API_KEY": "secret of the driver"}, {"PLAIN": "value"})
+    wait_until(lambda: find_driver(spec), PATIENCE_SECONDS)
+    process = find_driver(spec)
+    assert process is not None
+    environment, command = process.environ(), " ".join(process.cmdline())
+    assert (environment["API_KEY"], environment["PLAIN"]) == ("secret of the driver", "value")
+    assert "SPINDLE_SECRET_KEY" not in environment
+    assert "secret of the driver" not in command
+    create().cancel(handle)
+
+
+def test_a_driver_that_was_never_launched_is_not_running(create: ComputeFactory) -> None:
+    compute = create()
+    assert not compute.observe(UNKNOWN).running
+    compute.cancel(UNKNOWN)
+    assert compute.read_logs(UNKNOWN) == []
+    assert list(compute.list()) == []

@@ -1,0 +1,152 @@
+"""What becomes of a run when its execution goes its own way; the compute side is played by the test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import (
+    DagsterInstance,
+    ExecuteInProcessResult,
+    PipesFileMessageReader,
+    PipesMessageReader,
+    mem_io_manager,
+)
+
+from core.executions.reports import cancel
+from core.infra.database import Database, open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
+from core.projects.repository import ProjectRepository
+from core.tables import Execution
+from driver.spec import ExecutionSpec
+from orchestration.compute.protocol import DriverHandle, DriverStatus, PodType
+from orchestration.driver_session import DriverSession
+from orchestration.job import execute_pipeline
+from tests.support.shop import Shop, make_shop
+
+# Dagster warns of its own use of Pipes
+pytestmark = pytest.mark.filterwarnings("ignore:.*is currently in preview")
+
+Message = Mapping[str, Any]
+
+
+class PlayedCompute:
+    """A compute whose driver sends the messages that the test makes, and runs until it is cancelled."""
+
+    def __init__(self, folder: Path, act: Callable[[ExecutionSpec], list[Message]]) -> None:
+        self._messages = folder / "messages.jsonl"
+        self._act = act
+        self._running: set[DriverHandle] = set()
+        self.cancelled: list[DriverHandle] = []
+
+    def launch(
+        self, spec: ExecutionSpec, secrets: Mapping[str, str], environment: Mapping[str, str] | None = None
+    ) -> DriverHandle:
+        handle = DriverHandle(spec.organization_id, spec.execution_id, spec.attempt)
+        self._running.add(handle)
+        sent = [("report_custom_message", {"payload": message}) for message in self._act(spec)]
+        lines = [("opened", {"extras": {}}), *sent, ("closed", {})] if sent else []
+        with self._messages.open("w") as file:
+            for method, params in lines:
+                file.write(json.dumps({"__dagster_pipes_version": "0.1", "method": method, "params": params}) + "\n")
+        return handle
+
+    def observe(self, handle: DriverHandle) -> DriverStatus:
+        return DriverStatus(running=handle in self._running)
+
+    def cancel(self, handle: DriverHandle) -> None:
+        if handle in self._running:
+            self._running.remove(handle)
+            self.cancelled.append(handle)
+
+    def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
+        return PipesFileMessageReader(str(self._messages))
+
+    def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
+        return []
+
+    def list(self) -> Sequence[DriverHandle]:
+        return list(self._running)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    settings = Settings(data=tmp_path / "data")
+    migrate(settings)
+    database = open_database(settings)
+    yield make_shop(settings, database)
+    database.close()
+
+
+def run(shop: Shop, execution: Execution, compute: PlayedCompute) -> ExecuteInProcessResult:
+    database: Database = open_database(shop.settings)
+    session = DriverSession(shop.settings, database, compute)
+    folder = shop.settings.data / "dagster"
+    folder.mkdir()
+    try:
+        return execute_pipeline.execute_in_process(
+            run_config={"execution_id": execution.id, "attempt": execution.attempt},
+            resources={"driver": session, "io_manager": mem_io_manager},
+            instance=DagsterInstance.local_temp(str(folder), {"telemetry": {"enabled": False}}),
+            raise_on_error=False,
+        )
+    finally:
+        session.close()
+
+
+def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: Shop, tmp_path: Path) -> None:
+    execution = shop.submit()
+
+    def reports_nonsense(spec: ExecutionSpec) -> list[Message]:
+        report = {
+            "executionId": spec.execution_id,
+            "status": "COMPLETED",
+            "outputDatasetPath": spec.output.path,
+            "outputDatasetSchema": "nonsense",
+            "additionalMetrics": {"attempt": spec.attempt},
+        }
+        return [{"type": "finished", "state": "COMPLETED", "message": "", "payload": report}]
+
+    compute = PlayedCompute(tmp_path, reports_nonsense)
+    result = run(shop, execution, compute)
+    assert not result.success
+    failed = shop.reload(execution)
+    assert failed.state == "FAILED"
+    assert "could not be recorded: 'outputDatasetSchema' is not a JSON list" in (failed.error_message or "")
+    assert compute.cancelled == [DriverHandle(shop.organization_id, execution.id, 1)]
+    assert shop.active() == 0
+
+
+def test_a_run_whose_execution_was_deleted_ends_its_driver(shop: Shop, tmp_path: Path) -> None:
+    execution = shop.submit()
+
+    def deleted_meanwhile(_spec: ExecutionSpec) -> list[Message]:
+        with shop.database.write() as session:
+            ProjectRepository(session, shop.organization_id).delete(shop.project_id)
+        return []
+
+    compute = PlayedCompute(tmp_path, deleted_meanwhile)
+    result = run(shop, execution, compute)
+    assert not result.success
+    assert compute.cancelled == [DriverHandle(shop.organization_id, execution.id, 1)]
+
+
+def test_a_run_whose_execution_was_retried_ends_only_its_own_driver(shop: Shop, tmp_path: Path) -> None:
+    execution = shop.submit()
+
+    def retried_meanwhile(_spec: ExecutionSpec) -> list[Message]:
+        cancel(shop.database, shop.organization_id, execution.id, "Not like this.")
+        shop.retry(execution)
+        return []
+
+    compute = PlayedCompute(tmp_path, retried_meanwhile)
+    result = run(shop, execution, compute)
+    assert not result.success
+    assert compute.cancelled == [DriverHandle(shop.organization_id, execution.id, 1)]
+    again = shop.reload(execution)
+    assert (again.state, again.attempt, again.claimed_at) == ("PENDING", 2, None)
+    assert shop.active() == 1
