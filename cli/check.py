@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 from cli.terminal import parse_parameters, read_transforms
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, Problem
 from pipelines.pipeline import Pipeline
+from pipelines.planning.plan import Plan
 from pipelines.planning.requirements import find_missing_browser
 from pipelines.registry.catalog import load_plugins
+from pipelines.transforms.transform import Transforms
 
 
-def check(file: Path, parameter: list[str], transforms: Path | None = None) -> int:
-    """Prints the plan and returns 0; or prints each problem with its line and returns 1.
+def check(file: Path, parameter: list[str], transforms: Path | None = None, as_json: bool = False) -> int:
+    """Print the plan and return 0, or print the problems and return 1.
 
-    Without parameters, those that the file names stay open. `transforms` is a file with the row transforms.
+    Without parameters, all references in the file stay open. `transforms` is a file with row transforms. As JSON, the
+    problems and warnings are a list on standard output, and the plan is not printed.
     """
     for failure in load_plugins():
         print(f"warning: {failure}", file=sys.stderr)
@@ -24,17 +30,35 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None) -> i
         own = read_transforms(transforms)
         plan = pipeline.plan(parse_parameters(parameter), own) if parameter else pipeline.plan_open(own)
     except PipelineError as error:
-        for problem in error.problems:
-            print(f"{file}:{problem.line or 1}:{problem.column or 1}: {problem.message}", file=sys.stderr)
+        _print_problems(file, error.problems, "error", as_json)
         return 1
     except UnicodeDecodeError:
-        print(f"{file}:1:1: the file is not UTF-8 text", file=sys.stderr)
+        problem = Problem("", "the file is not UTF-8 text", 1, 1, "invalid-encoding")
+        _print_problems(file, [problem], "error", as_json)
         return 1
-    if missing := find_missing_browser(plan):
-        print(f"{file}: warning: {missing}", file=sys.stderr)
-    if exposed := own.warning():
-        print(f"{file}: warning: {exposed}", file=sys.stderr)
-    for warning in plan.warnings:
-        print(f"{file}:{warning.line or 1}: warning: {warning.message}", file=sys.stderr)
-    print(plan)
+    _print_problems(file, _find_warnings(plan, own), "warning", as_json)
+    if not as_json:
+        print(plan)
     return 0
+
+
+def _find_warnings(plan: Plan, transforms: Transforms) -> Iterable[Problem]:
+    if missing := find_missing_browser(plan):
+        yield Problem("", missing, code="missing-browser")
+    if exposed := transforms.warning():
+        yield Problem("", exposed, code="unsafe-transforms")
+    yield from plan.warnings
+
+
+def _print_problems(file: Path, problems: Iterable[Problem], severity: str, as_json: bool) -> None:
+    if as_json:
+        print(
+            json.dumps(
+                [{**asdict(problem), "severity": severity} for problem in problems], ensure_ascii=False, indent=1
+            )
+        )
+        return
+    for problem in problems:
+        position = f":{problem.line}:{problem.column or 1}" if problem.line else ":1:1" if severity == "error" else ""
+        label = "" if severity == "error" else f" {severity}:"
+        print(f"{file}{position}:{label} {problem.message}", file=sys.stderr)

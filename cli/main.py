@@ -84,11 +84,16 @@ def run(
 
 
 @main.command()
-def check(file: PipelineFile, parameter: Parameters = None, transforms: TransformsFile = None) -> None:
+def check(
+    file: PipelineFile,
+    parameter: Parameters = None,
+    transforms: TransformsFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the problems as JSON instead.")] = False,
+) -> None:
     """Parse and plan a pipeline file: its errors with their lines, else the plan with its passes."""
     from cli.check import check
 
-    raise typer.Exit(check(file, parameter or [], transforms))
+    raise typer.Exit(check(file, parameter or [], transforms, as_json))
 
 
 @main.command()

@@ -119,7 +119,7 @@ def _resolve_names(model: PipelineModel, transforms: Transforms) -> tuple[Pipeli
     invalid: list[Problem] = []
     for call in model.stages:
         if len(unknown) + len(invalid) >= MAX_PROBLEMS:
-            (invalid or unknown).append(locate_problem(call.node, "too-many-problems", TOO_MANY_PROBLEMS))
+            (invalid or unknown).append(locate_problem(call.node, "too-many-problems", TOO_MANY_PROBLEMS, call.path))
             calls.extend(model.stages[len(calls) :])
             break
         name = call.name.partition(":")[2]
@@ -127,9 +127,9 @@ def _resolve_names(model: PipelineModel, transforms: Transforms) -> tuple[Pipeli
             calls.append(call if "${" in name else replace(call, stage=call.stage.resolve(name, transforms)))
             continue
         except UnknownName as error:
-            unknown.append(locate_problem(call.node, error.code, str(error)))
+            unknown.append(locate_problem(call.node, error.code, str(error), call.path))
         except PipelineError as error:
-            invalid.extend(locate_problem(call.node, each.code, str(each)) for each in error.problems)
+            invalid.extend(locate_problem(call.node, each.code, str(each), call.path) for each in error.problems)
         calls.append(call)
     if invalid:
         raise PipelineError(invalid)

@@ -25,12 +25,16 @@ class Output(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class StageCall:
-    """One stage of a pipeline: `name` is the registered name, `written` the alias or spelling in the text."""
+    """One stage of a pipeline: `name` is the registered name, `written` the alias or spelling in the text.
+
+    `path` is `fetch` or `pipeline[0]`.
+    """
 
     name: str
     written: str
     stage: Stage
     node: Node
+    path: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, ArgumentError, PipelineError, Problem, RunError
@@ -26,7 +26,7 @@ def make_plan(model: PipelineModel) -> Plan:
     state = _State()
     for call in _drop_replaced(model.stages):
         if len(state.problems) >= MAX_PROBLEMS:
-            state.report(call.node, "too-many-problems", TOO_MANY_PROBLEMS)
+            state.problems.append(locate_problem(call.node, "too-many-problems", TOO_MANY_PROBLEMS, call.path))
             raise PipelineError(state.problems)
         state.add(call)
     state.finish(model)
@@ -94,17 +94,14 @@ class _State:
     page_lost_at: Step | None = None
     engine_columns_dropped_at: Step | None = None
 
-    def report(self, node: Node, code: str, message: str) -> None:
-        self.problems.append(locate_problem(node, code, message))
-
     def add(self, call: StageCall) -> None:
         stage = call.stage
         kind = _get_kind(stage)
-        self.problems.extend(islice(self._check(call), MAX_PROBLEMS))
+        self._report(call, self._check(call))
         before = Columns() if isinstance(stage, Source | Reset) else self.columns
         self.columns = stage.infer_columns(before)
         if self.columns is not before:
-            self.problems.extend(islice(_check_new_names(call.node, before, self.columns), MAX_PROBLEMS))
+            self._report(call, _check_new_names(call.node, before, self.columns))
         title = f"{call.name} {stage.describe()}".rstrip()
         step = Step(make_step_key(len(self.steps) + 1, call.name), title, kind, self.columns, call.node.line, stage)
         self.steps.append(step)
@@ -122,13 +119,16 @@ class _State:
         elif isinstance(stage, Source | Reset | LinkStage) or (isinstance(stage, TableStage) and stage.used_labels):
             self.engine_columns_dropped_at = None
 
+    def _report(self, call: StageCall, problems: Iterable[Problem]) -> None:
+        self.problems.extend(replace(each, path=call.path) for each in islice(problems, MAX_PROBLEMS))
+
     def finish(self, model: PipelineModel) -> None:
         node = model.node
         if not self.has_rows:
-            self.report(node, "no-rows", f"the pipeline has no rows: {_BEGIN}")
+            self.problems.append(locate_problem(node, "no-rows", f"the pipeline has no rows: {_BEGIN}", "pipeline"))
         elif not self.problems and not (self.columns.types or self.columns.open or model.options.keep_columns):
             message = "the pipeline gives no columns: extract some, or name engine columns in spindle.keepColumns"
-            self.report(node, "no-columns", message)
+            self.problems.append(locate_problem(node, "no-columns", message, "pipeline"))
         kept = [name for name in model.options.keep_columns if name not in tuple(self.columns)]
         self.columns = self.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in kept))
 

@@ -116,8 +116,8 @@ def _read_fetch(node: Node) -> tuple[StageCall, ...]:
     if _is_null(url):
         raise _make_error(node, "missing-argument", "'url' is missing")
     if _is_null(block.get("traces")):
-        return (_bind_call("fetch", "fetch", url, block),)
-    return (replace(_bind_call("visit", "fetch", block, block), name="fetch"),)
+        return (_bind_call("fetch", "fetch", url, block, "fetch"),)
+    return (replace(_bind_call("visit", "fetch", block, block, "fetch"), name="fetch"),)
 
 
 def _find_misplaced_options(block: MappingNode, allowed: Iterable[str]) -> Iterator[Problem]:
@@ -150,13 +150,13 @@ def _read_stages(root: MappingNode, in_browser: bool) -> Iterator[StageCall]:
             problems.append(locate_problem(item, "too-many-problems", TOO_MANY_PROBLEMS))
             break
         with problems.collect(f"[{position}]"):
-            calls.append(_read_stage(item, in_browser))
+            calls.append(_read_stage(item, in_browser, f"pipeline[{position}]"))
     if problems:
         raise PipelineError(problems)
     yield from calls
 
 
-def _read_stage(item: Node, in_browser: bool) -> StageCall:
+def _read_stage(item: Node, in_browser: bool, path: str) -> StageCall:
     if not isinstance(item, MappingNode):
         raise _make_error(item, "invalid-structure", "a stage is a map with 'stage' and 'args'")
     for key, _ in item.entries:
@@ -183,12 +183,12 @@ def _read_stage(item: Node, in_browser: bool) -> StageCall:
             allowed = stage.list_argument_names()
             if misplaced := [found for block in blocks for found in _find_misplaced_options(block, allowed)]:
                 raise PipelineError(misplaced)
-        return _bind_call(registered, written, arguments, item)
+        return _bind_call(registered, written, arguments, item, path)
     raise PipelineError(replace(each, message=f"{written}: {each.message}") for each in problems)
 
 
-def _bind_call(name: str, written: str, arguments: Node | None, node: Node) -> StageCall:
+def _bind_call(name: str, written: str, arguments: Node | None, node: Node, path: str) -> StageCall:
     _, stage = find_stage(name)
     if arguments is None:
         arguments = MappingNode((), node.line, node.column)
-    return StageCall(name, written, bind_list(stage, arguments, stage.positional, stage.rest), node)
+    return StageCall(name, written, bind_list(stage, arguments, stage.positional, stage.rest), node, path)

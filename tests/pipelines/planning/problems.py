@@ -1,7 +1,7 @@
 """The golden file of problems: YAML snippets, each followed by the problems that a check of it reports.
 
-A line `>>> LINE:COLUMN CODE SENTENCE` is a problem; an empty line ends a case. To add a case, write its snippet and run
-`UPDATE_PROBLEMS=1 pytest tests/pipelines/planning/test_problems.py`, which writes the problems.
+A line `>>> LINE:COLUMN CODE [PATH] SENTENCE` is a problem; an empty line ends a case. To add one, write its snippet
+and run `UPDATE_PROBLEMS=1 pytest tests/pipelines/planning/test_problems.py`, which adds its problems.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def format_problems(text: str) -> str:
         problems = error.problems
     else:
         problems = warnings
-    return "".join(f"{_MARK}{each.line}:{each.column} {each.code} {each.message}\n" for each in problems)
+    return "".join(f"{_MARK}{each.line}:{each.column} {each.code} [{each.path}] {each.message}\n" for each in problems)
 
 
 def write_cases() -> None:
