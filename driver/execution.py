@@ -28,9 +28,8 @@ from pipelines.planning.context import Files, RunContext
 from pipelines.planning.options import cache_options, fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.registry.catalog import load_plugins
-from pipelines.spark.output import Written
+from pipelines.spark.output import SavedRows, WrittenFiles
 from pipelines.spark.run import Run, RunResult
-from pipelines.spark.saves import Saved
 from pipelines.spark.session import session
 from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
@@ -122,7 +121,7 @@ def _cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOptions:
 
 
 def _completed(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) -> dict[str, Any]:
-    written, counts = result.output, run.counts().values()
+    written, counts = result.output, run.get_counts().values()
     return {
         "outputDatasetPath": spec.output.path,
         "outputDatasetFormat": plan.output.format,
@@ -140,7 +139,7 @@ def _completed(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) -> 
     }
 
 
-def _saved(saved: Saved) -> dict[str, Any]:
+def _saved(saved: SavedRows) -> dict[str, Any]:
     return {
         "path": saved.path,
         "mode": saved.mode,
@@ -152,7 +151,7 @@ def _saved(saved: Saved) -> dict[str, Any]:
     }
 
 
-def _columns(written: Written) -> list[dict[str, str]]:
+def _columns(written: WrittenFiles) -> list[dict[str, str]]:
     return [{"name": name, "type": type_} for name, type_ in written.columns]
 
 

@@ -119,7 +119,7 @@ class Meter:
 
 
 def _add_counts(fields: dict[str, Any], metrics: dict[str, Any], run: Run) -> None:
-    counts = list(run.counts().values())
+    counts = list(run.get_counts().values())
     if not counts:
         return
     metrics["pages"] = sum(each.pages for each in counts)

@@ -37,7 +37,7 @@ class Progress:
 
     def stages(self) -> list[dict[str, Any]]:
         """Each step with its state and counts; columns and preview where it is done."""
-        counts = self._run.counts()
+        counts = self._run.get_counts()
         last = self._plan.steps[-1].key
         if self._output.rows or self._end == "COMPLETED":
             counts[last] = self._output
@@ -72,7 +72,7 @@ class Progress:
     def _first_rows(self, key: str) -> list[dict[str, Any]]:
         """The step's columns of its first rows, where workers made them."""
         names = [name for name, _ in self._columns[key]]
-        return [{name: row.get(name) for name in names} for row in self._run.first_rows(key)] if names else []
+        return [{name: row.get(name) for name in names} for row in self._run.get_preview(key)] if names else []
 
     def _state(self, number: int, reached: int) -> str:
         if self._end == "COMPLETED" or number < reached:

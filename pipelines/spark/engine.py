@@ -1,4 +1,4 @@
-"""Plan → Spark: sources, passes in Python workers, exchanges of links, table stages."""
+"""The DataFrames of a plan: sources, passes in Python workers, exchanges of links, table stages."""
 
 from __future__ import annotations
 
@@ -25,18 +25,25 @@ from pipelines.planning.planner import check_references
 from pipelines.planning.requirements import find_missing_browser
 from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
-from pipelines.spark.arrow import map_in_arrow
 from pipelines.spark.explore import Explorer
-from pipelines.spark.open import close
-from pipelines.spark.saves import Saves
-from pipelines.spark.schema import LINK, columns_of, explore_schema, links_schema, pass_schema, rows_schema
+from pipelines.spark.output import Saves
+from pipelines.spark.schema import (
+    LINK,
+    build_explore_schema,
+    build_links_schema,
+    build_pass_schema,
+    build_rows_schema,
+    get_columns,
+    map_in_arrow,
+)
+from pipelines.spark.schema_inference import infer_columns
 from pipelines.spark.worker import Exploration, Pass
 from pipelines.stages.dataframes import quote_column
 
 
 @dataclass
 class _Segment:
-    """Rows, and the steps that will run over them in one pass; `columns` are those that enter it, `after` leave it."""
+    """Rows and the steps of one pass over them; `columns` are those before the pass, `after` those after it."""
 
     rows: DataFrame
     enters: str
@@ -50,28 +57,28 @@ class _Segment:
         self.after = self.columns
 
     @property
-    def made_by(self) -> str | None:
-        """The last step of the pass; None without a pass, and where its rows are held to find their columns."""
+    def last_worker_step(self) -> str | None:
+        """The last step of the pass; None without a pass, and when its rows are cached to infer their columns."""
         if self.after.open or not (self.stages or self.fetches):
             return None
         return self.stages[-1][0] if self.stages else self.enters
 
-    def fetched_by(self, stage: LinkStage) -> _Segment:
-        """This segment, its pass beginning with the pages of the rows' links."""
+    def fetch_links(self, stage: LinkStage) -> _Segment:
+        """Begin the pass with the pages of the rows' links."""
         self.fetches, self.browsing = True, stage.browsing
         self.after = stage.infer_columns(self.columns)
         return self
 
     def add(self, key: str, stage: RowStage | LinkStage) -> None:
         if isinstance(stage, LinkStage):
-            self.stages.append((key, Exploration(stage, self.after, explore_schema(self.after))))
+            self.stages.append((key, Exploration(stage, self.after, build_explore_schema(self.after))))
         else:
             self.stages.append((key, stage))
         self.after = stage.infer_columns(self.after)
 
 
 class Engine:
-    """Builds the tables of one run; explores run while they are built, all else when the rows are asked for."""
+    """Builds the DataFrames of one run; explores run meanwhile, all other passes with the action on the rows."""
 
     def __init__(self, spark: SparkSession, plan: Plan, context: RunContext, endpoint: Endpoint | None) -> None:
         self._spark = spark
@@ -83,50 +90,51 @@ class Engine:
         self._endpoint = endpoint
         self._numbers = count(1)
         self._columns = plan.columns
-        self._made_by: str | None = None
+        self._last_worker_step: str | None = None
 
-    def rows(self) -> DataFrame:
-        """The output rows with the engine's columns, at most as many as the run's limit."""
-        here = (self._spark.sparkContext.master or "").startswith("local")
-        if here and (missing := find_missing_browser(self._plan)):
+    def build_rows(self) -> DataFrame:
+        """Return the output rows with the engine's columns, within the run's limit."""
+        is_local = (self._spark.sparkContext.master or "").startswith("local")
+        if is_local and (missing := find_missing_browser(self._plan)):
             raise RunError(missing)
         segment: _Segment | None = None
         for step in self._plan.steps[:-1]:
-            segment = self._add(segment, step)
+            segment = self._add_step(segment, step)
         if segment is None:
             raise RunError("the plan has no steps")
-        self._made_by = segment.made_by
+        self._last_worker_step = segment.last_worker_step
         rows = self._finish(segment, None)
-        self._columns = segment.after.with_columns(self._kept(segment.after))
+        self._columns = segment.after.with_columns(self._get_kept_columns(segment.after))
         limit = self._context.limit
         return rows if limit is None else rows.orderBy("_ordinal").limit(limit)
 
-    def output(self, rows: DataFrame) -> DataFrame:
-        """The output's columns of `rows`."""
-        return _only(rows, self._columns)
+    def select_output(self, rows: DataFrame) -> DataFrame:
+        """Return the output's columns of `rows`."""
+        return _select(rows, self._columns)
 
     @property
-    def made_by(self) -> str | None:
-        """The step whose rows are the output, where workers make them; None where Spark does, or reads what it holds.
+    def last_worker_step(self) -> str | None:
+        """The step whose rows are the output when Python workers produce them; None for rows from Spark or its cache.
 
-        Such rows may be asked for once only: nothing holds them, and whoever asks again fetches their pages again.
+        Only one action may read such rows: a second one would fetch their pages again.
         """
-        return self._made_by
+        return self._last_worker_step
 
-    def preview(self, made: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The output's columns of the first rows that the step `made_by` made, as far as the limit leaves them."""
-        return [{name: row.get(name) for name in self._columns} for row in islice(made, self._context.limit)]
+    def select_preview(self, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the output's columns of the first rows of `last_worker_step`, within the run's limit."""
+        return [{name: row.get(name) for name in self._columns} for row in islice(rows, self._context.limit)]
 
-    def counts(self) -> dict[str, int]:
-        """Rows of the steps that Spark itself runs, by step key, of those that are done."""
-        observed = self._observed.copy().items()  # the heartbeat asks while the tables are being built
-        return {key: each.get["rows"] for key, each in observed if _jvm(each).future().isCompleted()}
+    def get_counts(self) -> dict[str, int]:
+        """Return the numbers of rows of finished steps that Spark itself runs, by step key."""
+        observed = self._observed.copy().items()  # another thread may be building DataFrames
+        return {key: each.get["rows"] for key, each in observed if _is_completed(each)}
 
-    def _kept(self, columns: Columns) -> tuple[tuple[str, str], ...]:
+    def _get_kept_columns(self, columns: Columns) -> tuple[tuple[str, str], ...]:
+        """Return the engine's columns that the pipeline keeps, with their types."""
         kept = self._plan.options.keep_columns
         return tuple((name, ENGINE_COLUMNS[name]) for name in kept if name not in tuple(columns))
 
-    def _add(self, segment: _Segment | None, step: Step) -> _Segment | None:
+    def _add_step(self, segment: _Segment | None, step: Step) -> _Segment | None:
         stage = step.stage
         if isinstance(stage, Source):
             return self._load(step, stage)
@@ -135,7 +143,7 @@ class Engine:
         if isinstance(stage, Reset):
             return None
         if isinstance(stage, TableStage | Sink):
-            return self._table(segment or self._nothing(step), step, stage)
+            return self._apply_table_stage(segment or self._create_empty(step), step, stage)
         if segment is None:
             raise RunError(f"{step.title} has no rows to work on")
         if isinstance(stage, RowStage | LinkStage):
@@ -143,75 +151,78 @@ class Engine:
         return segment
 
     def _load(self, step: Step, stage: Source) -> _Segment:
-        with _located(step):
+        with _locate_errors(step):
             rows = stage.load(self._spark, self._context)
-        columns = columns_of(rows.schema)
+        columns = get_columns(rows.schema)
         check_references(self._plan.steps[self._plan.steps.index(step) + 1 :], columns)
-        return _Segment(self._counted(step, rows), step.key, columns)
+        return _Segment(self._observe(step, rows), step.key, columns)
 
-    def _table(self, segment: _Segment, step: Step, stage: TableStage | Sink) -> _Segment:
+    def _apply_table_stage(self, segment: _Segment, step: Step, stage: TableStage | Sink) -> _Segment:
         columns = stage.infer_columns(segment.after)
         rows = self._finish(segment, None)
         if stage.persists:
-            rows = self._counted(step, rows).persist()
-        with _located(step):
+            rows = self._observe(step, rows).persist()
+        with _locate_errors(step):
             if isinstance(stage, Sink):
-                self.saves.write(stage, _only(rows, segment.after.with_columns(self._kept(segment.after))))
+                self.saves.write(
+                    stage, _select(rows, segment.after.with_columns(self._get_kept_columns(segment.after)))
+                )
             else:
                 rows = stage.apply(rows, self._context)
         if "_ordinal" not in rows.columns:
             rows = rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
-        rows = rows if stage.persists else self._counted(step, rows)
-        return _Segment(rows, step.key, columns_of(rows.schema, columns) if columns.open else columns)
+        rows = rows if stage.persists else self._observe(step, rows)
+        return _Segment(rows, step.key, get_columns(rows.schema, columns) if columns.open else columns)
 
-    def _counted(self, step: Step, rows: DataFrame) -> DataFrame:
+    def _observe(self, step: Step, rows: DataFrame) -> DataFrame:
+        """Count the rows during the action that computes them."""
         observation = Observation()
         observed = rows.observe(observation, F.count(F.lit(1)).alias("rows"))
-        self._observed[step.key] = observation  # only now: before, there is nothing to ask
+        self._observed[step.key] = observation  # after `observe`, which initializes it
         return observed
 
-    def _nothing(self, step: Step) -> _Segment:
+    def _create_empty(self, step: Step) -> _Segment:
         rows = self._spark.range(0).select(F.array(F.col("id")).alias("_ordinal"))
         return _Segment(rows, step.key, Columns())
 
     def _follow(self, segment: _Segment | None, step: Step, stage: LinkStage) -> _Segment:
         if segment is None:
-            return _Segment(self._seed(stage), step.key, Columns()).fetched_by(stage)
+            return _Segment(self._create_seed(stage), step.key, Columns()).fetch_links(stage)
         rows = self._exchange(self._finish(segment, stage))
-        return _Segment(rows, step.key, segment.after).fetched_by(stage)
+        return _Segment(rows, step.key, segment.after).fetch_links(stage)
 
-    def _seed(self, stage: LinkStage) -> DataFrame:
+    def _create_seed(self, stage: LinkStage) -> DataFrame:
         url = canonical_url(stage.fixed_url or "")
         ordinal = F.array(F.lit(0).cast("bigint"))
         return self._spark.range(0, 1, 1, 1).select(F.lit(url).alias(LINK), ordinal.alias("_ordinal"))
 
     def _exchange(self, links: DataFrame) -> DataFrame:
-        """Spreads links over all cores; equal ones meet in one partition, side by side, in the order of their rows.
+        """Distribute links over all cores; equal links become neighbours in one partition, in document order.
 
-        Sorted by hash, so that the pages of one host are not asked for in one go.
+        Sorting by hash mixes the pages of different hosts.
         """
-        place = F.array_join(F.col("_ordinal").cast("array<string>"), ".")
-        spread = F.xxhash64(F.coalesce(F.col(LINK), place))
-        # the number is explicit: adaptive execution would fold a few small rows into one partition
-        spread_out = links.repartition(self._spark.sparkContext.defaultParallelism, spread)
-        return spread_out.sortWithinPartitions(spread, LINK, "_ordinal")
+        ordinal = F.array_join(F.col("_ordinal").cast("array<string>"), ".")
+        hashed = F.xxhash64(F.coalesce(F.col(LINK), ordinal))
+        # with a number: adaptive execution would merge small partitions into one
+        partitioned = links.repartition(self._spark.sparkContext.defaultParallelism, hashed)
+        return partitioned.sortWithinPartitions(hashed, LINK, "_ordinal")
 
     def _finish(self, segment: _Segment, links: LinkStage | None) -> DataFrame:
-        """What `_made` gives, its columns known: where a transform did not declare them, from its rows."""
-        rows = self._made(segment, links)
+        """Run the segment's pass, and infer columns that a transform did not declare."""
+        rows = self._build_pass(segment, links)
         if not segment.after.open:
             return rows
         key, stage = next(each for each in reversed(segment.stages) if _is_open(each[1]))
         steps = {step.key: step for step in self._plan.steps}
         fails = isinstance(stage, RowStage) and stage.fails_run
-        with _located(steps[key]):
-            closed = close(rows, segment.after, key, steps[key].title, fails, self._endpoint)
-        segment.after = closed.columns
-        check_references(self._plan.steps[self._plan.steps.index(steps[segment.stages[-1][0]]) + 1 :], closed.columns)
-        return closed.rows
+        with _locate_errors(steps[key]):
+            typed = infer_columns(rows, segment.after, key, steps[key].title, fails, self._endpoint)
+        segment.after = typed.columns
+        check_references(self._plan.steps[self._plan.steps.index(steps[segment.stages[-1][0]]) + 1 :], typed.columns)
+        return typed.rows
 
-    def _made(self, segment: _Segment, links: LinkStage | None) -> DataFrame:
-        """The rows after a segment's pass; or, for a stage that follows links, rows that carry them."""
+    def _build_pass(self, segment: _Segment, links: LinkStage | None) -> DataFrame:
+        """Return the rows after a segment's pass, or with `links` the rows with links for the next pass."""
         if not segment.stages and not segment.fetches and links is None:
             return segment.rows
         task = Pass(
@@ -222,27 +233,27 @@ class Engine:
             stages=tuple(segment.stages),
             links=links,
             columns=segment.after,
-            schema=links_schema(segment.after) if links else rows_schema(segment.after),
+            schema=build_links_schema(segment.after) if links else build_rows_schema(segment.after),
             options=self._context.fetch,
             cache=self._context.cache,
             endpoint=self._endpoint,
             browsing=segment.browsing,
         )
-        if not task.explorations():
-            return self._pass(task, segment.rows)
+        if not task.get_explorations():
+            return self._run_pass(task, segment.rows)
         partitions = self._spark.sparkContext.defaultParallelism
-        explorer = Explorer(self._pass, self._exchange, partitions, self._plan.options.max_pages)
-        return explorer.rows(task, segment.rows)
+        explorer = Explorer(self._run_pass, self._exchange, partitions, self._plan.options.max_pages)
+        return explorer.run_levels(task, segment.rows)
 
-    def _pass(self, task: Pass, rows: DataFrame) -> DataFrame:
-        schema = pass_schema(task.schema, {key: each.schema for key, each in task.explorations().items()})
+    def _run_pass(self, task: Pass, rows: DataFrame) -> DataFrame:
+        schema = build_pass_schema(task.schema, {key: each.schema for key, each in task.get_explorations().items()})
         named = replace(task, name=f"{next(self._numbers)}.{task.enters}")
-        return map_in_arrow(rows, partial(worker.run, named), schema)
+        return map_in_arrow(rows, partial(worker.run_pass, named), schema)
 
 
 @contextmanager
-def _located(step: Step) -> Generator[None]:
-    """Says of a failure which step it is of."""
+def _locate_errors(step: Step) -> Generator[None]:
+    """Name the step in errors."""
     try:
         yield
     except RunError as error:
@@ -251,22 +262,23 @@ def _located(step: Step) -> Generator[None]:
         raise RunError(f"line {step.line}: {step.title}: {summarize_error(error)}") from error
 
 
-def _only(rows: DataFrame, columns: Columns) -> DataFrame:
-    """These columns of the rows, null where a row has none of the name."""
+def _select(rows: DataFrame, columns: Columns) -> DataFrame:
+    """Return these columns of the rows; null for a missing column."""
     present = set(rows.columns)
     absent = (F.lit(None).cast(type_).alias(name) for name, type_ in columns.types if name not in present)
-    return rows.select(*(_column(name) for name in columns if name in present), *absent)
+    return rows.select(*(_get_column(name) for name in columns if name in present), *absent)
 
 
 def _is_open(stage: RowStage | Exploration) -> bool:
-    """Whether the stage gives columns that only its rows tell."""
+    """Return whether the stage's columns must be inferred from its rows."""
     return isinstance(stage, RowStage) and stage.infer_columns(Columns()).open
 
 
-def _jvm(observation: Observation) -> Any:
-    """The JVM's side, which can tell whether there is something to get; Python's side waits for it."""
-    return observation._jo  # pyright: ignore[reportPrivateUsage]
+def _is_completed(observation: Observation) -> bool:
+    """Ask the JVM's object: PySpark's `get` blocks until there is a result."""
+    java: Any = observation._jo  # pyright: ignore[reportPrivateUsage]
+    return java.future().isCompleted()
 
 
-def _column(name: str) -> Column:
+def _get_column(name: str) -> Column:
     return F.col(quote_column(name))

@@ -1,7 +1,11 @@
-"""Output rows → Parquet files that nobody changes any more."""
+"""Files that a run writes: its output, and the rows of save stages."""
 
 from __future__ import annotations
 
+import shutil
+import uuid
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -9,10 +13,14 @@ from urllib.parse import unquote, urlsplit
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from pipelines.errors import RunError
+from pipelines.planning.context import Files, RunContext
+from pipelines.planning.stage import Mode, Sink
+
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What an output holds; columns with their Spark SQL types."""
+class WrittenFiles:
+    """The content of a folder of output files; columns as names and Spark SQL types."""
 
     columns: tuple[tuple[str, str], ...]
     rows: int
@@ -20,31 +28,102 @@ class Written:
     files: int
 
 
-def write(rows: DataFrame, path: str) -> Written:
-    """Writes rows to `path`, which must not be there yet, and makes local files read-only."""
+@dataclass(frozen=True, slots=True)
+class SavedRows:
+    """Rows saved under a path of the project's storage, in `folder` of the attempt's folder for saves."""
+
+    path: str
+    mode: Mode
+    format: str
+    folder: str
+    written: WrittenFiles
+
+
+def write_parquet(rows: DataFrame, path: str) -> WrittenFiles:
+    """Write rows to a new folder `path` and make local files read-only."""
     rows.write.mode("errorifexists").parquet(path)
-    return seal(rows, path)
+    return _protect_files(rows, path)
 
 
-def seal(rows: DataFrame, path: str) -> Written:
-    """What the files of `rows` in a folder hold, local ones read-only from now on."""
+class Saves:
+    """The save stages of one run. Local paths are written to a hidden folder and renamed by `commit`."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._saved: list[SavedRows] = []
+        self._moves: list[Callable[[], None]] = []
+
+    def write(self, stage: Sink, rows: DataFrame) -> None:
+        """Write the rows; from now on the run itself loads them by the stage's path. Raise RunError."""
+        target = self._context.local_target(stage.path)
+        earlier = self._get_appended_files(stage, target)
+        folder = self._stage_move(stage, target) if target else f"{self._context.saves_folder}/{len(self._saved) + 1}"
+        stage.write(rows, folder)
+        if target:
+            _list_files(folder)
+        else:
+            written = _protect_files(rows, folder)
+            self._saved.append(SavedRows(stage.path, stage.mode, stage.format, Path(folder).name, written))
+        self._context.saved[stage.path] = Files((*earlier, folder), stage.format)
+
+    def commit(self) -> tuple[SavedRows, ...]:
+        """Rename local files to their targets; return the saves in project storage, which the service publishes."""
+        for move in self._moves:
+            move()
+        return tuple(self._saved)
+
+    def _get_appended_files(self, stage: Sink, target: Path | None) -> tuple[str, ...]:
+        """Return the existing files that the stage appends to."""
+        if stage.mode is Mode.OVERWRITE or not (target.exists() if target else stage.path in self._context.inputs):
+            return ()
+        return self._context.files(stage.path).paths
+
+    def _stage_move(self, stage: Sink, target: Path) -> str:
+        """Return a hidden folder that `commit` moves to the target, and that a failed run deletes."""
+        staged = target.parent / f".{target.name}.{uuid.uuid4().hex}"
+        cleanup = weakref.finalize(self, shutil.rmtree, staged, ignore_errors=True)
+
+        def move() -> None:
+            _move(staged, target, stage.mode)
+            cleanup()
+
+        self._moves.append(move)
+        return str(staged)
+
+
+def _move(staged: Path, target: Path, mode: Mode) -> None:
+    if mode is Mode.APPEND and target.is_dir():
+        for file in sorted(staged.iterdir()):  # Spark's names are unique
+            file.rename(target / file.name)
+    elif mode is Mode.APPEND and target.exists():
+        raise RunError(f"'{target}' is a file; rows can be appended to a folder only")
+    else:
+        earlier = target.with_name(f"{staged.name}.earlier")
+        if target.exists():
+            target.rename(earlier)
+        staged.rename(target)
+        if earlier.is_dir():
+            shutil.rmtree(earlier)
+        else:
+            earlier.unlink(missing_ok=True)
+
+
+def _protect_files(rows: DataFrame, path: str) -> WrittenFiles:
+    """Make the local files of `rows` read-only and return their content."""
     columns = tuple((each.name, each.dataType.simpleString()) for each in rows.schema)
-    files = tidy(path)
+    files = _list_files(path)
     for file in files:
         file.chmod(0o444)
-    return Written(columns, _count(rows, files), sum(file.stat().st_size for file in files), len(files))
-
-
-def tidy(path: str) -> list[Path]:
-    """The files that Spark wrote to a folder, freed of Hadoop's checksums, which no reader wants."""
-    folder = Path(unquote(urlsplit(path).path)) if path.startswith("file:") else Path(path)
-    for leftover in folder.glob(".*.crc"):
-        leftover.unlink()
-    return sorted(file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
-
-
-def _count(rows: DataFrame, files: list[Path]) -> int:
-    """Parquet files tell how many rows they hold; others do not, and their rows are at hand."""
     if all(file.suffix == ".parquet" for file in files):
-        return sum(pq.read_metadata(file).num_rows for file in files)
-    return rows.count()
+        count = sum(pq.read_metadata(file).num_rows for file in files)
+    else:
+        count = rows.count()
+    return WrittenFiles(columns, count, sum(file.stat().st_size for file in files), len(files))
+
+
+def _list_files(path: str) -> list[Path]:
+    """Return the files that Spark wrote to a folder, after deleting Hadoop's checksums."""
+    folder = Path(unquote(urlsplit(path).path)) if path.startswith("file:") else Path(path)
+    for checksum in folder.glob(".*.crc"):
+        checksum.unlink()
+    return sorted(file for file in folder.iterdir() if not file.name.startswith(("_", ".")))

@@ -1,81 +1,111 @@
-"""Counting in the workers: rows, pages and errors of each step, sent to the driver while a pass runs."""
+"""Progress of a task: counts of rows, pages and errors by step, and the first rows of each step for previews."""
 
 from __future__ import annotations
 
+import sys
 import time
+from bisect import insort
 from dataclasses import dataclass
+from operator import itemgetter
 
 import xxhash
 
 from pipelines.coordination.client import Connection
-from pipelines.coordination.messages import Report
-from pipelines.extract.rows import Fetched, Row
+from pipelines.coordination.messages import PlacedRow, Report
+from pipelines.extract.rows import Fetched, Ordinal, Row
 from pipelines.fetch import Page
-from pipelines.spark.preview import FirstRows
+from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 
-_EVERY_SECONDS = 0.5
-_SAMPLES = 5
+_REPORT_SECONDS = 0.5
+_MAX_FAILURES = 5  # examples in an error message
+_LAST_ORDINAL: Ordinal = (sys.maxsize,)
+_get_ordinal = itemgetter(0)
+
+
+class Preview:
+    """The first `size` rows of a step in document order, as JSON values; rows from ordinal `end` on do not belong."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._rows: list[PlacedRow] = []
+        self._changed = False
+        self.end: Ordinal = _LAST_ORDINAL if size else ()
+
+    def add(self, row: Row) -> None:
+        """Insert a row whose ordinal is below `end`."""
+        cells = {**row.get_engine_values(), **row.values}
+        values = {name: to_json(value, PREVIEW_LENGTH) for name, value in cells.items()}
+        insort(self._rows, (row.ordinal, values), key=_get_ordinal)
+        del self._rows[self._size :]
+        if len(self._rows) == self._size:
+            self.end = self._rows[-1][0]
+        self._changed = True
+
+    def take_changed(self) -> list[PlacedRow]:
+        """Return the rows if they have changed since the last call."""
+        changed, self._changed = self._changed, False
+        return self._rows if changed else []
 
 
 @dataclass(slots=True, eq=False)
-class Step:
-    """What one task counts of a step; `errors` are of pages, and of rows that a stage could not make."""
+class StepCounts:
+    """Counts of one step in one task; `errors` are of pages, and of rows that a stage could not produce."""
 
-    first: FirstRows
+    preview: Preview
     rows: int = 0
     pages: int = 0
     errors: int = 0
     bytes: int = 0
 
-    def row(self, row: Row) -> None:
+    def add_row(self, row: Row) -> None:
         self.rows += 1
-        if row.ordinal < self.first.end:
-            self.first.keep(row)
+        if row.ordinal < self.preview.end:
+            self.preview.add(row)
 
 
-class Reporter:
-    """Counts of one task and the first `preview_rows` rows of its steps, sent over its connection."""
+class ProgressReporter:
+    """Sends the counts of a task and previews of `preview_rows` rows over its connection."""
 
     def __init__(self, connection: Connection | None, preview_rows: int = 0) -> None:
         self._connection = connection
         self._preview_rows = preview_rows
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, StepCounts] = {}
         self._fetched: list[int] = []
         self._failed: list[int] = []
         self._forbidden: list[int] = []
         self._failures: list[tuple[str, str]] = []
-        self._sent = time.monotonic()
+        self._reported_at = time.monotonic()
 
-    def step(self, key: str) -> Step:
-        """The counts of a step, to be counted up."""
-        return self._steps.setdefault(key, Step(FirstRows(self._preview_rows)))
+    def get_counts(self, key: str) -> StepCounts:
+        """Return the counts of a step, which the caller increments."""
+        return self._steps.setdefault(key, StepCounts(Preview(self._preview_rows)))
 
-    def page(self, step: Step, page: Page, fetched: Fetched) -> None:
-        step.pages += 1
-        step.bytes += page.received
-        name = xxhash.xxh64_intdigest(page.requested_url.encode())
+    def add_page(self, counts: StepCounts, page: Page, fetched: Fetched) -> None:
+        counts.pages += 1
+        counts.bytes += page.received
+        url = xxhash.xxh64_intdigest(page.requested_url.encode())
         if fetched.error is None:
-            self._fetched.append(name)
+            self._fetched.append(url)
         else:
-            step.errors += 1
-            (self._forbidden if page.forbidden else self._failed).append(name)
-            if len(self._failures) < _SAMPLES:
+            counts.errors += 1
+            (self._forbidden if page.forbidden else self._failed).append(url)
+            if len(self._failures) < _MAX_FAILURES:
                 self._failures.append((page.requested_url, fetched.error))
         self.tick()
 
     def tick(self) -> None:
-        """Sends what was counted, at most twice a second."""
-        if time.monotonic() - self._sent >= _EVERY_SECONDS:
+        """Send a report when one is due, at most twice a second."""
+        if time.monotonic() - self._reported_at >= _REPORT_SECONDS:
             self._send()
 
     def close(self) -> None:
-        """Sends the rest and waits until the driver has it, so that it knows all before the pass ends."""
+        """Send the last report and wait until the driver has processed it: the counts are complete with the pass."""
         self._send()
         if self._connection:
             self._connection.finish()
 
     def _send(self) -> None:
-        self._sent = time.monotonic()
+        self._reported_at = time.monotonic()
         if not self._connection:
             return
         steps = self._steps.items()
@@ -88,7 +118,7 @@ class Reporter:
             failed=self._failed,
             forbidden=self._forbidden,
             failures=self._failures,
-            previews={key: rows for key, step in steps if (rows := step.first.news())},
+            previews={key: rows for key, step in steps if (rows := step.preview.take_changed())},
         )
         self._fetched, self._failed, self._forbidden = [], [], []
         self._connection.send(report)

@@ -18,8 +18,7 @@ from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan
 from pipelines.spark.engine import Engine
-from pipelines.spark.output import Written, write
-from pipelines.spark.saves import Saved
+from pipelines.spark.output import SavedRows, WrittenFiles, write_parquet
 from pipelines.stages.dataframes import first_rows, to_records
 
 
@@ -27,16 +26,16 @@ from pipelines.stages.dataframes import first_rows, to_records
 class RunResult:
     """The files that a run wrote: its output and what its stages saved; `preview` has the output's first rows."""
 
-    output: Written
-    saved: tuple[Saved, ...]
+    output: WrittenFiles
+    saved: tuple[SavedRows, ...]
     preview: list[dict[str, Any]]
     seconds: float
 
 
 class Run:
-    """Runs a plan once, by one of `write`, `collect` and `collect_ordered`, all of which raise RunError.
+    """Runs a plan once, through one of `write`, `collect` and `collect_ordered`, all of which raise RunError.
 
-    To be used as a context manager. `counts` and `first_rows` may be called from other threads meanwhile.
+    Use as a context manager. `get_counts` and `get_preview` may be called from other threads.
     """
 
     def __init__(self, plan: Plan, context: RunContext | None = None, preview_rows: int = 0) -> None:
@@ -61,41 +60,41 @@ class Run:
         self._resources.close()
 
     def write(self, spark: SparkSession, path: str) -> RunResult:
-        """Write the output rows to a new folder, without holding them in memory where they come from workers."""
+        """Write the output rows to a new folder, without caching rows that Python workers produce."""
         engine = self._start(spark)
-        rows = engine.rows()
-        if engine.made_by is None:
+        rows = engine.build_rows()
+        if engine.last_worker_step is None:
             rows.persist()  # the preview reads them a second time
         started = time.monotonic()
-        written = write(engine.output(rows), path)
+        written = write_parquet(engine.select_output(rows), path)
         self._check_failures()
-        if engine.made_by is None:
-            preview = to_records(engine.output(first_rows(rows, self._preview_rows)), PREVIEW_LENGTH)
+        if engine.last_worker_step is None:
+            preview = to_records(engine.select_output(first_rows(rows, self._preview_rows)), PREVIEW_LENGTH)
         else:
-            preview = engine.preview(self._coordinator.get_preview(engine.made_by))
+            preview = engine.select_preview(self._coordinator.get_preview(engine.last_worker_step))
         return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)
 
     def collect(self, spark: SparkSession) -> DataFrame:
         """Return the output rows, cached by Spark, in no order."""
         engine = self._start(spark)
-        rows = engine.rows()
-        output = engine.output(rows) if rows.is_cached else engine.output(rows).persist()
+        rows = engine.build_rows()
+        output = engine.select_output(rows) if rows.is_cached else engine.select_output(rows).persist()
         self._finish(engine, output)
         return output
 
     def collect_ordered(self, spark: SparkSession) -> DataFrame:
         """Return the output rows, cached by Spark, in document order."""
         engine = self._start(spark)
-        rows = engine.rows().persist()
+        rows = engine.build_rows().persist()
         self._finish(engine, rows)
-        return engine.output(rows.orderBy("_ordinal"))
+        return engine.select_output(rows.orderBy("_ordinal"))
 
-    def counts(self) -> dict[str, Counts]:
-        """Return what was counted so far, by step key."""
-        by_spark = self._engine.counts() if self._engine else {}
+    def get_counts(self) -> dict[str, Counts]:
+        """Return the counts so far by step key."""
+        by_spark = self._engine.get_counts() if self._engine else {}
         return {key: Counts(rows=rows) for key, rows in by_spark.items()} | self._coordinator.get_counts()
 
-    def first_rows(self, step: str) -> Iterable[Mapping[str, Any]]:
+    def get_preview(self, step: str) -> Iterable[Mapping[str, Any]]:
         """Return the first rows of a step that Python workers run, at most `preview_rows`."""
         return self._coordinator.get_preview(step)
 

@@ -23,7 +23,7 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
     plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
     context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
     with Coordinator(context.fetch) as coordinator:
-        Engine(spark, plan, context, coordinator.endpoint).rows().count()
+        Engine(spark, plan, context, coordinator.endpoint).build_rows().count()
         counts = coordinator.get_counts()
     seed, join, *_ = (counts[key] for key in sorted(counts))
     assert (seed.rows, seed.pages, seed.errors, seed.bytes) == (1, 1, 0, 32)
@@ -36,7 +36,7 @@ def test_an_explore_counts_each_page_once(spark: SparkSession, site: Site) -> No
     plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
     context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
     with Coordinator(context.fetch) as coordinator:
-        Engine(spark, plan, context, coordinator.endpoint).rows().count()
+        Engine(spark, plan, context, coordinator.endpoint).build_rows().count()
         counts = coordinator.get_counts()
     seed, explore = (counts[key] for key in sorted(counts))
     assert (seed.rows, seed.pages, explore.rows, explore.pages) == (1, 1, 3, 2)
@@ -50,15 +50,15 @@ def test_steps_can_be_counted_while_they_are_built(spark: SparkSession, tmp_path
 
     def count() -> None:
         while not built.is_set():
-            engine.counts()
+            engine.get_counts()
 
     with ThreadPoolExecutor() as pool:
         counting = pool.submit(count)
         try:
-            rows = engine.rows()
+            rows = engine.build_rows()
         finally:
             built.set()
         counting.result()
     rows.collect()
-    wait_until(lambda: len(engine.counts()) == 21, PATIENCE_SECONDS)  # Spark tells them after the rows
-    assert list(engine.counts().values()) == [2] + [1] * 20
+    wait_until(lambda: len(engine.get_counts()) == 21, PATIENCE_SECONDS)  # Spark tells them after the rows
+    assert list(engine.get_counts().values()) == [2] + [1] * 20

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyspark
 from pyspark.sql import SparkSession
 
-LEAVE = "import sys; from pipelines.spark.daemon import leave_archives; {}; leave_archives(); import pyspark"
+LEAVE = "import sys; from pipelines.spark.daemon import remove_archives; {}; remove_archives(); import pyspark"
 
 
 def archives(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -142,8 +142,8 @@ def test_rows_that_spark_makes_are_not_told_by_workers(spark: SparkSession, tmp_
     stages = f"[{{stage: load_csv, args: ['{tmp_path}/a.csv']}}, {last}]"
     plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()
     engine = Engine(spark, plan, RunContext(), None)
-    engine.rows()
-    assert engine.made_by is None
+    engine.build_rows()
+    assert engine.last_worker_step is None
 
 
 def test_a_step_that_nobody_wants_to_see_keeps_nothing(spark: SparkSession, site: Site, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.planning.stage import LinkStage
-from pipelines.spark.schema import explore_schema, links_schema, rows_schema
-from pipelines.spark.worker import Exploration, Pass, run
+from pipelines.spark.schema import build_explore_schema, build_links_schema, build_rows_schema
+from pipelines.spark.worker import Exploration, Pass, run_pass
 from pipelines.stages.links import WgetExplore, WgetJoin
 from tests.support.pages import document
 
@@ -46,7 +46,7 @@ class Long(LinkStage):
 
 def batches(stage: LinkStage, explores: bool) -> Iterator[pa.RecordBatch]:
     """What a pass outside of Spark gives, of a single row."""
-    exploration = Exploration(stage, COLUMNS, explore_schema(COLUMNS))
+    exploration = Exploration(stage, COLUMNS, build_explore_schema(COLUMNS))
     task = Pass(
         name="1.s00_load",
         enters="s00_load",
@@ -55,12 +55,12 @@ def batches(stage: LinkStage, explores: bool) -> Iterator[pa.RecordBatch]:
         stages=(("s01_explore", exploration),) if explores else (),
         links=None if explores else stage,
         columns=COLUMNS,
-        schema=rows_schema(COLUMNS) if explores else links_schema(COLUMNS),
+        schema=build_rows_schema(COLUMNS) if explores else build_links_schema(COLUMNS),
         options=FetchOptions(),
         cache=CacheOptions(),
         endpoint=None,
     )
-    return run(task, [pa.RecordBatch.from_pydict({"_ordinal": pa.array([[0]], pa.list_(pa.int64()))})])
+    return run_pass(task, [pa.RecordBatch.from_pydict({"_ordinal": pa.array([[0]], pa.list_(pa.int64()))})])
 
 
 @pytest.mark.usefixtures("spark")

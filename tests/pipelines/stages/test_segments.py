@@ -12,8 +12,8 @@ from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.planning.stage import RowStage
-from pipelines.spark.schema import rows_schema
-from pipelines.spark.worker import Pass, run
+from pipelines.spark.schema import build_rows_schema
+from pipelines.spark.worker import Pass, run_pass
 
 COUNT, LENGTH, HELD = 10, 1_000_000, 8 * 1024 * 1024
 COLUMNS = Columns().with_columns((("text", "string"),))
@@ -48,12 +48,12 @@ def batches(*stages: RowStage) -> Iterator[pa.RecordBatch]:
         stages=tuple((f"s{number:02}_wide", stage) for number, stage in enumerate(stages, start=1)),
         links=None,
         columns=COLUMNS,
-        schema=rows_schema(COLUMNS),
+        schema=build_rows_schema(COLUMNS),
         options=FetchOptions(),
         cache=CacheOptions(),
         endpoint=None,
     )
-    return run(task, [pa.RecordBatch.from_pydict({"_ordinal": pa.array([[0], [1]], pa.list_(pa.int64()))})])
+    return run_pass(task, [pa.RecordBatch.from_pydict({"_ordinal": pa.array([[0], [1]], pa.list_(pa.int64()))})])
 
 
 @pytest.mark.usefixtures("spark")

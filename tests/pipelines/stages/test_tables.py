@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.expressions import REFUSED, check_expression, check_query
 from pipelines.pipeline import check_yaml
-from pipelines.spark.schema import columns_of
+from pipelines.spark.schema import get_columns
 from pipelines.stages.tables import Filter, SqlQuery
 from tests.support.pipelines import Run
 from tests.support.site import Site
@@ -243,7 +243,7 @@ def test_what_spark_accepts_is_not_refused(spark: SparkSession) -> None:
     )
     rows = spark.sql(f"SELECT {values}")
     rows.createOrReplaceTempView("rows")
-    columns = columns_of(rows.schema)
+    columns = get_columns(rows.schema)
     for text in ACCEPTED.strip().splitlines():
         if text.startswith(("SELECT", "WITH", "FROM")):
             spark.sql(check_query(text))

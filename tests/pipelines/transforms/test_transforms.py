@@ -48,8 +48,8 @@ def run(spark: SparkSession) -> RunWith:
         fetch = fetch_options(plan.options, ("127.0.0.0/8",))
         with Coordinator(fetch) as coordinator:
             engine = Engine(spark, plan, RunContext(fetch=fetch), coordinator.endpoint)
-            rows = engine.rows().persist()
-            found = to_records(engine.output(rows.orderBy("_ordinal")))
+            rows = engine.build_rows().persist()
+            found = to_records(engine.select_output(rows.orderBy("_ordinal")))
             if counted is not None:
                 counted.update({key: each.errors for key, each in coordinator.get_counts().items() if each.errors})
         spark.catalog.clearCache()

@@ -11,7 +11,7 @@ import pytest
 from pipelines.extract.rows import Fetched, Row
 from pipelines.fetch import Page
 from pipelines.planning.stage import BatchWorker
-from pipelines.spark.batch import Batch
+from pipelines.spark.row_batcher import RowBatcher
 from pipelines.transforms.sandbox import FunctionCall, Limits, Sandbox
 
 PAGE = Page("http://a.test/", "http://a.test/", 200, None, "text/html", None, b"", datetime(2026, 1, 1, tzinfo=UTC))
@@ -27,7 +27,7 @@ class Work:
         self.given = 0
         self.made: list[object] = []
         self.longest = 0.0
-        self.batch = Batch(BatchWorker(self._rows), self._take, lambda: self.now)
+        self.batch = RowBatcher(BatchWorker(self._rows), self._take, lambda: self.now)
 
     def add(self, numbers: Iterable[int], body: bytes = b"") -> None:
         for n in numbers:
@@ -118,7 +118,7 @@ def count(row):
             made.append(outcome["seen"])
             yield ()
 
-    batch = Batch(BatchWorker(rows), lambda row, made: None)
+    batch = RowBatcher(BatchWorker(rows), lambda row, made: None)
     for n in range(40):
         batch.add(Row({"n": n}, (n,)))
     batch.flush()

@@ -14,8 +14,8 @@ from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.cache import CacheOptions
 from pipelines.planning.stage import RowStage
-from pipelines.spark.schema import rows_schema
-from pipelines.spark.worker import Pass, run
+from pipelines.spark.schema import build_rows_schema
+from pipelines.spark.worker import Pass, run_pass
 
 pytestmark = pytest.mark.usefixtures("spark")  # which knows the types that columns are declared with
 
@@ -48,13 +48,13 @@ def made(*stages: Gives, declared: Columns | None = None) -> list[dict[str, Any]
         stages=tuple((f"s{number:02d}_gives", stage) for number, stage in enumerate(stages, start=1)),
         links=None,
         columns=columns,
-        schema=rows_schema(columns),
+        schema=build_rows_schema(columns),
         options=FetchOptions(),
         cache=CacheOptions(),
         endpoint=None,
     )
     entering = pa.RecordBatch.from_pydict({"_ordinal": pa.array([[0]], pa.list_(pa.int64()))})
-    return [row for batch in run(task, [entering]) for row in batch.select(list(columns)).to_pylist()]
+    return [row for batch in run_pass(task, [entering]) for row in batch.select(list(columns)).to_pylist()]
 
 
 @pytest.mark.parametrize(
