@@ -226,7 +226,7 @@ class Extractor(Arguments):
         """Return name and type of the new column."""
         return self.as_ or self.name(), self._find_method().type
 
-    def worker(self) -> ReadRow:
+    def build_worker(self) -> ReadRow:
         """Return the function that reads the value of a row, null without a match."""
         method, argument = self._find_method(), self.argument()
         if column := self.column():

@@ -25,7 +25,7 @@ def _names(extractors: tuple[Extractor, ...]) -> str:
 
 def _reading(extractors: tuple[Extractor, ...]) -> Callable[[Row], Iterable[Row]]:
     """Gives a row with the extractors' columns; where a pattern takes too long on its page it has failed."""
-    reads = [(extractor.output()[0], extractor.worker()) for extractor in extractors]
+    reads = [(extractor.output()[0], extractor.build_worker()) for extractor in extractors]
     nothing = {name: None for name, _ in reads}
 
     def read(row: Row) -> Iterable[Row]:

@@ -199,7 +199,7 @@ class TestExtracting:
     @pytest.mark.parametrize("method", ["text", "price"])
     @pytest.mark.parametrize("selector", ["b", "li > b", ".item:contains(Two) b", ":root b", "i"])
     def test_a_column_is_what_the_method_reads_of_the_first_match(self, method: str, selector: str) -> None:
-        read = Extractor.model_validate({"selector": selector, "method": method}).worker()
+        read = Extractor.model_validate({"selector": selector, "method": method}).build_worker()
         page = document(SHOP).root
         for element in (page, *page.select("li")):
             first = element.first(selector)
@@ -208,7 +208,7 @@ class TestExtracting:
             )
 
     def test_a_column_is_null_where_there_are_no_elements(self) -> None:
-        read = Extractor.model_validate({"selector": "b"}).worker()
+        read = Extractor.model_validate({"selector": "b"}).build_worker()
         rows = (Row({}, (0,)), Row({}, (0,), element=document(b'{"b": 1}', content_type="application/json").root))
         assert [read(row) for row in rows] == [None, None]
 
@@ -220,7 +220,7 @@ class TestExtracting:
             return replace(METHODS.find("text").thing, of_element=louder)
 
         monkeypatch.setattr(Extractor, "_find_method", loud)
-        read = Extractor.model_validate({"selector": "b"}).worker()
+        read = Extractor.model_validate({"selector": "b"}).build_worker()
         assert read(Row({}, (0,), element=document("<b> q </b>").root)) == "Q"
 
     def test_a_method_may_ask_for_the_node_where_there_is_none(self) -> None:
@@ -235,7 +235,7 @@ class TestExtracting:
             def first(self, selector: object) -> Element | None:
                 return document("<b>2</b>").root
 
-        read = Extractor.model_validate({"selector": "b", "method": method}).worker()
+        read = Extractor.model_validate({"selector": "b", "method": method}).build_worker()
         assert read(Row({}, (0,), element=Mirror(document("")))) == (2.0 if method == "price" else "2")
 
     def test_an_address_asked_for_twice_over_is_of_an_attribute_so_called(self) -> None:
