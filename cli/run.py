@@ -47,7 +47,8 @@ class _EchoHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         echoed = record.__dict__["fields"]
         name = f"echo {echoed['label'] or ''}".strip()
-        _console.print(escape_text(f"{name} {echoed['number']}: {_format_cell(echoed['row'])}"))
+        text = f"{name} {echoed['number']}: {_format_cell(echoed['row'])}" if echoed["number"] else f"{name}: no rows"
+        _console.print(escape_text(text))
 
 
 def run(

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
@@ -48,6 +48,8 @@ class RunContext:
     inputs: Mapping[str, Files] = field(default_factory=dict[str, Files])
     local_folders: tuple[str, ...] | None = None
     limit: int | None = None
+    step: str = ""
+    shown: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     stored: dict[str, DataFrame] = field(default_factory=dict[str, "DataFrame"])
     saves_folder: str | None = None
     saved: dict[str, Files] = field(default_factory=dict[str, "Files"])

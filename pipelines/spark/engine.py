@@ -84,8 +84,9 @@ class Engine:
         self._spark = spark
         self._plan = plan
         since = context.cache.since or datetime.now(UTC)
-        self._context = replace(context, stored={}, saved={}, cache=replace(context.cache, since=since))
+        self._context = replace(context, stored={}, saved={}, shown={}, cache=replace(context.cache, since=since))
         self.saves = Saves(self._context)
+        self.shown = self._context.shown  # by step key, the rows of stages such as echo
         self._observed: dict[str, Observation] = {}
         self._endpoint = endpoint
         self._numbers = count(1)
@@ -168,7 +169,7 @@ class Engine:
                     stage, _select(rows, segment.after.with_columns(self._get_kept_columns(segment.after)))
                 )
             else:
-                rows = stage.apply(rows, self._context)
+                rows = stage.apply(rows, replace(self._context, step=step.key))
         if "_ordinal" not in rows.columns:
             rows = rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
         rows = rows if stage.persists else self._observe(step, rows)

@@ -95,8 +95,9 @@ class Run:
         return {key: Counts(rows=rows) for key, rows in by_spark.items()} | self._coordinator.get_counts()
 
     def get_preview(self, step: str) -> Iterable[Mapping[str, Any]]:
-        """Return the first rows of a step that Python workers run, at most `preview_rows`."""
-        return self._coordinator.get_preview(step)
+        """Return the first rows of a step that Python workers run, or that it shows, at most `preview_rows`."""
+        shown = self._engine.shown.get(step) if self._engine else None
+        return self._coordinator.get_preview(step) if shown is None else shown[: self._preview_rows]
 
     def _start(self, spark: SparkSession) -> Engine:
         self._engine = Engine(spark, self._plan, self._context, self._coordinator.endpoint)

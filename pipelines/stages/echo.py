@@ -1,13 +1,14 @@
-"""echo: a look at the rows while a pipeline is written."""
+"""echo: log the first rows while a pipeline is being written."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipelines.language.columns import ENGINE_COLUMNS
+from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.planning.stage import TableStage, register_stage
 from pipelines.stages.dataframes import first_rows, to_records
 
@@ -17,34 +18,49 @@ if TYPE_CHECKING:
     from pipelines.planning.context import RunContext
 
 _log = logging.getLogger(__name__)
-_CUT = 200
 
 
 @register_stage("echo")
 class Echo(TableStage):
-    """Writes the first rows, in document order, to the log or terminal; all rows pass on unchanged.
+    """Log a label and the first rows, in document order; all rows pass on unchanged.
 
-    The rows are made here and held, as by cache: leave it out once the pipeline is right. Texts are cut after 200
-    characters. `label` tells several of them apart.
+    The argument is a label, a number of rows, or both: `[loaded]`, `[5]`, `[{label: loaded, rows: 5}]`. The log, the
+    terminal and the run's steps show them, texts cut after 200 characters. The rows are computed and persisted at this
+    point, as by cache, so remove it from a finished pipeline.
     """
 
     example = """
 pipeline:
   - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
-  - {stage: echo, args: [5, loaded]}
+  - {stage: echo, args: [{label: loaded, rows: 5}]}
 """
 
     positional = ("rows", "label")
     shows_rows = True
     persists = True
     rows: int = Field(10, ge=1, le=1000)
-    label: str | None = None
+    label: str | None = Field(None, min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_label_first(cls, data: Any) -> Any:
+        """Accept a label in the position of the number of rows."""
+        values = cast(dict[str, Any], data) if isinstance(data, dict) else {}
+        rows, label = values.get("rows"), values.get("label")
+        if isinstance(rows, str) and not _is_number(rows):
+            return {**values, "label": rows, **({"rows": label} if label is not None else {"rows": 10})}
+        return data
 
     def describe(self) -> str:
-        return " ".join(str(each) for each in (self.rows, self.label) if each is not None)
+        return " ".join(str(each) for each in (self.label, self.rows) if each is not None)
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        shown = first_rows(rows, self.rows)
-        for number, row in enumerate(to_records(shown.drop(*ENGINE_COLUMNS), cut=_CUT), start=1):
+        first = to_records(first_rows(rows, self.rows).drop(*ENGINE_COLUMNS), cut=PREVIEW_LENGTH)
+        context.shown[context.step] = first
+        for number, row in list(enumerate(first, start=1)) or [(0, None)]:
             _log.info("echo", extra={"fields": {"label": self.label, "number": number, "row": row}})
         return rows
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().removeprefix("-").isdecimal()

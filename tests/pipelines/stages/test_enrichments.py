@@ -7,10 +7,13 @@ import random
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright: ignore[reportMissingTypeStubs]
 
 from pipelines.errors import PipelineError, RunError
-from pipelines.pipeline import check_yaml
+from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.spark.run import Run as EngineRun
+from pipelines.stages.echo import Echo
 from pipelines.stages.sentiment import score
 from tests.support.pipelines import Rows, Run
 
@@ -156,6 +159,40 @@ def test_echo_logs_the_first_rows_and_passes_all_on(run: Run, load: Pipe, caplog
 
 
 @pytest.mark.parametrize(
+    ("args", "label", "rows"),
+    [
+        ("[loaded]", "loaded", 10),
+        ("[5]", None, 5),
+        ("['5']", None, 5),
+        ("[5, loaded]", "loaded", 5),
+        ("[loaded, 5]", "loaded", 5),
+        ("[{label: loaded, rows: 5}]", "loaded", 5),
+        ("[{label: loaded}]", "loaded", 10),
+        ("loaded", "loaded", 10),
+        ("[]", None, 10),
+    ],
+)
+def test_echo_takes_a_label_a_number_or_both(load: Pipe, args: str, label: str | None, rows: int) -> None:
+    stage = Pipeline.from_yaml(load + f"- {{stage: echo, args: {args}}}").plan_open().steps[1].stage
+    assert isinstance(stage, Echo)
+    assert (stage.label, stage.rows) == (label, rows)
+
+
+def test_echo_shows_its_rows_in_the_step(load: Pipe, spark: SparkSession) -> None:
+    plan = Pipeline.from_yaml(load + "- {stage: echo, args: [loaded]}\n- {stage: limit, args: [0]}").plan()
+    with EngineRun(plan, preview_rows=2) as run:
+        run.collect(spark)
+        shown = run.get_preview("s02_echo")
+    assert [row["text"] for row in shown] == ["I love it", "Terrible and ugly"]
+
+
+def test_echo_logs_its_label_even_without_rows(run: Run, load: Pipe, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "pipelines.stages.echo"):
+        run(load + "- {stage: limit, args: [0]}\n- {stage: echo, args: [empty]}")
+    assert [line.fields for line in caplog.records] == [{"label": "empty", "number": 0, "row": None}]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
     ("call", "problem"),
     [
         ("{stage: sentiment}", "sentiment: 'column' is missing"),
@@ -181,7 +218,7 @@ def test_echo_logs_the_first_rows_and_passes_all_on(run: Run, load: Pipe, caplog
             "enrichMatchingScore: 'iextract_prefix' is missing",
         ),
         ("{stage: echo, args: [0]}", "echo: 'rows': input should be greater than or equal to 1"),
-        ("{stage: echo, args: [many]}", "echo: 'rows' must be a whole number"),
+        ("{stage: echo, args: [loaded, many]}", "echo: 'rows' must be a whole number"),
     ],
 )
 def test_wrong_arguments_are_told_with_their_line(load: Pipe, call: str, problem: str) -> None:
