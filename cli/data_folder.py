@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.credentials.rotation import finish_rotation, rotate
+from core.credentials.rotation import finish_rotation, rotate_service_key
 from core.errors import SpindleError
 from core.identity.api_keys import bootstrap
 from core.infra.database import open_database
@@ -59,7 +59,7 @@ def rotate_secrets(data: Path) -> int:
             raise CannotStart(f"There is no data folder {data}.")
         with lock_data_folder(settings.data):
             database = open_database(settings)
-            rotation = rotate(settings, database)
+            rotation = rotate_service_key(settings, database)
             database.close()
     except (CannotStart, SpindleError) as error:
         print(error, file=sys.stderr)

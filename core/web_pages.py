@@ -1,34 +1,37 @@
-"""One page for a person to look at, fetched as pipelines fetch: through the guard, within limits."""
+"""Preview of one web page, fetched like pages of pipelines: through the guard and within limits."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
 from core.errors import BadInput
-from core.infra.http_client import NO_HOST, is_name
+from core.infra.http_client import UNKNOWN_HOST, is_host_name
 from core.infra.settings import Settings
 from pipelines.fetch import FetchOptions, HttpFetcher, Page, canonical_url
 
 MAX_BODY = 5 * 2**20
-SECONDS = 20.0
-LOOK_UPS = ("refused: ", "could not find the host ")
-KINDS = ("text/html", "application/xhtml+xml")
+TIMEOUT_SECONDS = 20.0
+LOOKUP_FAILURES = ("refused: ", "could not find the host ")
+HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
 def fetch_html(settings: Settings, url: str) -> Page:
-    """The page at `url`, which is HTML and came whole; raises BadInput with the reason why not."""
+    """Fetch a complete HTML page; raise BadInput with the reason when that fails."""
     address = canonical_url(url)
     if address is None:
-        raise BadInput("This is not the address of a web page.")
+        raise BadInput("This is not the URL of a web page.", path="url")
     options = FetchOptions(
-        total_timeout=SECONDS, max_body=MAX_BODY, retries=0, allow_networks=settings.fetch_allow_networks
+        total_timeout=TIMEOUT_SECONDS, max_body=MAX_BODY, retries=0, allow_networks=settings.fetch_allow_networks
     )
     with HttpFetcher(options) as fetcher:
         page, _ = next(fetcher.fetch([(address, None)]))
-    if page.error and page.error.startswith(LOOK_UPS) and is_name(urlsplit(page.url).hostname or ""):
-        raise BadInput(f"The page could not be fetched from {urlsplit(page.url).hostname}: {NO_HOST}.")
+    if page.error and page.error.startswith(LOOKUP_FAILURES) and is_host_name(urlsplit(page.url).hostname or ""):
+        sentence = f"The page could not be fetched from {urlsplit(page.url).hostname}: {UNKNOWN_HOST}."
+        raise BadInput(sentence, code="fetch-failed", path="url")
     if not page.ok:
-        raise BadInput(f"The page could not be fetched: {page.error or f'it answered {page.status}'}.")
-    if page.content_type not in KINDS:
-        raise BadInput(f"The page is not HTML but {page.content_type or 'of no known type'}.")
+        sentence = f"The page could not be fetched: {page.error or f'it answered {page.status}'}."
+        raise BadInput(sentence, code="fetch-failed", path="url")
+    if page.content_type not in HTML_TYPES:
+        sentence = f"The page is not HTML but {page.content_type or 'of no known type'}."
+        raise BadInput(sentence, code="not-html", path="url")
     return page

@@ -20,7 +20,7 @@ from core.executions.reports import cancel, fail
 from core.executions.repository import list_claimed
 from core.executions.states import State
 from core.infra import logs
-from core.infra.background import Outages, told_to_stop
+from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.database import Database, open_database
 from core.infra.outbox import due, launched, orphaned, postponed
 from core.infra.settings import Settings
@@ -53,13 +53,13 @@ class Launcher:
         self._pool = ThreadPoolExecutor(4)
 
     def run(self, stop: threading.Event) -> None:
-        outages, synced_at, available = Outages(), 0.0, True
+        outages, synced_at, available = OutageLog(), 0.0, True
         while not stop.wait(POLL_SECONDS if available else OUTAGE_POLL_SECONDS):
-            available = outages.surviving(self.launch_due)
+            available = outages.run_step(self.launch_due)
             if time.monotonic() - synced_at >= SYNC_SECONDS:
                 synced_at = time.monotonic()
                 for step in (self.relaunch_unclaimed, self.sync_run_states, self.kill_orphans, self.fail_lost):
-                    outages.surviving(step)
+                    outages.run_step(step)
         self._pool.shutdown(cancel_futures=True)
 
     def launch_due(self) -> None:
@@ -176,7 +176,7 @@ def _has_overrun(execution: Execution) -> bool:
 def main() -> None:
     logs.configure("launcher")
     settings = Settings()
-    stop = told_to_stop()
+    stop = create_shutdown_event()
     database = open_database(settings)
     Launcher(settings, database, DagsterClient(settings.ui_port), create_compute(settings)).run(stop)
 

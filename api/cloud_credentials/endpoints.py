@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
-from sqlalchemy.orm import Session
+from fastapi import APIRouter, Path, Query, Response
 
 from api.cloud_credentials.schemas import (
     CredentialCreate,
@@ -18,29 +16,18 @@ from api.cloud_credentials.schemas import (
     credential_record,
 )
 from api.kit.auth import KeyRoute, Reader, Writer
-from api.kit.concurrency import OUTSIDE
+from api.kit.concurrency import OUTBOUND
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.pagination import MAX_PAGE, PageOf
-from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
+from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing
-from api.kit.services import Services, ServicesOf
-from core.credentials.check import check_credential
-from core.credentials.providers import provider_name
-from core.credentials.repository import PLAIN, SECRETS, Credentials, opened
-from core.errors import BadInput, Detail
-from core.identity.api_keys import Identity
-from core.infra.encryption import KeyRing
+from api.kit.services import ServicesOf
 
 router = APIRouter(prefix="/cloud-credentials", tags=["cloud credentials"], route_class=KeyRoute)
 CredentialId = Annotated[str, Path(alias="credentialId", description="Id of the cloud credential.")]
 MAX_NUMBER = 1_000_000
 DEFAULT_SIZE = 50
-FIELDS = frozenset({*SECRETS, *PLAIN})
-
-
-def _of(session: Session, caller: Identity) -> Credentials:
-    return Credentials(session, caller.organization_id, super_admin=caller.may("super_admin"))
 
 
 @router.get("", summary="List the cloud credentials, secrets masked")
@@ -53,25 +40,20 @@ def list_credentials(
         int | None, Query(alias="pageSize", ge=1, le=MAX_PAGE, description="50 when left out.")
     ] = None,
 ) -> list[CredentialRecord]:
-    numbered = page is not None or page_size is not None
-    size = page_size or DEFAULT_SIZE
-    with services.database.read() as session:
-        repository = _of(session, caller)
-        if numbered:
-            credentials = repository.list(limit=size, offset=(page or 0) * size)
-        else:
-            credentials = keyset.linked(repository.list(limit=keyset.limit, after=keyset.after))
-        return [credential_record(credential) for credential in credentials]
+    if page is not None or page_size is not None:
+        size = page_size or DEFAULT_SIZE
+        rows = services.credentials.list(caller, limit=size, offset=(page or 0) * size)
+    else:
+        rows = keyset.linked(services.credentials.list(caller, limit=keyset.limit, after=keyset.after))
+    return [credential_record(row) for row in rows]
 
 
 @router.post("", summary="Create a cloud credential", responses=TAGGED)
 def create_credential(
-    body: CredentialCreate, caller: Writer, services: ServicesOf, key_ring: KeyRingOf, tag: TagOf
+    body: CredentialCreate, caller: Writer, services: ServicesOf, key_ring: KeyRingOf, response: Response
 ) -> CredentialRecord:
-    with services.database.write() as session:
-        created = _of(session, caller).create(body.values(), key_ring, everywhere=body.everywhere)
-        tag.put(created)
-        return credential_record(created)
+    created = services.credentials.create(caller, body.values(), key_ring, everywhere=body.everywhere)
+    return credential_record(set_etag(response, created))
 
 
 @router.post(
@@ -84,24 +66,9 @@ def create_credential(
 def test_credential(
     body: CredentialTest, caller: Writer, services: ServicesOf, key_ring: KeyRingOf
 ) -> CredentialVerdict:
-    provider, fields = _asked(body, caller, services, key_ring)
-    with OUTSIDE.seat(caller.organization_id):
-        verdict = check_credential(services.settings, provider, fields)
-    return CredentialVerdict(provider=provider, **asdict(verdict))
-
-
-def _asked(
-    body: CredentialTest, caller: Identity, services: Services, key_ring: KeyRing
-) -> tuple[str, Mapping[str, str]]:
-    """The provider that is asked, and the credential's fields."""
-    if body.credential_id is not None:
-        with services.database.read() as session:
-            credential = _of(session, caller).get(body.credential_id)
-        return credential.provider, opened(credential, key_ring)
-    if body.provider is None:
-        sentence = "Send the 'credentialId' of a stored credential, or a 'provider' with its fields."
-        raise BadInput(sentence, [Detail("credentialId", "is missing"), Detail("provider", "is missing")])
-    return provider_name(body.provider), {name: text for name, text in body.values().items() if name in FIELDS}
+    with OUTBOUND.acquire(caller.organization_id):
+        check = services.credentials.check(caller, key_ring, body.credential_id, body.provider, body.values())
+    return CredentialVerdict(provider=check.provider, **asdict(check.result))
 
 
 @router.get(
@@ -109,11 +76,10 @@ def _asked(
     summary="Read a cloud credential, secrets masked",
     responses={**TAGGED, **answers(404)},
 )
-def read_credential(credential_id: CredentialId, caller: Reader, services: ServicesOf, tag: TagOf) -> CredentialRecord:
-    with services.database.read() as session:
-        credential = _of(session, caller).get(credential_id)
-        tag.put(credential)
-        return credential_record(credential)
+def read_credential(
+    credential_id: CredentialId, caller: Reader, services: ServicesOf, response: Response
+) -> CredentialRecord:
+    return credential_record(set_etag(response, services.credentials.get(caller, credential_id)))
 
 
 @router.put(
@@ -127,24 +93,16 @@ def update_credential(
     caller: Writer,
     services: ServicesOf,
     key_ring: KeyRingOf,
-    expected: ExpectedOf,
+    if_match: IfMatch,
+    response: Response,
 ) -> CredentialRecord:
-    with services.database.write() as session:
-        repository = _of(session, caller)
-        expected.hold(session, caller, repository.get(credential_id))
-        credential = repository.update(credential_id, body.values(), key_ring)
-        expected.put(credential)
-        return credential_record(credential)
+    updated = services.credentials.update(caller, credential_id, body.values(), key_ring, if_match)
+    return credential_record(set_etag(response, updated))
 
 
 @router.delete("/id/{credentialId}", summary="Delete a cloud credential", responses=answers(404, 412))
-def delete_credential(
-    credential_id: CredentialId, caller: Writer, services: ServicesOf, expected: ExpectedOf
-) -> Nothing:
-    with services.database.write() as session:
-        repository = _of(session, caller)
-        expected.hold(session, caller, repository.get(credential_id))
-        repository.delete(credential_id)
+def delete_credential(credential_id: CredentialId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
+    services.credentials.delete(caller, credential_id, if_match)
     return Nothing()
 
 
@@ -155,6 +113,5 @@ def list_credentials_of_provider(
     services: ServicesOf,
     page: PageOf,
 ) -> list[CredentialRecord]:
-    with services.database.read() as session:
-        credentials = _of(session, caller).list(provider=provider, limit=page.limit, after=page.after)
-        return [credential_record(credential) for credential in page.linked(credentials)]
+    rows = services.credentials.list(caller, provider=provider, limit=page.limit, after=page.after)
+    return [credential_record(row) for row in page.linked(rows)]

@@ -44,7 +44,7 @@ Schema = Annotated[str | None, Query(description="A project's schema; `default` 
 def query_datasets(
     body: DatasetQuery, caller: DatasetReader, services: ServicesOf, big_numbers: BigNumbers = "number"
 ) -> Response:
-    with QUERIES.seat(caller.organization_id):
+    with QUERIES.acquire(caller.organization_id):
         result = services.queries.run(caller, body.to_query(big_numbers == "string"))
     return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
 
@@ -96,7 +96,7 @@ def query_dataset(
     services: ServicesOf,
     big_numbers: BigNumbers = "number",
 ) -> Response:
-    with QUERIES.seat(caller.organization_id):
+    with QUERIES.acquire(caller.organization_id):
         query = body.to_query(big_numbers == "string", dataset_id)
         result = services.queries.run_on_job(caller, project_id, job_id, query)
     facts = {
@@ -126,7 +126,7 @@ def query_task(
     services: ServicesOf,
     big_numbers: BigNumbers = "number",
 ) -> Response:
-    with QUERIES.seat(caller.organization_id):
+    with QUERIES.acquire(caller.organization_id):
         result = services.queries.run_on_task(caller, task_id, body.to_query(big_numbers == "string"))
     return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
 

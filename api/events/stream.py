@@ -12,7 +12,7 @@ from fastapi import Response
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope, Send
 
-from api.kit.concurrency import Seats
+from api.kit.concurrency import ConcurrencyLimiter
 from core.errors import NotFound, Unauthorized, Unavailable
 from core.events.service import Event, EventBatch
 from core.identity.api_keys import Identity
@@ -28,8 +28,8 @@ log = structlog.get_logger()
 
 
 REFUSAL = "Too many streams are open. Close one, or try again in a moment."
-OF_KEYS = Seats(20, 200, REFUSAL)
-OF_ORGANIZATIONS = Seats(50, 200, REFUSAL)  # many keys of one leave room for others
+OF_KEYS = ConcurrencyLimiter(20, 200, REFUSAL)
+OF_ORGANIZATIONS = ConcurrencyLimiter(50, 200, REFUSAL)  # many keys of one leave room for others
 
 
 class EventStream(Response):
@@ -51,7 +51,7 @@ class EventStream(Response):
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with OF_KEYS.seat(self._caller.key_id), OF_ORGANIZATIONS.seat(self._caller.organization_id):
+        with OF_KEYS.acquire(self._caller.key_id), OF_ORGANIZATIONS.acquire(self._caller.organization_id):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             gone = asyncio.create_task(_disconnected(receive))
             try:

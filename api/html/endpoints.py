@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from api.kit.auth import Executor, KeyRoute
-from api.kit.concurrency import OUTSIDE
+from api.kit.concurrency import OUTBOUND
 from api.kit.services import ServicesOf
 from core.errors import BadInput, Detail
 from core.web_pages import fetch_html
@@ -38,7 +38,7 @@ def read_html(
     services: ServicesOf,
 ) -> Response:
     address = _address(url, protocol, request.url.query)
-    with OUTSIDE.seat(caller.organization_id):
+    with OUTBOUND.acquire(caller.organization_id):
         page = fetch_html(services.settings, address)
     charset = f"; charset={page.charset}" if page.charset else ""
     return Response(page.body, headers=SANDBOX | {"Content-Type": f"text/html{charset}"})

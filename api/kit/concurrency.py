@@ -1,4 +1,4 @@
-"""Seats: how much of what takes long a process does at once, for one caller and in all."""
+"""Limits on slow requests that one process handles at the same time, per caller and in total."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from core.errors import TooMany
 RETRY_AFTER_SECONDS = 10
 
 
-class Seats:
-    """`of_one` for each caller and `in_all`; `refusal` is what one without a seat is told."""
+class ConcurrencyLimiter:
+    """Admits `per_caller` requests of each caller and `total` requests of all callers at the same time."""
 
-    def __init__(self, of_one: int, in_all: int, refusal: str) -> None:
-        self.of_one = of_one
-        self.in_all = in_all
+    def __init__(self, per_caller: int, total: int, refusal: str) -> None:
+        self.per_caller = per_caller
+        self.total = total
         self._refusal = refusal
         self._lock = threading.Lock()
-        self._taken: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
 
     @contextmanager
-    def seat(self, caller: str) -> Generator[None]:
-        """Raises TooMany when the caller, or everybody together, has as many as there may be."""
+    def acquire(self, caller: str) -> Generator[None]:
+        """Hold a slot for the block; raise TooMany when the caller, or all callers together, have none left."""
         with self._lock:
-            if self._taken[caller] >= self.of_one or self._taken.total() >= self.in_all:
-                raise TooMany(self._refusal, RETRY_AFTER_SECONDS)
-            self._taken[caller] += 1
+            if self._running[caller] >= self.per_caller or self._running.total() >= self.total:
+                raise TooMany(self._refusal, RETRY_AFTER_SECONDS, code="concurrency-limit")
+            self._running[caller] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._taken[caller] -= 1
-                if not self._taken[caller]:
-                    del self._taken[caller]
+                self._running[caller] -= 1
+                if not self._running[caller]:
+                    del self._running[caller]
 
 
-# by organization: whoever is asked may take his time, and the threads are for all requests
-OUTSIDE = Seats(4, 16, "Too many requests to other services are under way. Try again in a moment.")
-# more than run at once: the others wait a little, in threads that all requests share
-QUERIES = Seats(8, 16, "Too many queries are under way. Try again in a moment.")
-# each is read into memory, some times as large as its content
-PACKAGES = Seats(4, 8, "Too many packages are being read. Try again in a moment.")
-# each is a file that grows as slowly as its sender likes, and a connection
-UPLOADS = Seats(8, 128, "Too many packages are being uploaded. Try again in a moment.")
+# callers are organizations. Remote servers may be slow, and every request here holds one of the process's threads
+OUTBOUND = ConcurrencyLimiter(4, 16, "Too many requests to other services are running. Try again in a moment.")
+# more than the query processes: the rest waits in threads that all requests share
+QUERIES = ConcurrencyLimiter(8, 16, "Too many queries are running. Try again in a moment.")
+# a package in memory takes several times the size of its content
+PACKAGES = ConcurrencyLimiter(4, 8, "Too many packages are being read. Try again in a moment.")
+# an upload holds a file and a connection for as long as its sender likes
+UPLOADS = ConcurrencyLimiter(8, 128, "Too many packages are being uploaded. Try again in a moment.")

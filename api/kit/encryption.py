@@ -8,7 +8,7 @@ from fastapi import Depends, Header
 
 from api.kit.services import ServicesOf
 from core.infra.encryption import HEADER, KeyRing
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 
 
 def _build_key_ring(
@@ -24,7 +24,7 @@ def _build_key_ring(
         ),
     ] = None,
 ) -> KeyRing:
-    return KeyRing(service_key(services.settings), caller_key)
+    return KeyRing(load_service_key(services.settings), caller_key)
 
 
 KeyRingOf = Annotated[KeyRing, Depends(_build_key_ring)]

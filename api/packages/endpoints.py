@@ -78,7 +78,7 @@ def export_project(project_id: ProjectId, request: Request, caller: Admin, servi
 
 @router.get("/import/all", summary="Import an uploaded package, all or nothing", responses=answers(404, 409, 413))
 def import_all(caller: Admin, services: ServicesOf, upload_id: UploadId = None) -> Import:
-    with PACKAGES.seat(caller.organization_id):
+    with PACKAGES.acquire(caller.organization_id):
         return import_record(*services.packages.import_upload(caller, upload_id))
 
 
@@ -88,7 +88,7 @@ def import_all(caller: Admin, services: ServicesOf, upload_id: UploadId = None) 
     responses=answers(404, 409, 413),
 )
 def import_project(project_id: ProjectId, caller: Admin, services: ServicesOf, upload_id: UploadId = None) -> Import:
-    with PACKAGES.seat(caller.organization_id):
+    with PACKAGES.acquire(caller.organization_id):
         return import_record(*services.packages.import_upload(caller, upload_id, project_id))
 
 
@@ -113,13 +113,13 @@ async def upload(
     """Store the body as the upload's content. The link is checked before the body is read."""
     services.packages.check_link("PUT", package_id, expires, signature)
     owner = (await run_in_threadpool(services.packages.find_linked, package_id)).organization_id
-    with UPLOADS.seat(owner), tempfile.TemporaryFile() as file:
+    with UPLOADS.acquire(owner), tempfile.TemporaryFile() as file:
         try:
             with anyio.fail_after(BODY_SECONDS):
                 await _receive(request, file)
         except (TimeoutError, ClientDisconnect) as error:
             raise HTTPException(408, headers={"Connection": "close"}) from error
-        with PACKAGES.seat(owner):
+        with PACKAGES.acquire(owner):
             stored = await run_in_threadpool(services.packages.store_upload, package_id, file)
     return Uploaded(upload_id=stored.id, sha256=stored.digest or "", size_bytes=stored.size_bytes or 0)
 

@@ -1,17 +1,17 @@
-"""Webhooks: a project's events are sent to the addresses that it names."""
+"""Webhooks: a project's events, posted to the addresses that it names."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Response
 
 from api.kit.auth import KeyRoute, Reader, Writer
-from api.kit.concurrency import OUTSIDE
+from api.kit.concurrency import OUTBOUND
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
-from api.kit.preconditions import TAGGED, ExpectedOf, TagOf
+from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing, ProjectId
 from api.kit.services import ServicesOf
 from api.webhooks.schemas import (
@@ -23,8 +23,6 @@ from api.webhooks.schemas import (
     delivery_record,
     with_secret,
 )
-from core.webhooks.deliver import try_out
-from core.webhooks.repository import Webhooks
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"], route_class=KeyRoute)
 WebhookId = Annotated[str, Path(alias="webhookId", description="Id of the webhook.")]
@@ -32,39 +30,36 @@ WebhookId = Annotated[str, Path(alias="webhookId", description="Id of the webhoo
 
 @router.get("", summary="List the webhooks of a project", responses=answers(404))
 def list_webhooks(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[WebhookRecord]:
-    with services.database.read() as session:
-        repository = Webhooks(session, caller.organization_id)
-        webhooks = page.linked(repository.list(project_id, limit=page.limit, after=page.after))
-        return [WebhookRecord.model_validate(webhook) for webhook in webhooks]
+    webhooks = services.webhooks.list(caller, project_id, limit=page.limit, after=page.after)
+    return [WebhookRecord.model_validate(webhook) for webhook in page.linked(webhooks)]
 
 
 @router.post(
     "",
     summary="Have the events of a project's executions sent to an address",
-    description="Each event is posted as `{type, timestamp, data}`, signed as Standard Webhooks has it (webhook-id, "
-    "webhook-timestamp, webhook-signature), and again with growing pauses for a day until it is answered with a 2xx. "
-    "It may come more than once, always under the same webhook-id. After a day without success, or a 410, the "
-    "webhook is disabled and says why.",
+    description="Each event is posted as `{type, timestamp, data}` and signed by Standard Webhooks (webhook-id, "
+    "webhook-timestamp, webhook-signature). Until a 2xx answers it, it is repeated for a day with growing pauses, "
+    "always under the same webhook-id. After a day without success, or a 410, the webhook is disabled, and "
+    "`disabledReason` gives the reason.",
     responses={**TAGGED, **answers(404, 409)},
 )
 def create_webhook(
-    project_id: ProjectId, body: WebhookCreate, caller: Writer, services: ServicesOf, key_ring: KeyRingOf, tag: TagOf
+    project_id: ProjectId,
+    body: WebhookCreate,
+    caller: Writer,
+    services: ServicesOf,
+    key_ring: KeyRingOf,
+    response: Response,
 ) -> WebhookWithSecret:
-    with services.database.write() as session:
-        repository = Webhooks(session, caller.organization_id)
-        webhook, secret = repository.create(services.settings, key_ring, project_id, body.values())
-        tag.put(webhook)
-        return with_secret(webhook, secret)
+    created = services.webhooks.create(caller, project_id, body.values(), key_ring)
+    return with_secret(*set_etag(response, created))
 
 
 @router.get("/{webhookId}", summary="Read a webhook", responses={**TAGGED, **answers(404)})
 def read_webhook(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, services: ServicesOf, tag: TagOf
+    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, services: ServicesOf, response: Response
 ) -> WebhookRecord:
-    with services.database.read() as session:
-        webhook = Webhooks(session, caller.organization_id).get(project_id, webhook_id)
-        tag.put(webhook)
-        return WebhookRecord.model_validate(webhook)
+    return WebhookRecord.model_validate(set_etag(response, services.webhooks.get(caller, project_id, webhook_id)))
 
 
 @router.put(
@@ -78,24 +73,18 @@ def update_webhook(
     body: WebhookUpdate,
     caller: Writer,
     services: ServicesOf,
-    expected: ExpectedOf,
+    if_match: IfMatch,
+    response: Response,
 ) -> WebhookRecord:
-    with services.database.write() as session:
-        repository = Webhooks(session, caller.organization_id)
-        expected.hold(session, caller, repository.get(project_id, webhook_id))
-        changed = repository.update(services.settings, project_id, webhook_id, body.values())
-        expected.put(changed)
-        return WebhookRecord.model_validate(changed)
+    updated = services.webhooks.update(caller, project_id, webhook_id, body.values(), if_match)
+    return WebhookRecord.model_validate(set_etag(response, updated))
 
 
 @router.delete("/{webhookId}", summary="Delete a webhook with its deliveries", responses=answers(404, 412))
 def delete_webhook(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf, expected: ExpectedOf
+    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Nothing:
-    with services.database.write() as session:
-        repository = Webhooks(session, caller.organization_id)
-        expected.hold(session, caller, repository.get(project_id, webhook_id))
-        repository.delete(project_id, webhook_id)
+    services.webhooks.delete(caller, project_id, webhook_id, if_match)
     return Nothing()
 
 
@@ -106,36 +95,33 @@ def delete_webhook(
     responses={**TAGGED, **answers(404, 409)},
 )
 def rotate_webhook_secret(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf, key_ring: KeyRingOf, tag: TagOf
+    project_id: ProjectId,
+    webhook_id: WebhookId,
+    caller: Writer,
+    services: ServicesOf,
+    key_ring: KeyRingOf,
+    response: Response,
 ) -> WebhookWithSecret:
-    with services.database.write() as session:
-        webhook, secret = Webhooks(session, caller.organization_id).rotate(key_ring, project_id, webhook_id)
-        tag.put(webhook)
-        return with_secret(webhook, secret)
+    rotated = services.webhooks.rotate_secret(caller, project_id, webhook_id, key_ring)
+    return with_secret(*set_etag(response, rotated))
 
 
 @router.post(
     "/{webhookId}/test",
-    summary="Send a test event to a webhook, once, and tell what came of it",
+    summary="Send a test event to a webhook once and return the result",
     responses=answers(404, 409),
 )
 def test_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf) -> DeliveryRecord:
-    with OUTSIDE.seat(caller.organization_id):
-        delivery_id = try_out(services.settings, services.database, caller.organization_id, project_id, webhook_id)
-    with services.database.read() as session:
-        repository = Webhooks(session, caller.organization_id)
-        return delivery_record(repository.delivery(project_id, webhook_id, delivery_id))
+    with OUTBOUND.acquire(caller.organization_id):
+        return delivery_record(services.webhooks.send_test(caller, project_id, webhook_id))
 
 
 @router.get(
-    "/{webhookId}/deliveries", summary="List what was sent to a webhook, newest first, a week long",
-    responses=answers(404),
-)  # fmt: skip
+    "/{webhookId}/deliveries", summary="List the deliveries of the last week, newest first", responses=answers(404)
+)
 def list_deliveries(
     project_id: ProjectId, webhook_id: WebhookId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[DeliveryRecord]:
-    with services.database.read() as session:
-        repository = Webhooks(session, caller.organization_id)
-        deliveries = repository.deliveries(project_id, webhook_id, limit=page.limit, before=page.after)
-        page.link([delivery.id for delivery in deliveries])
-        return [delivery_record(delivery) for delivery in deliveries]
+    deliveries = services.webhooks.list_deliveries(caller, project_id, webhook_id, limit=page.limit, before=page.after)
+    page.link([delivery.id for delivery in deliveries])
+    return [delivery_record(delivery) for delivery in deliveries]

@@ -1,4 +1,4 @@
-"""Asking a provider whether a credential works, and telling what it answered without its secrets."""
+"""Check of a credential: a cheap request to its provider, and the provider's answer without secrets."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from urllib.parse import quote
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as AwsKeys
+from pydantic.alias_generators import to_camel
 
 from core.credentials.providers import check_region
 from core.credentials.repository import SECRETS
-from core.errors import BadInput, Detail
-from core.infra.http_client import Answer, send, web_address
+from core.errors import BadInput
+from core.infra.http_client import HttpResponse, normalize_url, send_request
 from core.infra.settings import Settings
 
-LONGEST_MESSAGE = 300
-TELLTALE = 4  # characters of a secret that give it away
+MAX_MESSAGE_LENGTH = 300
+SECRET_PREFIX_LENGTH = 4  # a word that begins like a secret is masked too: some providers repeat half a key
 DEFAULT_REGION = "us-east-1"
 QUERY = "q=spindle"
-IDENTITY = b"Action=GetCallerIdentity&Version=2011-06-15"
+GET_CALLER_IDENTITY = b"Action=GetCallerIdentity&Version=2011-06-15"
 
 Fields = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """The cheapest request of a provider that a good key alone is let through."""
+class CheckRequest:
+    """The cheapest request that a provider answers with success for a valid key only."""
 
     url: str
     headers: Mapping[str, str]
@@ -39,8 +40,8 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the provider said: its status, None where there was none, and a sentence."""
+class CheckResult:
+    """The outcome; `status` is the provider's HTTP status, None if it did not answer or nothing was sent."""
 
     success: bool
     status: int | None
@@ -48,133 +49,131 @@ class Verdict:
     milliseconds: int | None = None
 
 
-def check_credential(settings: Settings, provider: str, fields: Fields) -> Verdict:
-    """Asks the provider, at the credential's own endpoint if it has one. Raises BadInput where a field is missing."""
-    ask = QUESTIONS.get(provider)
-    if ask is None:
-        return Verdict(True, None, f"There is nothing that {provider} could be asked; the credential was not tried.")
-    _check_fields(fields)
-    question = ask(fields)
-    answer = send(settings, question.method, question.url, question.headers, question.body)
-    return Verdict(answer.ok, answer.status, _told(provider, answer, fields), answer.milliseconds)
+def check_credential(settings: Settings, provider: str, fields: Fields) -> CheckResult:
+    """Send the provider's check request, to the credential's own endpoint if it has one.
+
+    Raise BadInput when a field is missing or cannot be sent.
+    """
+    build_request = REQUESTS.get(provider)
+    if build_request is None:
+        return CheckResult(True, None, f"Credentials of {provider} cannot be checked. No request was sent.")
+    _validate_fields(fields)
+    request = build_request(fields)
+    response = send_request(settings, request.method, request.url, request.headers, request.body)
+    return CheckResult(response.ok, response.status, _describe(provider, response, fields), response.milliseconds)
 
 
-def _told(provider: str, answer: Answer, fields: Fields) -> str:
-    if answer.status is None:
-        return f"{provider} could not be asked. {answer.error}"
-    if answer.ok:
+def _describe(provider: str, response: HttpResponse, fields: Fields) -> str:
+    if response.status is None:
+        return f"{provider} did not answer. {response.error}"
+    if response.ok:
         return f"{provider} accepted the credential."
-    reason = _masked(_reason(answer.body), fields)
-    return f"{provider} answered {answer.status}" + (f": {reason}" if reason else ".")
+    reason = _mask_secrets(_extract_reason(response.body), fields)
+    return f"{provider} answered {response.status}" + (f": {reason}" if reason else ".")
 
 
-def _reason(body: bytes) -> str:
-    """The message in an error body of JSON or XML; nothing where none is found."""
+def _extract_reason(body: bytes) -> str:
+    """Return the message of an error body in JSON or XML, or an empty text."""
     text = body.decode("utf-8", "replace")
     try:
-        found = _message(json.loads(text))
-    except (ValueError, RecursionError):  # whoever answers may nest it as deep as they like
+        found = _find_message(json.loads(text))
+    except (ValueError, RecursionError):  # not JSON, or nested without end
         match = re.search(r"<(?:Message|title)>([^<]*)</", text)
         found = match.group(1) if match else ""
-    return " ".join(found.split())[:LONGEST_MESSAGE]
+    return " ".join(found.split())[:MAX_MESSAGE_LENGTH]
 
 
-def _message(value: Any) -> str:
-    """The text under the names that providers use, however deep they put it."""
+def _find_message(value: Any) -> str:
+    """Search the keys that providers use for messages, at any depth."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
         known = cast(dict[str, Any], value)
-        return next(
-            (text for name in ("message", "error", "errors", "detail") if (text := _message(known.get(name)))), ""
-        )
-    return _message(cast(list[Any], value)[0]) if isinstance(value, list) and value else ""
+        names = ("message", "error", "errors", "detail")
+        return next((text for name in names if (text := _find_message(known.get(name)))), "")
+    return _find_message(cast(list[Any], value)[0]) if isinstance(value, list) and value else ""
 
 
-def _masked(text: str, fields: Fields) -> str:
-    """Without the secrets, and without words that begin like one: some providers repeat half a key."""
+def _mask_secrets(text: str, fields: Fields) -> str:
     for secret in (fields[field] for field in SECRETS if fields.get(field)):
         text = text.replace(secret, "****")
-        text = re.sub(rf"{re.escape(secret[:TELLTALE])}\S*", "****", text)
+        text = re.sub(rf"{re.escape(secret[:SECRET_PREFIX_LENGTH])}\S*", "****", text)
     return text
 
 
-def _check_fields(fields: Fields) -> None:
-    """What goes into a header must not begin another one."""
+def _validate_fields(fields: Fields) -> None:
+    """Refuse values that would break out of an HTTP header, and endpoints that are no web addresses."""
     for name, value in fields.items():
         if name != "endpoint" and not (value.isascii() and value.isprintable()):
-            sentence = f"'{_camel(name)}' contains a character that no request can carry."
-            raise BadInput(sentence, [Detail(_camel(name), sentence)])
-    if "endpoint" in fields and web_address(fields["endpoint"]) is None:
-        sentence = "'endpoint' is not an http or https address."
-        raise BadInput(sentence, [Detail("endpoint", sentence)])
+            path = to_camel(name)
+            raise BadInput(f"'{path}' contains a character that an HTTP header cannot have.", path=path)
+    if "endpoint" in fields and normalize_url(fields["endpoint"]) is None:
+        raise BadInput("'endpoint' is not an http or https address.", path="endpoint")
 
 
-def _needed(fields: Fields, *names: str) -> str:
-    """The first of the fields that is set."""
+def _require(fields: Fields, *names: str) -> str:
+    """Return the first of the fields that is set."""
     value = next((fields[name] for name in names if fields.get(name)), None)
     if value is None:
-        sentence = f"This credential has no '{_camel(names[0])}' to ask with."
-        raise BadInput(sentence, [Detail(_camel(names[0]), "is missing")])
+        path = to_camel(names[0])
+        raise BadInput(f"The check needs the credential's '{path}'.", code="missing-field", path=path)
     return value
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+def _build_url(fields: Fields, default: str, path: str) -> str:
+    base = (normalize_url(fields["endpoint"]) or "").rstrip("/") if "endpoint" in fields else default
+    return base + path
 
 
-def _at(fields: Fields, default: str, path: str) -> str:
-    return (web_address(fields["endpoint"]) or "").rstrip("/") + path if "endpoint" in fields else default + path
+def _build_bearer_request(default: str, path: str) -> Callable[[Fields], CheckRequest]:
+    def build(fields: Fields) -> CheckRequest:
+        headers = {"Authorization": f"Bearer {_require(fields, 'api_key')}"}
+        return CheckRequest(_build_url(fields, default, path), headers)
+
+    return build
 
 
-def _bearer(default: str, path: str) -> Callable[[Fields], Question]:
-    def ask(fields: Fields) -> Question:
-        return Question(_at(fields, default, path), {"Authorization": f"Bearer {_needed(fields, 'api_key')}"})
-
-    return ask
+def _build_anthropic_request(fields: Fields) -> CheckRequest:
+    headers = {"x-api-key": _require(fields, "api_key"), "anthropic-version": "2023-06-01"}
+    return CheckRequest(_build_url(fields, "https://api.anthropic.com", "/v1/models?limit=1"), headers)
 
 
-def _anthropic(fields: Fields) -> Question:
-    headers = {"x-api-key": _needed(fields, "api_key"), "anthropic-version": "2023-06-01"}
-    return Question(_at(fields, "https://api.anthropic.com", "/v1/models?limit=1"), headers)
+def _build_google_request(fields: Fields) -> CheckRequest:
+    """Send the key as a header, because URLs appear in logs."""
+    path = f"/customsearch/v1?cx={quote(_require(fields, 'engine_id'), safe='')}&num=1&{QUERY}"
+    url = _build_url(fields, "https://www.googleapis.com", path)
+    return CheckRequest(url, {"X-Goog-Api-Key": _require(fields, "api_key")})
 
 
-def _google_search(fields: Fields) -> Question:
-    """The key as a header: in the address it would stand in logs."""
-    path = f"/customsearch/v1?cx={quote(_needed(fields, 'engine_id'), safe='')}&num=1&{QUERY}"
-    return Question(_at(fields, "https://www.googleapis.com", path), {"X-Goog-Api-Key": _needed(fields, "api_key")})
+def _build_bing_request(fields: Fields) -> CheckRequest:
+    url = _build_url(fields, "https://api.bing.microsoft.com", f"/v7.0/search?count=1&{QUERY}")
+    return CheckRequest(url, {"Ocp-Apim-Subscription-Key": _require(fields, "api_key")})
 
 
-def _bing_search(fields: Fields) -> Question:
-    url = _at(fields, "https://api.bing.microsoft.com", f"/v7.0/search?count=1&{QUERY}")
-    return Question(url, {"Ocp-Apim-Subscription-Key": _needed(fields, "api_key")})
+def _build_steel_request(fields: Fields) -> CheckRequest:
+    url = _build_url(fields, "https://api.steel.dev", "/v1/sessions?limit=1")
+    return CheckRequest(url, {"Steel-Api-Key": _require(fields, "api_key")})
 
 
-def _steel(fields: Fields) -> Question:
-    url = _at(fields, "https://api.steel.dev", "/v1/sessions?limit=1")
-    return Question(url, {"Steel-Api-Key": _needed(fields, "api_key")})
-
-
-def _aws(fields: Fields) -> Question:
-    """STS GetCallerIdentity, which every key may call, signed by AWS's own library (Signature Version 4)."""
+def _build_aws_request(fields: Fields) -> CheckRequest:
+    """Call STS GetCallerIdentity, which every key may call, signed by botocore (Signature Version 4)."""
     region = fields.get("region") or DEFAULT_REGION
     check_region("AWS", region)
-    url = _at(fields, f"https://sts.{region}.amazonaws.com", "/")
-    keys = AwsKeys(_needed(fields, "access_key_id", "api_key"), _needed(fields, "secret_access_key", "api_secret"))
+    url = _build_url(fields, f"https://sts.{region}.amazonaws.com", "/")
+    keys = AwsKeys(_require(fields, "access_key_id", "api_key"), _require(fields, "secret_access_key", "api_secret"))
     form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
-    request = AWSRequest(method="POST", url=url, data=IDENTITY, headers=form)
+    request = AWSRequest(method="POST", url=url, data=GET_CALLER_IDENTITY, headers=form)
     SigV4Auth(keys, "sts", region).add_auth(request)
-    return Question(url, dict(request.headers.items()), "POST", IDENTITY)
+    return CheckRequest(url, dict(request.headers.items()), "POST", GET_CALLER_IDENTITY)
 
 
-QUESTIONS: Mapping[str, Callable[[Fields], Question]] = {
-    "OPENAI": _bearer("https://api.openai.com/v1", "/models"),
-    "TOGETHERAI": _bearer("https://api.together.xyz/v1", "/models"),
-    "HUGGING_FACE": _bearer("https://huggingface.co", "/api/whoami-v2"),
-    "ANTHROPIC": _anthropic,
-    "GOOGLE_SEARCH": _google_search,
-    "BING_SEARCH": _bing_search,
-    "STEEL_DEV": _steel,
-    "AWS": _aws,
+REQUESTS: Mapping[str, Callable[[Fields], CheckRequest]] = {
+    "OPENAI": _build_bearer_request("https://api.openai.com/v1", "/models"),
+    "TOGETHERAI": _build_bearer_request("https://api.together.xyz/v1", "/models"),
+    "HUGGING_FACE": _build_bearer_request("https://huggingface.co", "/api/whoami-v2"),
+    "ANTHROPIC": _build_anthropic_request,
+    "GOOGLE_SEARCH": _build_google_request,
+    "BING_SEARCH": _build_bing_request,
+    "STEEL_DEV": _build_steel_request,
+    "AWS": _build_aws_request,
 }

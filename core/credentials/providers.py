@@ -1,14 +1,14 @@
-"""The providers of cloud credentials that executions know, and the environment variables that each gives them."""
+"""Supported providers of cloud credentials and the environment variables that each sets in executions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from core.errors import BadInput, Detail
+from core.errors import BadInput
 from core.infra.validation import NAME_LENGTH, check_storable
 
-# variable → the fields that may hold its value, the first that is set
+# variable → the fields that may hold its value; the first that is set counts
 PROVIDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "GOOGLE_SEARCH": {"GOOGLE_SEARCH_API_KEY": ("api_key",), "GOOGLE_SEARCH_ENGINE_ID": ("engine_id",)},
     "BING_SEARCH": {"BING_SEARCH_API_KEY": ("api_key",)},
@@ -33,29 +33,28 @@ PROVIDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def provider_key(name: str) -> str:
-    """What the spellings of one provider have in common: `Together AI`, `togetherai` and `TOGETHER_AI` are one."""
+AWS_REGION = re.compile(r"[A-Za-z0-9-]{1,63}")
+
+
+def normalize_spelling(name: str) -> str:
+    """Remove what the spellings of one provider differ in: `Together AI`, `togetherai` and `TOGETHER_AI`."""
     return re.sub(r"[\W_]+", "", name).upper()
 
 
-_AWS_REGION = re.compile(r"[A-Za-z0-9-]{1,63}")
+CANONICAL_NAMES = {normalize_spelling(name): name for name in PROVIDERS}
 
 
-def check_region(provider: str, region: str | None) -> None:
-    """Raises BadInput for a region of AWS that is none: it becomes a part of the name of the host that is asked."""
-    if provider == "AWS" and region and not _AWS_REGION.fullmatch(region):
-        sentence = "'region' has letters, digits and hyphens alone, such as eu-central-1."
-        raise BadInput(sentence, [Detail("region", sentence)])
-
-
-_BY_KEY = {provider_key(name): name for name in PROVIDERS}
-
-
-def provider_name(name: str) -> str:
-    """The name that a provider is stored under, known or not; BadInput when nothing of it is left."""
+def parse_provider(name: str) -> str:
+    """Return the name that a provider is stored under, supported or not; raise BadInput for an unusable name."""
     check_storable("provider", name)
     words = re.sub(r"[\W_]+", "_", name).strip("_").upper()
     if not words or len(words) > NAME_LENGTH:
-        sentence = f"'provider' is a name of 1 to {NAME_LENGTH} characters, such as {', '.join(PROVIDERS)}."
-        raise BadInput(sentence, [Detail("provider", sentence)])
-    return _BY_KEY.get(provider_key(name), words)
+        examples = ", ".join(PROVIDERS)
+        raise BadInput(f"'provider' is a name of 1 to {NAME_LENGTH} characters, such as {examples}.", path="provider")
+    return CANONICAL_NAMES.get(normalize_spelling(name), words)
+
+
+def check_region(provider: str, region: str | None) -> None:
+    """Raise BadInput for an invalid AWS region, because it becomes a part of the host name in requests."""
+    if provider == "AWS" and region and not AWS_REGION.fullmatch(region):
+        raise BadInput("'region' has letters, digits and hyphens only, such as eu-central-1.", path="region")

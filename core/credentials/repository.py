@@ -1,4 +1,4 @@
-"""Cloud credentials: sealed where they are stored, never shown, given to the drivers of executions alone."""
+"""Cloud credentials: encrypted at rest, never returned in clear, passed only to the drivers of executions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from core.credentials.providers import PROVIDERS, check_region, provider_key, provider_name
-from core.errors import BadInput, Conflict, Detail, Forbidden, NotFound
+from core.credentials.providers import PROVIDERS, check_region, normalize_spelling, parse_provider
+from core.errors import BadInput, Conflict, Forbidden, NotFound
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.repository import Repository, validate_fields
 from core.tables import CloudCredential, Execution, Job, new_id
@@ -18,12 +18,12 @@ from core.tables import CloudCredential, Execution, Job, new_id
 MASK = "********"
 SECRETS = ("api_key", "api_secret", "access_key_id", "secret_access_key")
 PLAIN = ("region", "endpoint", "engine_id")
-LONGEST_VALUE = 16 * 2**10
+MAX_VALUE_LENGTH = 16 * 2**10
 GLOBAL = "global"
 
 
-class Credentials(Repository[CloudCredential]):
-    """An organization's credentials and the global ones, which it may use, and only a super_admin change."""
+class CredentialRepository(Repository[CloudCredential]):
+    """An organization's credentials and the global ones, which it may use but only a super_admin may change."""
 
     row = CloudCredential
     noun = "cloud credential"
@@ -34,13 +34,13 @@ class Credentials(Repository[CloudCredential]):
         self._super_admin = super_admin
 
     def create(self, values: Mapping[str, Any], key_ring: KeyRing, *, everywhere: bool = False) -> CloudCredential:
-        """`everywhere` makes a global one. Raises BadInput without a provider, Forbidden where only others may."""
-        known = self._checked(values)
+        """Create a credential, a global one with `everywhere`, which takes a super_admin."""
+        known = self._validate(values)
         if "provider" not in known:
-            raise BadInput("A cloud credential needs a 'provider'.", [Detail("provider", "is missing")])
+            raise BadInput("A cloud credential needs a 'provider'.", code="missing-field", path="provider")
         check_region(known["provider"], known.get("region"))
         if everywhere:
-            self._check_super_admin()
+            self._require_super_admin()
         owner = None if everywhere else self.organization_id
         credential = CloudCredential(id=new_id(), organization_id=owner, name=known["provider"], secrets={})
         self.session.add(credential)
@@ -55,97 +55,101 @@ class Credentials(Repository[CloudCredential]):
         offset: int = 0,
     ) -> Sequence[CloudCredential]:
         query = self._select()
-        if provider is not None:
-            # a spelling differs in its underscores alone once `provider_name` has been through it
-            same = func.replace(CloudCredential.provider, "_", "") == provider_key(provider_name(provider))
-            query = query.where(same)
+        if provider is not None:  # stored names differ from the normalized spelling by underscores only
+            spelling = normalize_spelling(parse_provider(provider))
+            query = query.where(func.replace(CloudCredential.provider, "_", "") == spelling)
         return self._fetch_page(query.offset(offset) if offset else query, limit, after)
 
     def get(self, credential_id: str) -> CloudCredential:
         return self._fetch_by_id(credential_id)
 
     def update(self, credential_id: str, changes: Mapping[str, Any], key_ring: KeyRing) -> CloudCredential:
-        """Merges; a secret that is sent back masked stays, unless it would go to another `endpoint`: BadInput."""
-        credential, known = self._changeable(credential_id), self._checked(changes)
+        """Merge the changes. A secret that is sent masked stays, unless `endpoint` changes: BadInput."""
+        credential, known = self._get_changeable(credential_id), self._validate(changes)
         check_region(known.get("provider", credential.provider), known.get("region", credential.region))
         return self._write(credential, known, key_ring)
 
     def delete(self, credential_id: str) -> None:
-        """Executions that run keep what they were given."""
-        self.session.delete(self._changeable(credential_id))
+        """Delete a credential; running executions keep the values that they were given."""
+        self.session.delete(self._get_changeable(credential_id))
         self.session.flush()
 
-    def chosen(self, given: Sequence[str], key_ring: KeyRing) -> Sequence[CloudCredential]:
-        """Those with the given ids; without any, of each provider an enabled one of the organization, else a global.
+    def select_for_execution(self, ids: Sequence[str], key_ring: KeyRing) -> Sequence[CloudCredential]:
+        """Return the credentials with these ids; without ids, the default one of each provider.
 
-        Of several the oldest. What is sealed under a caller's key that was not sent is chosen only by its id.
-        Raises BadInput for an id that is unknown, Conflict for one that is disabled.
+        The default is the oldest enabled one, the organization's before global ones. Credentials under a caller's key
+        that this request did not send are no defaults. Raise BadInput for an unknown id, Conflict for a disabled one.
         """
-        if given:
-            return [self._given(credential_id) for credential_id in dict.fromkeys(given)]
+        if ids:
+            return [self._get_enabled(credential_id) for credential_id in dict.fromkeys(ids)]
         query = self._select().where(CloudCredential.enabled)
         by_rank = query.order_by(CloudCredential.organization_id.is_(None), CloudCredential.id)
-        first: dict[str, CloudCredential] = {}
+        defaults: dict[str, CloudCredential] = {}
         for credential in self.session.scalars(by_rank):
-            if not any(key_ring.lacks_key_of(sealed, _owner(credential)) for sealed in credential.secrets.values()):
-                first.setdefault(provider_key(credential.provider), credential)
-        return list(first.values())
+            owner = _get_owner(credential)
+            if not any(key_ring.lacks_key_of(stored, owner) for stored in credential.secrets.values()):
+                defaults.setdefault(normalize_spelling(credential.provider), credential)
+        return list(defaults.values())
 
     def _select(self) -> Select[tuple[CloudCredential]]:
         owner = CloudCredential.organization_id
         return select(CloudCredential).where(or_(owner == self.organization_id, owner.is_(None)))
 
-    def _given(self, credential_id: str) -> CloudCredential:
+    def _get_enabled(self, credential_id: str) -> CloudCredential:
         try:
             credential = self.get(credential_id)
         except NotFound as error:
-            raise BadInput(error.sentence, [Detail("cloudCredentialIds", error.sentence)]) from error
+            raise BadInput(error.sentence, code="unknown-credential", path="cloudCredentialIds") from error
         if not credential.enabled:
-            raise Conflict(f"The cloud credential '{credential.name}' is disabled. Enable it, or name another.")
+            sentence = f"The cloud credential '{credential.name}' is disabled. Enable it, or choose another one."
+            raise Conflict(sentence, code="credential-disabled", path="cloudCredentialIds")
         return credential
 
-    def _changeable(self, credential_id: str) -> CloudCredential:
+    def _get_changeable(self, credential_id: str) -> CloudCredential:
         credential = self.get(credential_id)
         if credential.organization_id is None:
-            self._check_super_admin()
+            self._require_super_admin()
         return credential
 
-    def _check_super_admin(self) -> None:
+    def _require_super_admin(self) -> None:
         if not self._super_admin:
-            raise Forbidden("Global cloud credentials are made and changed by keys with the scope super_admin.")
+            sentence = "Only keys with the scope super_admin create and change global cloud credentials."
+            raise Forbidden(sentence, code="missing-scope")
 
-    def _checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _validate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         known = validate_fields(values, self.fields)
         for field in (*SECRETS, *PLAIN):
-            if len(known.get(field, "")) > LONGEST_VALUE:
-                sentence = f"'{field}' is longer than {LONGEST_VALUE} characters."
-                raise BadInput(sentence, [Detail(field, sentence)])
-        return known | ({"provider": provider_name(known["provider"])} if "provider" in known else {})
+            if len(known.get(field, "")) > MAX_VALUE_LENGTH:
+                raise BadInput(f"'{field}' is longer than {MAX_VALUE_LENGTH} characters.", path=field)
+        return known | ({"provider": parse_provider(known["provider"])} if "provider" in known else {})
 
     def _write(self, credential: CloudCredential, known: Mapping[str, Any], key_ring: KeyRing) -> CloudCredential:
-        sent = {field: known[field] for field in SECRETS if known.get(field, "").strip("*")}
-        if known.get("endpoint", credential.endpoint) != credential.endpoint and credential.secrets.keys() - sent:
-            sentence = "Secrets are not passed on to another 'endpoint'. Send all of the credential's anew with it."
-            raise BadInput(sentence, [Detail("endpoint", sentence)])
-        sealed = {field: key_ring.encrypt(value, bind_credential(credential, field)) for field, value in sent.items()}
+        new = {field: known[field] for field in SECRETS if known.get(field, "").strip("*")}
+        if known.get("endpoint", credential.endpoint) != credential.endpoint and credential.secrets.keys() - new:
+            raise BadInput(
+                "Stored secrets are not sent to another 'endpoint'. Send all secrets of the credential again with it.",
+                code="missing-field",
+                path="endpoint",
+            )
+        encrypted = {field: key_ring.encrypt(value, bind_credential(credential, field)) for field, value in new.items()}
         plain = {field: value for field, value in known.items() if field not in SECRETS}
-        return self._apply(credential, {**plain, "secrets": {**credential.secrets, **sealed}})
+        return self._apply(credential, {**plain, "secrets": {**credential.secrets, **encrypted}})
 
 
-def named(job: Job) -> Sequence[str]:
-    """The ids that a job names itself."""
+def get_job_credential_ids(job: Job) -> Sequence[str]:
+    """Return the ids that a job itself names."""
     return job.cloud_credential_ids or ([job.cloud_credential_id] if job.cloud_credential_id else [])
 
 
-def inject(execution: Execution, credentials: Sequence[CloudCredential], key_ring: KeyRing) -> None:
-    """Freezes on the execution which variable comes from which credential, and their values, sealed until its end.
+def freeze_environment(execution: Execution, credentials: Sequence[CloudCredential], key_ring: KeyRing) -> None:
+    """Store the credentials' variables on the execution, encrypted, and the credential that each comes from.
 
-    Raises BadInput when a credential needs another X-Encryption-Key, Conflict when its value cannot be opened.
+    Raise BadInput when a credential needs another X-Encryption-Key, Conflict when its value does not decrypt.
     """
     values: dict[str, str] = {}
     sources: dict[str, str] = {}
     for credential in credentials:
-        for name, value in _variables(credential, key_ring).items():
+        for name, value in _build_variables(credential, key_ring).items():
             if name not in values:
                 values[name], sources[name] = value, credential.id
     execution.credentials = sources
@@ -154,45 +158,43 @@ def inject(execution: Execution, credentials: Sequence[CloudCredential], key_rin
     )
 
 
-def environment(execution: Execution, key_ring: KeyRing) -> dict[str, str]:
-    """The credential variables of an execution that has not ended; Conflict when they cannot be opened."""
+def decrypt_environment(execution: Execution, key_ring: KeyRing) -> dict[str, str]:
+    """Return the credential variables of an execution that has not ended; raise Conflict if they do not decrypt."""
     if execution.sealed_environment is None:
         return {}
     return json.loads(key_ring.decrypt(execution.sealed_environment, bind_environment(execution)))
 
 
-def opened(credential: CloudCredential, key_ring: KeyRing) -> dict[str, str]:
-    """All fields of the credential that are set, its secrets in the clear; raises as `inject` does."""
-    values = {field: _value(credential, field, key_ring) for field in (*SECRETS, *PLAIN)}
+def decrypt_fields(credential: CloudCredential, key_ring: KeyRing) -> dict[str, str]:
+    """Return all fields of the credential that are set, in clear; raise like `freeze_environment`."""
+    values = {field: _decrypt_field(credential, field, key_ring) for field in (*SECRETS, *PLAIN)}
     return {field: value for field, value in values.items() if value}
 
 
-def _variables(credential: CloudCredential, key_ring: KeyRing) -> dict[str, str]:
-    """The environment variables that the credential's provider makes of it."""
-    found: dict[str, str] = {}
-    for name, fields in PROVIDERS.get(credential.provider, {}).items():
-        value = next(filter(None, (_value(credential, field, key_ring) for field in fields)), None)
-        if value is not None:
-            found[name] = value
-    return found
-
-
-def _value(credential: CloudCredential, field: str, key_ring: KeyRing) -> str | None:
-    if field in PLAIN:
-        return getattr(credential, field)
-    sealed = credential.secrets.get(field)
-    return None if sealed is None else key_ring.decrypt(sealed, bind_credential(credential, field))
-
-
-def _owner(credential: CloudCredential) -> str:
-    return credential.organization_id or GLOBAL
-
-
 def bind_credential(credential: CloudCredential, field: str) -> AssociatedData:
-    """Where a credential's secret belongs; elsewhere it does not open."""
-    return AssociatedData(_owner(credential), credential.id, field)
+    return AssociatedData(_get_owner(credential), credential.id, field)
 
 
 def bind_environment(execution: Execution) -> AssociatedData:
-    """Where the values that an execution was given belong."""
     return AssociatedData(execution.organization_id, execution.id, "environment")
+
+
+def _build_variables(credential: CloudCredential, key_ring: KeyRing) -> dict[str, str]:
+    """Map the credential to the environment variables of its provider."""
+    variables: dict[str, str] = {}
+    for name, fields in PROVIDERS.get(credential.provider, {}).items():
+        value = next(filter(None, (_decrypt_field(credential, field, key_ring) for field in fields)), None)
+        if value is not None:
+            variables[name] = value
+    return variables
+
+
+def _decrypt_field(credential: CloudCredential, field: str, key_ring: KeyRing) -> str | None:
+    if field in PLAIN:
+        return getattr(credential, field)
+    stored = credential.secrets.get(field)
+    return None if stored is None else key_ring.decrypt(stored, bind_credential(credential, field))
+
+
+def _get_owner(credential: CloudCredential) -> str:
+    return credential.organization_id or GLOBAL

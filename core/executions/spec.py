@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from core.credentials.repository import environment
+from core.credentials.repository import decrypt_environment
 from core.executions.tokens import execution_token
 from core.infra.encryption import KeyRing
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage, output_key, pages_key, saves_key
 from core.tables import Execution
@@ -71,6 +71,6 @@ def build_spec(
 def load_driver_secrets(settings: Settings, execution: Execution) -> dict[str, str]:
     """Return the environment variables with the driver's secrets; raise Conflict when one cannot be decrypted."""
     return {
-        **environment(execution, KeyRing(service_key(settings))),
+        **decrypt_environment(execution, KeyRing(load_service_key(settings))),
         "SPINDLE_EXECUTION_TOKEN": execution_token(settings, execution.id, execution.attempt),
     }

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.agents.validation import describe_problems
-from core.credentials.repository import Credentials, inject, named
+from core.credentials.repository import CredentialRepository, freeze_environment, get_job_credential_ids
 from core.datasets.repository import DatasetRepository
 from core.errors import Conflict
 from core.events.recorder import record_state
@@ -138,7 +138,8 @@ def retry(
             raise Conflict(DISABLED_JOB, code="disabled")
         queued = take_slot_or_queue(session, project_id, queue) is State.QUEUED
         ids = list(dict.fromkeys(execution.credentials.values()))
-        inject(execution, Credentials(session, organization_id).chosen(ids, key_ring) if ids else (), key_ring)
+        credentials = CredentialRepository(session, organization_id)
+        freeze_environment(execution, credentials.select_for_execution(ids, key_ring) if ids else (), key_ring)
         trigger = Trigger.REQUEUE if queued else Trigger.RETRY
         move(session, execution, trigger, attempt=execution.attempt + 1, **INITIAL_VALUES)
         if not queued:
@@ -184,8 +185,9 @@ def _freeze(session: Session, organization_id: str, project_id: str, job_id: str
         row_limit=parse_row_limit(options.limit, options.parameters),
     )
     key_ring = options.key_ring
-    credentials = Credentials(session, organization_id).chosen(options.credential_ids or named(job), key_ring)
-    inject(execution, credentials, key_ring)
+    ids = options.credential_ids or get_job_credential_ids(job)
+    credentials = CredentialRepository(session, organization_id).select_for_execution(ids, key_ring)
+    freeze_environment(execution, credentials, key_ring)
     for column, value in _plan(session, execution, job, project, options).items():
         setattr(execution, column, value)
     return execution

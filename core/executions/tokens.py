@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from core.errors import Unauthorized
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 
 PREFIX = "whsec_"
@@ -18,7 +18,7 @@ PREFIX = "whsec_"
 def execution_token(settings: Settings, execution_id: str, attempt: int) -> str:
     """Derive the signing secret of one attempt from the service's key; it is stored nowhere."""
     purpose = f"execution-token:{execution_id}:{attempt}"
-    return PREFIX + base64.b64encode(hmac.digest(service_key(settings), purpose.encode(), "sha256")).decode()
+    return PREFIX + base64.b64encode(hmac.digest(load_service_key(settings), purpose.encode(), "sha256")).decode()
 
 
 def find_signer(secrets: Sequence[str], headers: Mapping[str, str], body: bytes) -> int:

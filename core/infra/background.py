@@ -1,4 +1,4 @@
-"""What processes that work in the background share: they end when told to, and wait for what is away."""
+"""Background processes: shutdown on a signal, and log lines for outages of what they depend on."""
 
 from __future__ import annotations
 
@@ -15,52 +15,50 @@ from core.errors import SpindleError, Unavailable
 log = structlog.get_logger()
 
 
-def told_to_stop() -> threading.Event:
-    """Set once this process gets SIGINT or SIGTERM."""
-    stop = threading.Event()
+def create_shutdown_event() -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set."""
+    shutdown = threading.Event()
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
+    def handle_signal(_number: int, _frame: FrameType | None) -> None:
+        shutdown.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    return stop
+        signal.signal(number, handle_signal)
+    return shutdown
 
 
-class Outages:
-    """Says once that something is away and once that it is back, however often and by whom it is tried meanwhile."""
+class OutageLog:
+    """Runs steps that are repeated for ever, and logs an outage once when it begins and once when it ends."""
 
     def __init__(self) -> None:
-        self._reasons: dict[str, str] = {}
-        self._since: dict[str, float] = {}
+        self._reasons: dict[str, str] = {}  # by step
+        self._since: dict[str, float] = {}  # by reason
 
-    def surviving(self, step: Callable[[], object]) -> bool:
-        """Takes the step; False when what it needs is away. What else goes wrong is logged, and is no reason to end."""
+    def run_step(self, step: Callable[[], object]) -> bool:
+        """Run the step; return False when a dependency is unavailable. Other errors are logged and not raised."""
         name = step.__name__
         try:
             step()
         except Unavailable as error:
-            self.began(name, error.sentence)
+            self.report_failure(name, error.sentence)
             return False
         except SpindleError as error:
             log.error("failed", step=name, reason=error.sentence)
-        self.ended(name)
+        self.report_success(name)
         return True
 
-    def began(self, step: str, reason: str) -> None:
-        """The step cannot be taken for this reason."""
-        self.ended(step, but=reason)
+    def report_failure(self, step: str, reason: str) -> None:
+        if self._reasons.get(step) == reason:
+            return
+        self.report_success(step)
         self._reasons[step] = reason
         if reason not in self._since:
             self._since[reason] = time.monotonic()
             log.warning("waiting", reason=reason)
 
-    def ended(self, step: str, but: str | None = None) -> None:
-        """The step can be taken, or is kept by another reason than before."""
-        reason = self._reasons.get(step)
-        if reason is None or reason == but:
-            return
-        del self._reasons[step]
-        if reason not in self._reasons.values():
+    def report_success(self, step: str) -> None:
+        """Log the end of the outage unless another step still fails for the same reason."""
+        reason = self._reasons.pop(step, None)
+        if reason is not None and reason not in self._reasons.values():
             seconds = round(time.monotonic() - self._since.pop(reason), 1)
-            log.warning("going on", after=reason, seconds=seconds)
+            log.warning("resumed", after=reason, seconds=seconds)

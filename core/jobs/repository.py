@@ -10,7 +10,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from core.agents.repository import AgentRepository
-from core.credentials.repository import Credentials
+from core.credentials.repository import CredentialRepository
 from core.datasets.repository import DatasetRepository
 from core.errors import BadInput, NotFound
 from core.executions.states import State
@@ -152,7 +152,7 @@ class JobRepository(Repository[Job]):
         if "input_dataset_id" in known:
             datasets = DatasetRepository(self.session, self.organization_id)
             _check_reference("inputDatasetId", known["input_dataset_id"], datasets.get)
-        credentials = Credentials(self.session, self.organization_id)
+        credentials = CredentialRepository(self.session, self.organization_id)
         for credential_id in set(known.get("cloud_credential_ids", ())).difference(before):
             _check_reference("cloudCredentialIds", credential_id, credentials.get)
         if known.get("cloud_credential_id") and known["cloud_credential_id"] not in before:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.agents.repository import AgentRepository
 from core.categories.repository import CategoryRepository
-from core.credentials.repository import named
+from core.credentials.repository import get_job_credential_ids
 from core.packages.contents import (
     AgentName,
     AgentPart,
@@ -112,7 +112,7 @@ class _Exporter:
             **{name: getattr(job, name) for name in own_fields},
             agent=agents.get(job.agent_id or ""),
             input_dataset=self._find_table(job.input_dataset_id),
-            cloud_credentials=self._find_credentials(named(job)),
+            cloud_credentials=self._find_credentials(get_job_credential_ids(job)),
         )
 
     def _find_table(self, dataset_id: str | None) -> str | None:

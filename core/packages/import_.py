@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from core.agents.repository import AgentRepository
 from core.categories.repository import CategoryRepository
-from core.credentials.repository import named
+from core.credentials.repository import get_job_credential_ids
 from core.errors import BadInput
 from core.infra.repository import lock_organization, validate_fields
 from core.infra.slugs import Slugs
@@ -276,4 +276,4 @@ class _Importer:
 
 
 def _current_value(row: Any, name: str) -> Any:
-    return list(named(row)) if name == CREDENTIALS else getattr(row, name)
+    return list(get_job_credential_ids(row)) if name == CREDENTIALS else getattr(row, name)

@@ -17,7 +17,7 @@ from core.agents.validation import find_valid_pipelines
 from core.errors import Conflict, NotFound, Unauthorized
 from core.identity.api_keys import Identity
 from core.infra.database import Database
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, package_key, packages_key
 from core.infra.validation import storable
@@ -137,7 +137,7 @@ class PackageService:
 
     def _sign(self, method: str, package_id: str, expires: str) -> str:
         message = f"package-link:{method}:{package_id}:{expires}"
-        return hmac.digest(service_key(self._settings), message.encode("utf-8", "replace"), "sha256").hex()
+        return hmac.digest(load_service_key(self._settings), message.encode("utf-8", "replace"), "sha256").hex()
 
     def _delete_old(self, session: Session, organization_id: str) -> None:
         before = now() - RETENTION

@@ -1,1 +1,1 @@
-"""Webhooks: addresses that a project's events are sent to, signed as Standard Webhooks has it."""
+"""Webhooks: a project's events, posted to the addresses that its users name and signed by Standard Webhooks."""

@@ -1,20 +1,20 @@
-"""`python -m core.webhooks`: sends what happens to those who want to be told, until it is stopped."""
+"""`python -m core.webhooks`: deliver events to webhooks until a signal stops the process."""
 
 from __future__ import annotations
 
 from core.infra import logs
-from core.infra.background import told_to_stop
+from core.infra.background import create_shutdown_event
 from core.infra.database import open_database
 from core.infra.settings import Settings
-from core.webhooks.deliver import Deliverer
+from core.webhooks.deliver import Dispatcher
 
 
 def main() -> None:
     logs.configure("webhooks")
     settings = Settings()
-    stop = told_to_stop()
+    shutdown = create_shutdown_event()
     database = open_database(settings)
-    Deliverer(settings, database).run(stop)
+    Dispatcher(settings, database).run(shutdown)
     database.close()
 
 

@@ -23,7 +23,7 @@ from core.infra.background import Outages
 from core.infra.database import Database, changed
 from core.infra.encryption import KeyRing
 from core.infra.http_client import Answer, send
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.tables import Delivery, ExecutionEvent, Webhook, now
 from core.webhooks.repository import Webhooks, bind_webhook
@@ -166,7 +166,7 @@ def attempt(settings: Settings, database: Database, parcel: Parcel, *, last: boo
 def _sent(settings: Settings, parcel: Parcel, at: datetime) -> Answer:
     """What came of sending it; whatever kept it from being sent is a failed try like any other."""
     try:
-        headers = signed_headers(KeyRing(service_key(settings)), parcel, at)
+        headers = signed_headers(KeyRing(load_service_key(settings)), parcel, at)
         return send(settings, "POST", parcel.webhook.url, headers, parcel.body)
     except SpindleError as error:
         log.warning("not sent", delivery=parcel.delivery.id, reason=error.sentence)

@@ -1,4 +1,4 @@
-"""The webhooks of projects and what was sent to them."""
+"""The webhooks of projects and their deliveries."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
 
-from core.errors import BadInput, Conflict, Detail, NotFound
+from core.errors import BadInput, Conflict, NotFound
 from core.events.recorder import TYPES
 from core.executions.tokens import PREFIX
 from core.infra.encryption import AssociatedData, KeyRing
-from core.infra.http_client import is_name, is_own, web_address
+from core.infra.http_client import is_host_name, is_own_url, normalize_url
 from core.infra.repository import Repository
 from core.infra.settings import Settings
 from core.infra.validation import check_storable, storable
@@ -24,13 +24,13 @@ from core.tables import Delivery, Webhook, new_id, now
 from pipelines.fetch import Guard, GuardRefused
 
 MAX_WEBHOOKS = 20
-LONGEST_URL = 2048
+MAX_URL_LENGTH = 2048
 SECRET_BYTES = 32
 OVERLAP = timedelta(hours=24)
 
 
-class Webhooks(Repository[Webhook]):
-    """The webhooks of one organization's projects. A secret is shown when it is made and never again."""
+class WebhookRepository(Repository[Webhook]):
+    """The webhooks of one organization's projects. A secret is returned at its creation only."""
 
     row = Webhook
     noun = "webhook"
@@ -39,14 +39,15 @@ class Webhooks(Repository[Webhook]):
     def create(
         self, settings: Settings, key_ring: KeyRing, project_id: str, values: Mapping[str, Any]
     ) -> tuple[Webhook, str]:
-        """A new webhook and its secret. Raises BadInput without a usable address, Conflict when there are too many."""
+        """Create a webhook; return it and its secret. Raise Conflict when the project has too many."""
         project = ProjectRepository(self.session, self.organization_id).get(project_id)
-        known = self._checked(settings, values)
+        known = self._validate(settings, values)
         if "url" not in known:
-            raise BadInput("A webhook needs a 'url'.", [Detail("url", "is missing")])
+            raise BadInput("A webhook needs a 'url'.", code="missing-field", path="url")
         count = self.session.scalar(select(func.count()).where(Webhook.project_id == project.id)) or 0
         if count >= MAX_WEBHOOKS:
-            raise Conflict(f"This project has {MAX_WEBHOOKS} webhooks, the limit. Delete one first.")
+            sentence = f"This project has {MAX_WEBHOOKS} webhooks, which is the limit. Delete one first."
+            raise Conflict(sentence, code="webhook-limit")
         webhook = Webhook(id=new_id(), organization_id=self.organization_id, project_id=project.id, **known)
         secret = self._write_secret(webhook, key_ring)
         self.session.add(webhook)
@@ -63,19 +64,19 @@ class Webhooks(Repository[Webhook]):
         return self._fetch_one(self._select().where(Webhook.project_id == project_id, Webhook.id == webhook_id))
 
     def update(self, settings: Settings, project_id: str, webhook_id: str, changes: Mapping[str, Any]) -> Webhook:
-        """Merges; one that is enabled again, or gets another address, begins with a clean record."""
-        webhook, known = self.get(project_id, webhook_id), self._checked(settings, changes)
+        """Merge the changes; enabling a webhook or changing its URL clears its failures."""
+        webhook, known = self.get(project_id, webhook_id), self._validate(settings, changes)
         if known.get("enabled") or known.get("url", webhook.url) != webhook.url:
             known |= {"disabled_reason": None, "failing_since": None}
         return self._apply(webhook, known)
 
     def delete(self, project_id: str, webhook_id: str) -> None:
-        """Removes the webhook with its deliveries."""
+        """Delete the webhook with its deliveries."""
         self.session.delete(self.get(project_id, webhook_id))
         self.session.flush()
 
-    def rotate(self, key_ring: KeyRing, project_id: str, webhook_id: str) -> tuple[Webhook, str]:
-        """A new secret; for a day everything is signed with the one before as well."""
+    def rotate_secret(self, key_ring: KeyRing, project_id: str, webhook_id: str) -> tuple[Webhook, str]:
+        """Create a new secret; for a day, deliveries are signed with the previous one too."""
         webhook = self.get(project_id, webhook_id)
         self.lock(webhook)
         old = key_ring.without_caller_key.decrypt(webhook.secret, bind_webhook(webhook, "secret"))
@@ -85,17 +86,17 @@ class Webhooks(Repository[Webhook]):
         self.session.flush()
         return webhook, secret
 
-    def deliveries(
+    def list_deliveries(
         self, project_id: str, webhook_id: str, *, limit: int | None = None, before: str | None = None
     ) -> Sequence[Delivery]:
-        """Newest first; `before` is the id of the last one of the page before."""
+        """Return deliveries, newest first; `before` is the last id of the previous page."""
         webhook = self.get(project_id, webhook_id)
         query = select(Delivery).where(Delivery.webhook_id == webhook.id)
         if before is not None:
             query = query.where(Delivery.id < before)
         return self.session.scalars(query.order_by(Delivery.id.desc()).limit(limit)).all()
 
-    def delivery(self, project_id: str, webhook_id: str, delivery_id: str) -> Delivery:
+    def get_delivery(self, project_id: str, webhook_id: str, delivery_id: str) -> Delivery:
         webhook = self.get(project_id, webhook_id)
         found = self.session.get(Delivery, delivery_id) if storable(delivery_id) else None
         if found is None or found.webhook_id != webhook.id:
@@ -107,38 +108,37 @@ class Webhooks(Repository[Webhook]):
         webhook.secret = key_ring.without_caller_key.encrypt(secret, bind_webhook(webhook, "secret"))
         return secret
 
-    def _checked(self, settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _validate(self, settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
         known = {field: value for field, value in values.items() if field in self.fields and value is not None}
         for field, value in known.items():
             check_storable(field, value)
         if "url" in known:
-            known["url"] = _usable(settings, known["url"])
+            known["url"] = _normalize(settings, known["url"])
         unknown = sorted(set(known.get("events", ())) - set(TYPES))
         if unknown:
             sentence = f"Unknown event: {', '.join(unknown)}. Events are {', '.join(TYPES)}."
-            raise BadInput(sentence, [Detail("events", sentence)])
+            raise BadInput(sentence, code="unknown-event", path="events")
         return known
 
 
 def bind_webhook(webhook: Webhook, field: str) -> AssociatedData:
-    """Where a webhook's secret belongs; sealed for another place it does not open."""
     return AssociatedData(webhook.organization_id, webhook.id, field)
 
 
-def _usable(settings: Settings, url: str) -> str:
-    """The address as it is called; a name is looked up, and what it stands for checked, with every connection."""
-    address = web_address(url)
-    if address is None or len(address) > LONGEST_URL:
-        sentence = f"'url' is an http or https address of at most {LONGEST_URL} characters."
-        raise BadInput(sentence, [Detail("url", sentence)])
+def _normalize(settings: Settings, url: str) -> str:
+    """Return the canonical URL. Addresses are checked here, host names with every connection."""
+    address = normalize_url(url)
+    if address is None or len(address) > MAX_URL_LENGTH:
+        sentence = f"'url' is an http or https address of at most {MAX_URL_LENGTH} characters."
+        raise BadInput(sentence, path="url")
     if "@" in urlsplit(address).netloc:
-        sentence = "'url' carries a user or a password, which everybody who reads the webhook would see."
-        raise BadInput(sentence, [Detail("url", sentence)])
+        sentence = "'url' contains a user name or password, which every reader of the webhook would see."
+        raise BadInput(sentence, path="url")
     host = urlsplit(address).hostname or ""
     try:
-        if not is_name(host) and not is_own(settings, address):
+        if not is_host_name(host) and not is_own_url(settings, address):
             Guard(settings.fetch_allow_networks).check(host)
     except GuardRefused as refused:
-        sentence = f"'url' leads to an address that this service does not call: {refused}."
-        raise BadInput(sentence, [Detail("url", sentence)]) from refused
+        sentence = f"'url' leads to an address that this service may not call: {refused}."
+        raise BadInput(sentence, code="address-refused", path="url") from refused
     return address

@@ -227,7 +227,7 @@ def test_deleting_what_is_followed_ends_the_stream(acme: Api, job: Job, what: st
 
 
 def test_a_key_has_so_many_streams_and_gets_them_back(acme: Api, job: Job, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stream.OF_KEYS, "of_one", 2)
+    monkeypatch.setattr(stream.OF_KEYS, "per_caller", 2)
     path = f"/projects/id/{job.project_id}/events"
     with opened(acme, path), opened(acme, path):
         refused = acme.call("GET", path)
@@ -239,7 +239,7 @@ def test_a_key_has_so_many_streams_and_gets_them_back(acme: Api, job: Job, monke
 def test_many_keys_of_an_organization_leave_streams_for_others(
     acme: Api, rival: Api, server: Server, job: Job, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stream.OF_ORGANIZATIONS, "of_one", 2)
+    monkeypatch.setattr(stream.OF_ORGANIZATIONS, "per_caller", 2)
     path, theirs = f"/projects/id/{job.project_id}/events", f"/projects/id/{rival.project(job.id)}/events"
     first, second, third = (server.caller(acme.organization_id, "etl:read") for _ in range(3))
     with opened(first, path), opened(second, path):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from api.kit.concurrency import OUTSIDE, PACKAGES, QUERIES, UPLOADS
+from api.kit.concurrency import OUTBOUND, PACKAGES, QUERIES, UPLOADS
 from tests.support.api import Api
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
@@ -32,23 +32,23 @@ def test_requests_that_wait_for_others_leave_room_for_everybody(
         body = {"provider": "OPENAI", "apiKey": "x", "endpoint": f"http://127.0.0.1:{at}"}
         return api.call("POST", "/cloud-credentials/test", json=body).status_code
 
-    with ThreadPoolExecutor(OUTSIDE.of_one) as pool:
-        waiting = [pool.submit(ask, acme, port) for _ in range(OUTSIDE.of_one)]
-        wait_until(lambda: OUTSIDE._taken.total() == OUTSIDE.of_one, PATIENCE_SECONDS)
+    with ThreadPoolExecutor(OUTBOUND.per_caller) as pool:
+        waiting = [pool.submit(ask, acme, port) for _ in range(OUTBOUND.per_caller)]
+        wait_until(lambda: OUTBOUND._taken.total() == OUTBOUND.per_caller, PATIENCE_SECONDS)
         assert ask(acme, port) == 429
         refused = acme.call("GET", f"/html/127.0.0.1:{port}/http")
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
         assert "under way" in refused.json()["error"]
         assert ask(rival, 9) == 200
         silent.close()
-        assert [each.result() for each in waiting] == [200] * OUTSIDE.of_one
+        assert [each.result() for each in waiting] == [200] * OUTBOUND.per_caller
     assert ask(acme, 9) == 200
 
 
 def test_an_organization_with_many_queries_leaves_threads_for_others(acme: Api, rival: Api):
     with ExitStack() as under_way:
-        for _ in range(QUERIES.of_one):
-            under_way.enter_context(QUERIES.seat(acme.organization_id))
+        for _ in range(QUERIES.per_caller):
+            under_way.enter_context(QUERIES.acquire(acme.organization_id))
         refused = acme.call("POST", "/datasets/query", json={"sql": "SHOW CATALOGS"})
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
         assert "Too many queries" in refused.json()["error"]
@@ -60,8 +60,8 @@ def test_an_organization_with_many_packages_leaves_room_for_others(acme: Api, ri
     uploads = [(api, api.get("/package/upload")["url"]) for api in (acme, rival)]
     content = acme.client.get(acme.get("/package/export/all")["url"]).content
     with ExitStack() as under_way:
-        for _ in range(PACKAGES.of_one):
-            under_way.enter_context(PACKAGES.seat(acme.organization_id))
+        for _ in range(PACKAGES.per_caller):
+            under_way.enter_context(PACKAGES.acquire(acme.organization_id))
         refused = [acme.client.put(uploads[0][1], content=content), acme.call("GET", "/package/import/all")]
         assert [(each.status_code, each.headers["Retry-After"]) for each in refused] == [(429, "10")] * 2
         assert rival.client.put(uploads[1][1], content=content).status_code == 200
@@ -82,9 +82,9 @@ def test_uploads_that_trickle_keep_nobody_elses_package_out(acme: Api, rival: Ap
     url, theirs = (api.get("/package/upload")["url"] for api in (acme, rival))
     content = acme.client.get(acme.get("/package/export/all")["url"]).content
     with ExitStack() as under_way:
-        for _ in range(UPLOADS.of_one):
+        for _ in range(UPLOADS.per_caller):
             under_way.enter_context(unfinished(url))
-        wait_until(lambda: UPLOADS._taken[acme.organization_id] == UPLOADS.of_one, 60)
+        wait_until(lambda: UPLOADS._taken[acme.organization_id] == UPLOADS.per_caller, 60)
         refused = acme.client.put(url, content=content)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
         assert "being uploaded" in refused.json()["error"]

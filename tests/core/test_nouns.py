@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session
 
 from core.agents.repository import AgentRepository
 from core.categories.repository import CategoryRepository
-from core.credentials.repository import Credentials
+from core.credentials.repository import CredentialRepository
 from core.datasets.repository import DatasetRepository
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.repository import ExecutionRepository
 from core.infra.encryption import KeyRing
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.sql.catalog import Catalog
@@ -220,11 +220,16 @@ class TestAgents:
 
 class TestJobs:
     def test_credentials_are_known_when_they_are_named(self, shop: Shop, other_shop: Shop) -> None:
-        key_ring = KeyRing(service_key(shop.settings))
+        key_ring = KeyRing(load_service_key(shop.settings))
         with shop.database.write() as session:
-            jobs, credentials = JobRepository(session, shop.organization_id), Credentials(session, shop.organization_id)
+            jobs, credentials = (
+                JobRepository(session, shop.organization_id),
+                CredentialRepository(session, shop.organization_id),
+            )
             known = credentials.create({"provider": "OPENAI"}, key_ring).id
-            theirs = Credentials(session, other_shop.organization_id).create({"provider": "OPENAI"}, key_ring).id
+            theirs = (
+                CredentialRepository(session, other_shop.organization_id).create({"provider": "OPENAI"}, key_ring).id
+            )
             for unknown in (UNKNOWN, theirs, "x"):
                 for field, value in {"cloud_credential_ids": [known, unknown], "cloud_credential_id": unknown}.items():
                     with pytest.raises(BadInput, match="no cloud credential") as refused:

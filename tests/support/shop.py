@@ -13,7 +13,7 @@ from core.executions.submit import retry, submit
 from core.identity.organizations import create_organization
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage, output_key
@@ -45,7 +45,7 @@ class Shop:
         return open_storage(self.settings)
 
     def submit(self, **request: Any) -> Execution:
-        request = {"key_ring": KeyRing(service_key(self.settings)), **request}
+        request = {"key_ring": KeyRing(load_service_key(self.settings)), **request}
         return submit(self.database, self.organization_id, self.project_id, self.job_id, **request)
 
     def report(self, execution: Execution, status: str, **fields: Any) -> State:
@@ -62,7 +62,7 @@ class Shop:
         return self.report(execution, "COMPLETED", **(written | fields))
 
     def retry(self, execution: Execution, **request: Any) -> Execution:
-        request = {"key_ring": KeyRing(service_key(self.settings)), **request}
+        request = {"key_ring": KeyRing(load_service_key(self.settings)), **request}
         return retry(self.database, self.organization_id, self.project_id, self.job_id, execution.id, **request)
 
     def free_one_slot(self) -> None:

@@ -10,12 +10,12 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import update
 
-from core.credentials.repository import MASK, Credentials
+from core.credentials.repository import MASK, CredentialRepository
 from core.errors import BadInput, Conflict, Forbidden, NotFound, SpindleError
 from core.executions.reports import cancel
 from core.executions.spec import build_spec, load_driver_secrets
 from core.infra.encryption import AssociatedData, KeyRing
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.jobs.repository import JobRepository
 from core.tables import CloudCredential, Execution
@@ -30,14 +30,14 @@ OWN_KEY = "a key of the caller's own"
 
 
 def key_ring(shop: Shop, callers_key: str | None = None) -> KeyRing:
-    return KeyRing(service_key(shop.settings), callers_key)
+    return KeyRing(load_service_key(shop.settings), callers_key)
 
 
 def make(shop: Shop, *, everywhere: bool = False, callers_key: str | None = None, **values: Any) -> str:
     """A credential's id; an OpenAI one whose key is its owner's name, unless told otherwise."""
     values = {"provider": "openai", "api_key": "global" if everywhere else "own", **values}
     with shop.database.write() as session:
-        credentials = Credentials(session, shop.organization_id, super_admin=True)
+        credentials = CredentialRepository(session, shop.organization_id, super_admin=True)
         return credentials.create(values, key_ring(shop, callers_key), everywhere=everywhere).id
 
 
@@ -94,7 +94,7 @@ def test_a_masked_secret_keeps_its_value(shop: Shop) -> None:
     credential_id = make(shop, provider="aws", access_key_id="AKIA", secret_access_key="old")
     with shop.database.write() as session:
         changes = {"access_key_id": MASK, "secret_access_key": "new", "region": "eu-west-1"}
-        Credentials(session, shop.organization_id).update(credential_id, changes, key_ring(shop))
+        CredentialRepository(session, shop.organization_id).update(credential_id, changes, key_ring(shop))
     values = injected(shop, shop.submit())
     assert (values["AWS_ACCESS_KEY_ID"], values["AWS_SECRET_ACCESS_KEY"]) == ("AKIA", "new")
     assert values["AWS_REGION"] == "eu-west-1"
@@ -102,9 +102,9 @@ def test_a_masked_secret_keeps_its_value(shop: Shop) -> None:
 
 @pytest.mark.parametrize("region", ["attacker.example/", "attacker.example#", "eu west", "a.b", "x" * 64, "\u00fc"])
 def test_a_region_of_aws_is_no_way_to_another_host(shop: Shop, region: str) -> None:
-    key_ring = KeyRing(service_key(shop.settings))
+    key_ring = KeyRing(load_service_key(shop.settings))
     with shop.database.write() as session:
-        credentials = Credentials(session, shop.organization_id)
+        credentials = CredentialRepository(session, shop.organization_id)
         with pytest.raises(BadInput, match="region"):
             credentials.create({"provider": "aws", "region": region}, key_ring)
         stored = credentials.create({"provider": "aws", "region": "eu-central-1"}, key_ring)
@@ -122,7 +122,7 @@ def test_a_secret_does_not_follow_to_another_endpoint(shop: Shop) -> None:
     def move(endpoint: str, **secrets: str) -> None:
         with shop.database.write() as session:
             changes = {"endpoint": endpoint, **secrets}
-            Credentials(session, shop.organization_id).update(credential_id, changes, key_ring(shop))
+            CredentialRepository(session, shop.organization_id).update(credential_id, changes, key_ring(shop))
 
     masked = {"access_key_id": MASK, "secret_access_key": MASK}
     for secrets in ({}, masked, {"access_key_id": "AKIA"}, {**masked, "access_key_id": "AKIA"}):
@@ -139,7 +139,7 @@ def test_a_provider_is_known_in_any_spelling(shop: Shop, spelling: str) -> None:
     credential_id = make(shop, provider=spelling, api_key="k", engine_id="e")
     assert stored(shop, credential_id).provider == "GOOGLE_SEARCH"
     with shop.database.read() as session:
-        found = Credentials(session, shop.organization_id).list(provider="googlesearch")
+        found = CredentialRepository(session, shop.organization_id).list(provider="googlesearch")
         assert [credential.id for credential in found] == [credential_id]
     assert injected(shop, shop.submit()) == {"GOOGLE_SEARCH_API_KEY": "k", "GOOGLE_SEARCH_ENGINE_ID": "e"}
 
@@ -171,7 +171,7 @@ def test_a_provider_gives_its_usual_names(shop: Shop, provider: str, names: set[
 def test_global_ones_are_changed_by_a_super_admin_alone(shop: Shop) -> None:
     credential_id = make(shop, everywhere=True)
     with shop.database.write() as session:
-        ordinary = Credentials(session, shop.organization_id)
+        ordinary = CredentialRepository(session, shop.organization_id)
         assert ordinary.get(credential_id).organization_id is None
         for act in (
             lambda: ordinary.create({"provider": "AWS"}, key_ring(shop), everywhere=True),
@@ -185,7 +185,7 @@ def test_global_ones_are_changed_by_a_super_admin_alone(shop: Shop) -> None:
 def test_another_organizations_are_unknown(shop: Shop, other_shop: Shop) -> None:
     theirs = make(other_shop)
     with shop.database.write() as session:
-        credentials = Credentials(session, shop.organization_id, super_admin=True)
+        credentials = CredentialRepository(session, shop.organization_id, super_admin=True)
         assert credentials.list() == []
         for act in (
             lambda: credentials.get(theirs),
@@ -278,7 +278,7 @@ def test_unasked_it_is_passed_over_without_its_key(shop: Shop) -> None:
 def test_the_values_are_frozen_at_submit_and_erased_at_the_end(shop: Shop) -> None:
     credential_id, execution = make(shop), shop.submit()
     with shop.database.write() as session:
-        Credentials(session, shop.organization_id).delete(credential_id)
+        CredentialRepository(session, shop.organization_id).delete(credential_id)
     assert injected(shop, execution) == {"OPENAI_API_KEY": "own"}
     cancel(shop.database, shop.organization_id, execution.id, "Stopped.")
     assert shop.reload(execution).sealed_environment is None

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from cli.data_folder import lock_data_folder
 from cli.main import main
-from core.credentials.repository import Credentials, bind_credential, environment
-from core.credentials.rotation import finish_rotation, rotate
+from core.credentials.repository import CredentialRepository, bind_credential, decrypt_environment
+from core.credentials.rotation import finish_rotation, rotate_service_key
 from core.errors import Conflict
 from core.infra.database import Database, database_url
 from core.infra.encryption import KeyRing
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.tables import CloudCredential, Execution, Webhook
 from core.webhooks.repository import Webhooks, bind_webhook
@@ -31,11 +31,11 @@ OLD, NEW = SecretStr("the old key of thirty-two letters"), SecretStr("the new ke
 @pytest.fixture
 def sealed(shop: Shop) -> Shop:
     """Credentials of an organization and a caller's own key, a running execution and a webhook."""
-    services = KeyRing(service_key(shop.settings))
+    services = KeyRing(load_service_key(shop.settings))
     with shop.database.write() as session:
-        credentials = Credentials(session, shop.organization_id)
+        credentials = CredentialRepository(session, shop.organization_id)
         credentials.create({"provider": "OPENAI", "api_key": CANARY, "api_secret": "x"}, services)
-        callers = KeyRing(service_key(shop.settings), "a key of their own")
+        callers = KeyRing(load_service_key(shop.settings), "a key of their own")
         credentials.create({"provider": "AWS", "api_key": CANARY}, callers)
         Webhooks(session, shop.organization_id).create(
             shop.settings, services, shop.project_id, {"url": "https://example.com/hook"}
@@ -46,11 +46,11 @@ def sealed(shop: Shop) -> Shop:
 
 def opened(shop: Shop, settings: Settings) -> list[str]:
     """What opens with these settings' key, in the database as it is."""
-    key_ring = KeyRing(service_key(settings), "a key of their own")
+    key_ring = KeyRing(load_service_key(settings), "a key of their own")
     with shop.database.read() as session:
-        chosen = Credentials(session, shop.organization_id).chosen([], key_ring)
+        chosen = CredentialRepository(session, shop.organization_id).select_for_execution([], key_ring)
         execution = session.query(Execution).one()
-        values = [environment(execution, key_ring)["OPENAI_API_KEY"]]
+        values = [decrypt_environment(execution, key_ring)["OPENAI_API_KEY"]]
         for credential in chosen:
             values += [
                 key_ring.decrypt(text, bind_credential(credential, field)) for field, text in credential.secrets.items()
@@ -67,10 +67,10 @@ def texts(shop: Shop) -> list[str]:
 
 
 def test_everything_opens_under_the_new_key_alone(sealed: Shop) -> None:
-    old_key, before = service_key(sealed.settings), texts(sealed)
-    rotation = rotate(sealed.settings, sealed.database)
+    old_key, before = load_service_key(sealed.settings), texts(sealed)
+    rotation = rotate_service_key(sealed.settings, sealed.database)
     assert (rotation.values, rotation.unreadable) == (5, 0)
-    assert service_key(sealed.settings) != old_key
+    assert load_service_key(sealed.settings) != old_key
     assert opened(sealed, sealed.settings) == [CANARY, CANARY, CANARY, "whsec_", "x"]
     with pytest.raises(Conflict, match="another service key"):
         opened(sealed, _with_key(sealed, old_key))
@@ -116,13 +116,13 @@ rotation.rotate(settings, database)
 
 @pytest.mark.parametrize("point", KILLED_AT)
 def test_a_rotation_that_was_killed_is_finished_by_the_next_start(sealed: Shop, point: str) -> None:
-    old_key = service_key(sealed.settings)
+    old_key = load_service_key(sealed.settings)
     told = {"SPINDLE_DATA": str(sealed.settings.data), "SPINDLE_DATABASE_URL": database_url(sealed.settings)}
     killed = subprocess.run([sys.executable, "-c", SCRIPT, KILLED_AT[point]], env=os.environ | told, check=False)
     assert killed.returncode == -9
-    assert service_key(sealed.settings) == old_key
+    assert load_service_key(sealed.settings) == old_key
     finish_rotation(sealed.settings, sealed.database)
-    assert service_key(sealed.settings) != old_key
+    assert load_service_key(sealed.settings) != old_key
     assert opened(sealed, sealed.settings) == [CANARY, CANARY, CANARY, "whsec_", "x"]
     assert not (sealed.settings.data / "secret-key.next").exists()
 
@@ -132,20 +132,20 @@ def test_a_key_that_is_a_setting_is_followed_by_another(shop: Shop, database: Da
     shop.settings = before
     with database.write() as session:
         values = {"provider": "OPENAI", "api_key": CANARY}
-        Credentials(session, shop.organization_id).create(values, KeyRing(service_key(before)))
+        CredentialRepository(session, shop.organization_id).create(values, KeyRing(load_service_key(before)))
     shop.submit()
     with pytest.raises(Conflict, match="SPINDLE_NEW_SECRET_KEY"):
-        rotate(before, database)
+        rotate_service_key(before, database)
     told = before.model_copy(update={"new_secret_key": NEW})
     for _ in range(2):  # again, it finds all done
-        assert rotate(told, database).unreadable == 0
+        assert rotate_service_key(told, database).unreadable == 0
     assert opened(shop, before.model_copy(update={"secret_key": NEW})) == [CANARY, CANARY]
 
 
 def test_what_no_key_opens_stays_and_is_told(sealed: Shop) -> None:
     (sealed.settings.data / "secret-key").unlink()
     before = texts(sealed)
-    rotation = rotate(sealed.settings, sealed.database)
+    rotation = rotate_service_key(sealed.settings, sealed.database)
     assert rotation.unreadable == 4
     assert texts(sealed) == before
 

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.credentials.repository import Credentials, environment
+from core.credentials.repository import CredentialRepository, decrypt_environment
 from core.errors import BadInput, Conflict, NotFound, TooMany
 from core.executions.reports import cancel, claim, fail
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey
 from core.infra.outbox import due
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.jobs.repository import JobRepository
 from core.tables import Execution, now
 from tests.support.shop import PIPELINE, Shop
@@ -131,17 +131,19 @@ def test_a_disabled_job_and_another_organization_are_refused(shop: Shop, other_s
 
 
 def test_credentials_are_read_anew(shop: Shop) -> None:
-    key_ring = KeyRing(service_key(shop.settings))
+    key_ring = KeyRing(load_service_key(shop.settings))
     with shop.database.write() as session:
-        stored = Credentials(session, shop.organization_id).create({"provider": "OPENAI", "api_key": "old"}, key_ring)
+        stored = CredentialRepository(session, shop.organization_id).create(
+            {"provider": "OPENAI", "api_key": "old"}, key_ring
+        )
     execution = failed(shop)
     assert shop.reload(execution).sealed_environment is None
     with shop.database.write() as session:
-        Credentials(session, shop.organization_id).update(stored.id, {"api_key": "new"}, key_ring)
-    assert environment(shop.reload(shop.retry(execution)), key_ring) == {"OPENAI_API_KEY": "new"}
+        CredentialRepository(session, shop.organization_id).update(stored.id, {"api_key": "new"}, key_ring)
+    assert decrypt_environment(shop.reload(shop.retry(execution)), key_ring) == {"OPENAI_API_KEY": "new"}
     fail(shop.database, execution.id, "It broke again.")
     with shop.database.write() as session:
-        Credentials(session, shop.organization_id).delete(stored.id)
+        CredentialRepository(session, shop.organization_id).delete(stored.id)
     with pytest.raises(BadInput, match="no cloud credential"):
         shop.retry(execution)
     assert shop.active() == 0

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from core.infra.secrets import service_key, write_private
+from core.infra.secrets import load_service_key, write_private
 from core.infra.settings import Settings
 
 
 def test_the_key_is_made_once_and_kept(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "data")
     with ThreadPoolExecutor(16) as pool:
-        keys = set(pool.map(lambda _: service_key(settings), range(64)))
+        keys = set(pool.map(lambda _: load_service_key(settings), range(64)))
     assert len(keys) == 1
     assert len(keys.pop()) == 32
     path = settings.data / "secret-key"
@@ -23,7 +23,7 @@ def test_the_key_is_made_once_and_kept(tmp_path: Path) -> None:
 
 def test_a_key_from_the_settings_leaves_no_file(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path, secret_key=SecretStr("0123456789abcdef" * 2))
-    assert len(service_key(settings)) == 32
+    assert len(load_service_key(settings)) == 32
     assert not list(tmp_path.iterdir())
 
 

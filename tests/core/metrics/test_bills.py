@@ -17,7 +17,7 @@ from core.executions.submit import retry
 from core.executions.transitions import move
 from core.infra.database import Database, database_url, make_engine
 from core.infra.encryption import KeyRing
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.jobs.repository import JobRepository
 from core.metrics.bills import compute_costs, get_bill
@@ -202,7 +202,7 @@ def test_a_bill_and_the_end_are_one_transaction(shop: Shop) -> None:
 def test_every_attempt_is_paid_for_and_the_execution_counts_once(shop: Shop) -> None:
     execution = shop.submit()
     shop.report(execution, "FAILED", completed_at=START, **REPORT)
-    key_ring = KeyRing(service_key(shop.settings))
+    key_ring = KeyRing(load_service_key(shop.settings))
     again = retry(shop.database, shop.organization_id, shop.project_id, shop.job_id, execution.id, key_ring=key_ring)
     shop.complete(again, completed_at=START, **(REPORT | {"additional_metrics": {"attempt": 2}}))
     assert totals(shop).summary.amounts["executions"] == 1

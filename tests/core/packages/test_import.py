@@ -11,10 +11,10 @@ from sqlalchemy import event, select
 
 from core.agents.repository import AgentRepository
 from core.categories.repository import CategoryRepository
-from core.credentials.repository import Credentials
+from core.credentials.repository import CredentialRepository
 from core.errors import BadInput
 from core.infra.encryption import KeyRing
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.jobs.repository import JobRepository
 from core.packages.archive import pack, unpack
 from core.packages.contents import AgentPart, CategoryPart, Contents, JobPart, ProjectPart
@@ -57,8 +57,8 @@ def fill(shop: Shop) -> None:
         for name in ("tidy", "Clean_Up"):
             extensions.create(filed.id, name=name, source=f"def {name}(row):\n    return row\n")
         twins = [agent for agent in agents.list() if agent.name == "Twin"]
-        key_ring = KeyRing(service_key(shop.settings))
-        secret = Credentials(session, shop.organization_id).create(
+        key_ring = KeyRing(load_service_key(shop.settings))
+        secret = CredentialRepository(session, shop.organization_id).create(
             {"provider": "OPENAI", "name": "models", "api_key": CANARY}, key_ring
         )
         project = ProjectRepository(session, shop.organization_id).create(
@@ -76,9 +76,9 @@ def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None
     package = exported(shop)
     assert exported(shop) == package
     with other_shop.database.write() as session:
-        key_ring = KeyRing(service_key(shop.settings))
+        key_ring = KeyRing(load_service_key(shop.settings))
         values = {"provider": "OPENAI", "name": "models", "api_key": "theirs"}
-        Credentials(session, other_shop.organization_id).create(values, key_ring)
+        CredentialRepository(session, other_shop.organization_id).create(values, key_ring)
     report = imported(other_shop, package)
     assert (report.warnings, report.changed) == ([], [])
     assert exported(other_shop) == package

@@ -21,7 +21,7 @@ from core.infra import http_client as outgoing
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.preconditions import compute_etag
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
 from core.webhooks import deliver
@@ -55,7 +55,7 @@ def delivering(settings: Settings, database: Database) -> Iterator[None]:
 
 
 def key_ring(shop: Shop) -> KeyRing:
-    return KeyRing(service_key(shop.settings))
+    return KeyRing(load_service_key(shop.settings))
 
 
 def hook(shop: Shop, url: str, **values: object) -> tuple[str, str]:
@@ -325,7 +325,7 @@ def test_failing_is_no_edit_and_being_disabled_is_one(shop: Shop, told: Receiver
 def test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/200/x")
 
-    def rotate(_: int) -> str:
+    def rotate_service_key(_: int) -> str:
         with shop.database.write() as session:
             repository = Webhooks(session, shop.organization_id)
             return repository.rotate(key_ring(shop), shop.project_id, webhook_id)[1]
