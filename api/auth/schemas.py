@@ -1,4 +1,4 @@
-"""API keys and organizations as JSON. A key's secret is answered once, when it is made."""
+"""API keys and organizations as JSON. A key's secret is returned at its creation only."""
 
 from __future__ import annotations
 

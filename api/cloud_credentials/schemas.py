@@ -1,4 +1,4 @@
-"""Cloud credentials as JSON. Secrets go in and never come out."""
+"""Cloud credentials as JSON. Secrets are never returned in clear."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ HOW = (
     "of silence. After a reconnect with `Last-Event-ID` follows what has happened since, for a week. The key goes "
     "into its header as everywhere, never into the address: in a browser read the stream with `fetch`, since "
     "`EventSource` sends no headers. Connecting counts as one request. A key may have "
-    f"{OF_KEYS.per_caller} streams open at each worker of the API and an organization {OF_ORGANIZATIONS.per_caller}; one that "
-    "is not read for 15 s is closed, and so is one whose key was revoked."
+    f"{OF_KEYS.per_caller} streams open at each worker of the API and an organization {OF_ORGANIZATIONS.per_caller}; "
+    "one that is not read for 15 s is closed, and so is one whose key was revoked."
 )
 STREAM = {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 

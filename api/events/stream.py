@@ -16,7 +16,7 @@ from api.kit.concurrency import ConcurrencyLimiter
 from core.errors import NotFound, Unauthorized, Unavailable
 from core.events.service import Event, EventBatch
 from core.identity.api_keys import Identity
-from core.infra.background import Outages
+from core.infra.background import OutageLog
 
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 15.0
@@ -65,7 +65,7 @@ class EventStream(Response):
     async def _follow(self, send: Send, gone: asyncio.Task[None]) -> None:
         await _push(send, _beginning(self._after))
         said = checked = time.monotonic()
-        outages = Outages()
+        outages = OutageLog()
         while not gone.done():
             try:
                 if time.monotonic() - checked >= HEARTBEAT_SECONDS:  # also where events leave no silence
@@ -83,9 +83,9 @@ class EventStream(Response):
             except (NotFound, Unauthorized):  # it was deleted, or the key was revoked
                 return
             except Unavailable as error:
-                outages.began("read", error.sentence)
+                outages.report_failure("read", error.sentence)
             else:
-                outages.ended("read")
+                outages.report_success("read")
                 if batch.more:
                     continue
             await asyncio.wait([gone], timeout=POLL_SECONDS)

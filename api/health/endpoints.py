@@ -1,4 +1,4 @@
-"""Whether the service is well: with a key for people, without one for probes."""
+"""Health: one operation with a key for people, and probes without a key for orchestrators."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from api.kit.errors import answers
 from api.kit.schemas import Record
 from api.kit.services import ServicesOf
 from core.errors import Unavailable
-from core.identity.api_keys import DEFAULT_ORGANIZATION
-from core.identity.organizations import find_organization
-from core.infra.database import Database
 
 router = APIRouter(tags=["health"], route_class=KeyRoute)
 probes = APIRouter(include_in_schema=False)
@@ -26,26 +23,20 @@ class Health(Record):
 
 @router.get("/health", summary="Health of the service", responses=answers(503))
 def read_health(_caller: AnyKey, services: ServicesOf) -> Health:
-    _check(services.database)
+    services.organizations.check_database()
     return Health()
 
 
 @probes.get("/livez")
 async def livez() -> JSONResponse:
-    """Needs no thread: a process whose threads are all busy is alive."""
+    """Answer on the event loop: a process whose threads are all busy is alive."""
     return JSONResponse({"status": "ok"})
 
 
 @probes.get("/readyz")
 def readyz(services: ServicesOf) -> JSONResponse:
     try:
-        _check(services.database)
+        services.organizations.check_database()
     except Unavailable:
         return JSONResponse({"status": "not ready"}, 503)
     return JSONResponse({"status": "ok"})
-
-
-def _check(database: Database) -> None:
-    """Raises Unavailable unless the database answers and has its tables."""
-    with database.read() as session:
-        find_organization(session, DEFAULT_ORGANIZATION)

@@ -1,4 +1,4 @@
-"""A web page through the service: what it holds runs nowhere and reads nothing."""
+"""Preview of a web page, sandboxed: its scripts do not run and its resources do not load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request, Response
 from api.kit.auth import Executor, KeyRoute
 from api.kit.concurrency import OUTBOUND
 from api.kit.services import ServicesOf
-from core.errors import BadInput, Detail
+from core.errors import BadInput
 from core.web_pages import fetch_html
 
 router = APIRouter(prefix="/html", tags=["html"], route_class=KeyRoute)
@@ -37,20 +37,20 @@ def read_html(
     caller: Executor,
     services: ServicesOf,
 ) -> Response:
-    address = _address(url, protocol, request.url.query)
+    address = _build_url(url, protocol, request.url.query)
     with OUTBOUND.acquire(caller.organization_id):
         page = fetch_html(services.settings, address)
     charset = f"; charset={page.charset}" if page.charset else ""
     return Response(page.body, headers=SANDBOX | {"Content-Type": f"text/html{charset}"})
 
 
-def _address(url: str, protocol: str, query: str) -> str:
-    """The page's address. In a URL that was not encoded the query has cut the protocol from the path."""
+def _build_url(url: str, protocol: str, query: str) -> str:
+    """Assemble the page's URL. If it was not percent-encoded, its protocol is at the end of the query string."""
     before, slash, last = query.rpartition("/")
     if slash and protocol.lower() not in PROTOCOLS:
         url, protocol, query = f"{url}/{protocol}", last, before
     if protocol.lower() not in PROTOCOLS:
         sentence = "The last part of the path is the page's protocol: http or https."
-        raise BadInput(sentence, [Detail("protocol", sentence)])
+        raise BadInput(sentence, path="protocol")
     address = f"{protocol.lower()}://{_OWN_PROTOCOL.sub('', url)}"
     return f"{address}?{query}" if query else address

@@ -44,7 +44,7 @@ def identify(request: Request) -> Identity:
     `request.state`, for the scopes and the RateLimit headers.
     """
     services = get_services(request)
-    request.state.identity = identity = services.keys.find(_require_key(request))
+    request.state.identity = identity = services.keys.authenticate(_require_key(request))
     try:
         request.state.allowance = services.limiter.admit(identity.key_id, now())
     except TooMany as error:
@@ -63,7 +63,7 @@ def require(identity: Identity, *scopes: str) -> None:
 def _identify_from_memory(request: Request) -> bool:
     """Do the same as `identify` without the database; return False where that is not possible."""
     services = get_services(request)
-    identity = services.keys.remembered(_require_key(request))
+    identity = services.keys.get(_require_key(request))
     if identity is None:
         return False
     request.state.identity = identity

@@ -14,10 +14,12 @@ from starlette.concurrency import run_in_threadpool
 
 from core.agents.service import AgentService
 from core.categories.service import CategoryService
+from core.credentials.service import CredentialService
 from core.datasets.service import DatasetService
 from core.events.service import EventService
 from core.executions.service import ExecutionService
-from core.identity.api_keys import KnownKeys
+from core.identity.api_keys import KeyCache
+from core.identity.service import ApiKeyService, OrganizationService
 from core.infra.database import Database, open_database
 from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
@@ -32,6 +34,7 @@ from core.records.service import RecordService
 from core.sql.engine import SqlEngine
 from core.sql.service import QueryService, open_sql_engine
 from core.tasks.service import TaskService
+from core.webhooks.service import WebhookService
 
 KEY_REFRESH_SECONDS = 0.5
 GARBAGE_THRESHOLD = 20_000  # allocations between collections; a single request already exceeds Python's 700
@@ -44,8 +47,12 @@ class Services:
     settings: Settings
     database: Database
     storage: Storage
-    keys: KnownKeys
+    keys: KeyCache
     limiter: RateLimiter
+    api_keys: ApiKeyService
+    organizations: OrganizationService
+    credentials: CredentialService
+    webhooks: WebhookService
     sql_engine: SqlEngine
     datasets: DatasetService
     queries: QueryService
@@ -69,11 +76,16 @@ class Services:
 def open_services(settings: Settings) -> Services:
     database, storage = open_database(settings), open_storage(settings)
     sql_engine = open_sql_engine(settings, storage)
+    keys = KeyCache(database)
     return Services(
         settings=settings,
         database=database,
         storage=storage,
-        keys=KnownKeys(database),
+        keys=keys,
+        api_keys=ApiKeyService(database, keys),
+        organizations=OrganizationService(database),
+        credentials=CredentialService(settings, database),
+        webhooks=WebhookService(settings, database),
         limiter=RateLimiter(database, settings.requests_per_minute),
         sql_engine=sql_engine,
         datasets=DatasetService(database),
@@ -108,7 +120,7 @@ async def _synchronize(services: Services) -> None:
     """Remove keys from the cache that other processes have revoked."""
     while True:
         await asyncio.sleep(KEY_REFRESH_SECONDS)
-        await run_in_threadpool(services.keys.forget_revoked)
+        await run_in_threadpool(services.keys.remove_revoked)
 
 
 def get_services(request: Request) -> Services:

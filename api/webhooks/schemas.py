@@ -1,4 +1,4 @@
-"""Webhooks as JSON. A secret is told once, when it is made."""
+"""Webhooks as JSON. A secret is returned at its creation only."""
 
 from __future__ import annotations
 

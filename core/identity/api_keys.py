@@ -1,4 +1,4 @@
-"""API keys: shown once, stored hashed, bound to one organization, with scopes."""
+"""API keys: stored as hashes, bound to one organization, with scopes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ from core.infra.validation import check_name
 from core.tables import ApiKey, now
 
 ORDINARY_SCOPES = frozenset({"etl:read", "etl:write", "etl:execute", "datasets:read", "datasets:write", "jobs:execute"})
-SCOPES = ORDINARY_SCOPES | {"admin", "super_admin"}
+SUPER_ADMIN = "super_admin"
+SCOPES = ORDINARY_SCOPES | {"admin", SUPER_ADMIN}
 DEFAULT_ORGANIZATION = "default"
+FIRST_KEY_NAME = "first admin"
 LAST_USED_RESOLUTION = timedelta(minutes=1)
-BELIEVED = timedelta(minutes=1)
-MOST_KNOWN = 10_000
-CLOCKS_DIFFER = timedelta(minutes=1)  # at most, between machines
+CACHE_LIFETIME = timedelta(minutes=1)
+CACHE_SIZE = 10_000
+CLOCK_SKEW = timedelta(minutes=1)  # the largest between machines
 BOOTSTRAP_LOCK = 0x5350494E444C01
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls: one key of one organization."""
+    """An authenticated caller: one key of one organization."""
 
     organization_id: str
     key_id: str
@@ -40,19 +42,14 @@ class Identity:
 
     @property
     def admin(self) -> bool:
-        return bool(self.scopes & {"admin", "super_admin"})
-
-    @property
-    def viewer_key_id(self) -> str | None:
-        """The key whose private categories are visible besides the public ones; None for an admin, who sees all."""
-        return None if self.admin else self.key_id
+        return bool(self.scopes & {"admin", SUPER_ADMIN})
 
     def may(self, scope: str) -> bool:
-        """`admin` implies every scope inside the organization, `super_admin` is implied by none."""
-        return scope in self.scopes or (self.admin and scope != "super_admin")
+        """Return whether the key has the scope; `admin` implies every scope except `super_admin`."""
+        return scope in self.scopes or (self.admin and scope != SUPER_ADMIN)
 
 
-class ApiKeys(Repository[ApiKey]):
+class ApiKeyRepository(Repository[ApiKey]):
     """The keys of one organization, without their secrets."""
 
     row = ApiKey
@@ -62,72 +59,60 @@ class ApiKeys(Repository[ApiKey]):
         return self._fetch_page(self._select(), limit, after)
 
     def revoke(self, key_id: str) -> None:
-        """From now on the key opens nothing; its record stays."""
+        """Revoke the key for ever; its record stays."""
         key = self._fetch_by_id(key_id)
         key.revoked_at = key.revoked_at or now()
         self.session.flush()
 
 
-class KnownKeys:
-    """Whose keys these are. What was found is believed for a minute, so that few requests ask the database.
+class KeyCache:
+    """Authenticates keys and remembers the result for a minute, so that few requests read the database.
 
-    A key that this process revokes is forgotten at once; `forget_revoked`, called now and then, forgets what others do.
+    A key revoked by this process is removed at once; `remove_revoked`, called periodically, removes those that other
+    processes revoked.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, tuple[Identity, datetime]] = {}
-        self._looked_at = now()
+        self._entries: dict[str, tuple[Identity, datetime]] = {}  # by the key's hash, with their expiry
+        self._refreshed_at = now()
 
-    def remembered(self, key: str) -> Identity | None:
-        """Without the database; None when it has to be asked."""
-        identity, until = self._known.get(_hash(key), (None, None))
-        return identity if until is not None and now() < until else None
+    def get(self, key: str) -> Identity | None:
+        """Return the identity if it is in the cache."""
+        identity, expires_at = self._entries.get(_hash_key(key), (None, None))
+        return identity if expires_at is not None and now() < expires_at else None
 
-    def find(self, key: str) -> Identity:
-        """Raises Unauthorized when the key is unknown, revoked or expired."""
-        if (identity := self.remembered(key)) is not None:
+    def authenticate(self, key: str) -> Identity:
+        """Return the identity; raise Unauthorized when the key is unknown, revoked or expired."""
+        if (identity := self.get(key)) is not None:
             return identity
-        identity, expires_at = _authenticate(self._database, key)
-        until = now() + BELIEVED
-        if len(self._known) >= MOST_KNOWN:
-            self._known.clear()
-        self._known[_hash(key)] = identity, min(until, expires_at or until)
+        identity, key_expires_at = _authenticate(self._database, key)
+        expires_at = now() + CACHE_LIFETIME
+        if len(self._entries) >= CACHE_SIZE:
+            self._entries.clear()
+        self._entries[_hash_key(key)] = identity, min(expires_at, key_expires_at or expires_at)
         return identity
 
-    def forget(self, *key_ids: str) -> None:
-        for key_hash, (identity, _) in list(self._known.items()):
+    def remove(self, *key_ids: str) -> None:
+        for key_hash, (identity, _) in list(self._entries.items()):
             if identity.key_id in key_ids:
-                self._known.pop(key_hash, None)
+                self._entries.pop(key_hash, None)
 
-    def forget_revoked(self) -> None:
-        """Forgets what was revoked since it looked last; everything when the database cannot tell."""
-        if not self._known:
+    def remove_revoked(self) -> None:
+        """Remove keys revoked since the last call, or all when the database does not answer."""
+        if not self._entries:
             return
-        since, self._looked_at = self._looked_at - CLOCKS_DIFFER, now()
+        since, self._refreshed_at = self._refreshed_at - CLOCK_SKEW, now()
         try:
             with self._database.read() as session:
-                self.forget(*session.scalars(select(ApiKey.id).where(ApiKey.revoked_at >= since)))
+                self.remove(*session.scalars(select(ApiKey.id).where(ApiKey.revoked_at >= since)))
         except Unavailable:
-            self._known.clear()
+            self._entries.clear()
 
 
 def authenticate(database: Database, key: str) -> Identity:
-    """Whose key this is; raises Unauthorized when it is unknown, revoked or expired."""
+    """Return the key's identity; raise Unauthorized when it is unknown, revoked or expired."""
     return _authenticate(database, key)[0]
-
-
-def _authenticate(database: Database, key: str) -> tuple[Identity, datetime | None]:
-    found = again(lambda: _stored(database, key))
-    if found is None or not _valid(found, now()):
-        raise Unauthorized("The API key is missing or not valid.")
-    again(lambda: _touch(database, found))
-    return Identity(found.organization_id, found.id, frozenset(found.scopes)), found.expires_at
-
-
-def _stored(database: Database, key: str) -> ApiKey | None:
-    with database.read() as session:
-        return session.scalar(select(ApiKey).where(ApiKey.key_hash == _hash(key)))
 
 
 def create_key(
@@ -137,16 +122,17 @@ def create_key(
     scopes: Collection[str] = (),
     expires_at: datetime | None = None,
 ) -> tuple[ApiKey, str]:
-    """A new key and its plaintext, which is kept nowhere; no scopes mean all but the admin ones."""
+    """Create a key, by default with all scopes except the admin ones; return it and its plaintext, never stored."""
     check_name(name)
     unknown = sorted(set(scopes) - SCOPES)
     if unknown:
-        raise BadInput(f"Unknown scope: {', '.join(unknown)}. Scopes are {', '.join(sorted(SCOPES))}.")
+        sentence = f"Unknown scope: {', '.join(unknown)}. Scopes are {', '.join(sorted(SCOPES))}."
+        raise BadInput(sentence, code="unknown-scope", path="scopes")
     plaintext = f"sk_{secrets.token_urlsafe(32)}"
     key = ApiKey(
         organization_id=organization_id,
         name=name,
-        key_hash=_hash(plaintext),
+        key_hash=_hash_key(plaintext),
         scopes=sorted(set(scopes) or ORDINARY_SCOPES),
         expires_at=expires_at,
     )
@@ -156,7 +142,7 @@ def create_key(
 
 
 def bootstrap(database: Database, settings: Settings) -> None:
-    """Makes the first organization and its admin key, written to DATA/admin-key; does nothing when they exist."""
+    """Create the first organization and its admin key, in DATA/admin-key, unless they exist."""
     with database.read() as session:
         if find_organization(session, DEFAULT_ORGANIZATION):
             return
@@ -166,21 +152,36 @@ def bootstrap(database: Database, settings: Settings) -> None:
         if find_organization(session, DEFAULT_ORGANIZATION):
             return
         organization = create_organization(session, DEFAULT_ORGANIZATION)
-        _, plaintext = create_key(session, organization.id, "first admin", {"admin", "super_admin"})
-        write_private(settings.data / "admin-key", plaintext)  # before the commit: a key in no file opens nothing
+        _, plaintext = create_key(session, organization.id, FIRST_KEY_NAME, {"admin", SUPER_ADMIN})
+        # before the commit: a file without a key is harmless, a key without a file is lost
+        write_private(settings.data / "admin-key", plaintext)
 
 
-def _hash(key: str) -> str:
-    """SHA-256 is enough for a key of 256 random bits: there is nothing to guess."""
+def _authenticate(database: Database, key: str) -> tuple[Identity, datetime | None]:
+    """Return the identity and the key's expiry."""
+    found = again(lambda: _fetch_key(database, key))
+    if found is None or not _is_valid(found, now()):
+        raise Unauthorized("The API key is missing or not valid.")
+    again(lambda: _update_last_used(database, found))
+    return Identity(found.organization_id, found.id, frozenset(found.scopes)), found.expires_at
+
+
+def _fetch_key(database: Database, key: str) -> ApiKey | None:
+    with database.read() as session:
+        return session.scalar(select(ApiKey).where(ApiKey.key_hash == _hash_key(key)))
+
+
+def _hash_key(key: str) -> str:
+    """Hash a key of 256 random bits: SHA-256 suffices, because there is nothing to guess."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _valid(key: ApiKey, at: datetime) -> bool:
+def _is_valid(key: ApiKey, at: datetime) -> bool:
     return key.revoked_at is None and (key.expires_at is None or key.expires_at > at)
 
 
-def _touch(database: Database, key: ApiKey) -> None:
-    """Keeps when the key was last used, to the minute, so that reading requests hardly ever write."""
+def _update_last_used(database: Database, key: ApiKey) -> None:
+    """Store the time of use to the minute, so that few requests write."""
     at = now()
     if key.last_used_at is not None and at - key.last_used_at < LAST_USED_RESOLUTION:
         return

@@ -1,4 +1,4 @@
-"""Organizations: everything else belongs to exactly one."""
+"""Organizations: every other record belongs to exactly one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.tables import Organization
 def create_organization(session: Session, name: str) -> Organization:
     check_name(name)
     if find_organization(session, name):
-        raise Conflict("There is an organization with this name already.")
+        raise Conflict("An organization with this name exists already.", code="name-taken", path="name")
     slug = unique_slug(name, set(session.scalars(select(Organization.slug))))
     organization = Organization(name=name, slug=slug)
     session.add(organization)
@@ -24,13 +24,13 @@ def create_organization(session: Session, name: str) -> Organization:
     return organization
 
 
-def all_organizations(session: Session) -> Sequence[Organization]:
-    """Of the whole instance: for super_admin alone."""
+def list_organizations(session: Session) -> Sequence[Organization]:
+    """Return all organizations of the instance; callers need the scope super_admin."""
     return session.scalars(select(Organization).order_by(Organization.id)).all()
 
 
 def is_shared(session: Session) -> bool:
-    """Whether the instance has more than one organization."""
+    """Return whether the instance has more than one organization."""
     return len(session.scalars(select(Organization.id).limit(2)).all()) > 1
 
 
@@ -38,10 +38,10 @@ def get_organization(session: Session, organization_id: str) -> Organization:
     return session.get_one(Organization, organization_id)
 
 
-def reachable_organization(session: Session, own_id: str, organization_id: str, *, others: bool) -> Organization:
-    """The caller's own organization, or another one for who may see `others`; NotFound otherwise."""
-    reachable = storable(organization_id) and (others or organization_id == own_id)
-    found = session.get(Organization, organization_id) if reachable else None
+def get_visible_organization(session: Session, own_id: str, organization_id: str, *, others: bool) -> Organization:
+    """Return the caller's own organization, or with `others` any; raise NotFound otherwise."""
+    visible = storable(organization_id) and (others or organization_id == own_id)
+    found = session.get(Organization, organization_id) if visible else None
     if found is None:
         raise NotFound("There is no organization with this id.")
     return found

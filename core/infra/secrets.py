@@ -13,26 +13,26 @@ from core.infra.files import sync
 from core.infra.settings import Settings
 
 
-def service_key(settings: Settings) -> bytes:
+def load_service_key(settings: Settings) -> bytes:
     """Return the 32 bytes that all keys derive from: the setting, or DATA/secret-key, created at the first start."""
     if settings.secret_key is not None:
-        return key_of(settings.secret_key)
-    return key_in(settings.data / "secret-key")
+        return hash_key(settings.secret_key)
+    return load_key(settings.data / "secret-key")
 
 
-def key_of(setting: SecretStr) -> bytes:
+def hash_key(setting: SecretStr) -> bytes:
     """Derive the 32 bytes from a setting of any length."""
     return hashlib.sha256(setting.get_secret_value().encode()).digest()
 
 
-def key_in(path: Path) -> bytes:
+def load_key(path: Path) -> bytes:
     """Read the key from its file, which is created if it is missing."""
     if not path.exists():
-        write_once(path, secrets.token_hex(32))
+        create_private(path, secrets.token_hex(32))
     return bytes.fromhex(path.read_text().strip())
 
 
-def write_once(path: Path, text: str) -> None:
+def create_private(path: Path, text: str) -> None:
     """Create a file atomically, readable by its owner only; the first of several processes wins."""
     temporary = _write_temporary(path, text)
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from core.executions.repository import ExecutionRepository
 from core.identity.api_keys import Identity
-from core.identity.organizations import reachable_organization
+from core.identity.organizations import get_visible_organization
 from core.infra.database import Database
 from core.jobs.repository import JobRepository
 from core.metrics.bills import get_bill
@@ -55,5 +55,5 @@ class MetricsService:
         """Summarize the caller's organization, or for a super admin any organization."""
         with self._database.read() as session:
             others = caller.may(SUPER_ADMIN)
-            owner = reachable_organization(session, caller.organization_id, organization_id, others=others).id
+            owner = get_visible_organization(session, caller.organization_id, organization_id, others=others).id
             return OrganizationOverview(owner, summarize(session, owner, period, group_by))

@@ -21,7 +21,7 @@ from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.tables import CloudCredential, Execution, Webhook
-from core.webhooks.repository import Webhooks, bind_webhook
+from core.webhooks.repository import WebhookRepository, bind_webhook
 from tests.support.shop import Shop
 
 CANARY = "canary-4711"
@@ -37,7 +37,7 @@ def sealed(shop: Shop) -> Shop:
         credentials.create({"provider": "OPENAI", "api_key": CANARY, "api_secret": "x"}, services)
         callers = KeyRing(load_service_key(shop.settings), "a key of their own")
         credentials.create({"provider": "AWS", "api_key": CANARY}, callers)
-        Webhooks(session, shop.organization_id).create(
+        WebhookRepository(session, shop.organization_id).create(
             shop.settings, services, shop.project_id, {"url": "https://example.com/hook"}
         )
     shop.submit()
@@ -86,7 +86,7 @@ def _with_key(shop: Shop, key: bytes) -> Settings:
 
 
 KILLED_AT = {
-    "with the new key made": "rotation._reseal = die",
+    "with the new key made": "rotation._reencrypt_all = die",
     "half-way through the values": "sealing.KeyRing.reencrypt = after(sealing.KeyRing.reencrypt, 2)",
     "with all sealed, before the key's file": "pathlib.Path.replace = die",
 }
@@ -110,7 +110,7 @@ def after(original, times):
 settings = Settings()
 database = open_database(settings)
 exec(sys.argv[1])
-rotation.rotate(settings, database)
+rotation.rotate_service_key(settings, database)
 """
 
 

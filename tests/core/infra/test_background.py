@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from core.errors import BadInput, Unavailable
-from core.infra.background import Outages, told_to_stop
+from core.infra.background import OutageLog, create_shutdown_event
 
 
 def raising(name: str, error: Exception | None) -> Callable[[], None]:
@@ -23,44 +23,44 @@ def raising(name: str, error: Exception | None) -> Callable[[], None]:
 
 
 def test_an_outage_is_told_once_and_so_is_its_end() -> None:
-    outages, away = Outages(), Unavailable("The database is away.")
+    outages, away = OutageLog(), Unavailable("The database is away.")
     with capture_logs() as lines:
         for _ in range(20):
-            assert not outages.surviving(raising("launch", away))
-            assert not outages.surviving(raising("sweep", away))
-        assert outages.surviving(raising("launch", None))
+            assert not outages.run_step(raising("launch", away))
+            assert not outages.run_step(raising("sweep", away))
+        assert outages.run_step(raising("launch", None))
         assert [line["event"] for line in lines] == ["waiting"]
         for _ in range(3):
-            assert outages.surviving(raising("sweep", None))
-    assert [line["event"] for line in lines] == ["waiting", "going on"]
+            assert outages.run_step(raising("sweep", None))
+    assert [line["event"] for line in lines] == ["waiting", "resumed"]
     assert lines[1]["after"] == lines[0]["reason"] == "The database is away."
     assert lines[1]["seconds"] >= 0
 
 
 def test_reasons_are_told_apart() -> None:
-    outages, database, dagster = Outages(), Unavailable("No database."), Unavailable("No Dagster.")
+    outages, database, dagster = OutageLog(), Unavailable("No database."), Unavailable("No Dagster.")
     with capture_logs() as lines:
         for error in (database, database, dagster, None, database, None):
-            outages.surviving(raising("launch", error))
+            outages.run_step(raising("launch", error))
     told = [(line["event"], line.get("reason") or line.get("after")) for line in lines]
-    first, second = (("waiting", "No database."), ("going on", "No database.")), ("waiting", "No Dagster.")
-    assert told == [*first, second, ("going on", "No Dagster."), *first]
+    first, second = (("waiting", "No database."), ("resumed", "No database.")), ("waiting", "No Dagster.")
+    assert told == [*first, second, ("resumed", "No Dagster."), *first]
 
 
 def test_any_other_error_is_told_every_time_and_ends_the_outage() -> None:
-    outages = Outages()
+    outages = OutageLog()
     with capture_logs() as lines:
-        outages.surviving(raising("launch", Unavailable("Away.")))
+        outages.run_step(raising("launch", Unavailable("Away.")))
         for _ in range(2):
-            assert outages.surviving(raising("launch", BadInput("Wrong.")))
-    assert [line["event"] for line in lines] == ["waiting", "failed", "going on", "failed"]
+            assert outages.run_step(raising("launch", BadInput("Wrong.")))
+    assert [line["event"] for line in lines] == ["waiting", "failed", "resumed", "failed"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_asks_to_stop(number: signal.Signals) -> None:
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     try:
-        stop = told_to_stop()
+        stop = create_shutdown_event()
         assert not stop.is_set()
         os.kill(os.getpid(), number)
         assert stop.wait(30)

@@ -25,8 +25,8 @@ from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
 from core.webhooks import deliver
-from core.webhooks.deliver import Deliverer, pause, tidy, try_out
-from core.webhooks.repository import Webhooks, bind_webhook
+from core.webhooks.deliver import Dispatcher, compute_pause, delete_old, send_test_event
+from core.webhooks.repository import WebhookRepository, bind_webhook
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.shop import Shop, make_shop
 from tests.support.webhook_receiver import Receiver, receive_webhooks
@@ -47,7 +47,7 @@ def told() -> Iterator[Receiver]:
 @pytest.fixture
 def delivering(settings: Settings, database: Database) -> Iterator[None]:
     stop = threading.Event()
-    thread = threading.Thread(target=Deliverer(settings, database).run, args=(stop,))
+    thread = threading.Thread(target=Dispatcher(settings, database).run, args=(stop,))
     thread.start()
     yield
     stop.set()
@@ -61,19 +61,21 @@ def key_ring(shop: Shop) -> KeyRing:
 def hook(shop: Shop, url: str, **values: object) -> tuple[str, str]:
     """The id and the secret of a new webhook."""
     with shop.database.write() as session:
-        repository = Webhooks(session, shop.organization_id)
+        repository = WebhookRepository(session, shop.organization_id)
         webhook, secret = repository.create(shop.settings, key_ring(shop), shop.project_id, {"url": url, **values})
         return webhook.id, secret
 
 
 def deliveries(shop: Shop, webhook_id: str) -> list[Delivery]:
     with shop.database.read() as session:
-        return list(reversed(Webhooks(session, shop.organization_id).deliveries(shop.project_id, webhook_id)))
+        return list(
+            reversed(WebhookRepository(session, shop.organization_id).list_deliveries(shop.project_id, webhook_id))
+        )
 
 
 def stored(shop: Shop, webhook_id: str) -> Webhook:
     with shop.database.read() as session:
-        return Webhooks(session, shop.organization_id).get(shop.project_id, webhook_id)
+        return WebhookRepository(session, shop.organization_id).get(shop.project_id, webhook_id)
 
 
 @pytest.mark.usefixtures("delivering")
@@ -136,17 +138,17 @@ def test_an_organization_with_many_receivers_leaves_room_for_others(shop: Shop) 
     theirs, _ = hook(other, "http://127.0.0.1:9/other")
     for _ in range(4):
         shop.submit()
-    deliverer = Deliverer(shop.settings, shop.database)
-    assert len(deliverer._take(now())) == deliver.OF_ORGANIZATION[False] < deliver.THREADS[False]
+    dispatcher = Dispatcher(shop.settings, shop.database)
+    assert len(dispatcher._lease_due(now())) == deliver.MAX_PER_ORGANIZATION[False] < deliver.THREADS[False]
     other.submit()
-    assert [parcel.webhook.id for parcel in deliverer._take(now())] == [theirs]
+    assert [dispatch.webhook.id for dispatch in dispatcher._lease_due(now())] == [theirs]
 
 
 def once(shop: Shop) -> None:
     """One round of deliveries, to its end."""
-    deliverer = Deliverer(shop.settings, shop.database)
-    deliverer.deliver_due()
-    for pool in deliverer._pools.values():
+    dispatcher = Dispatcher(shop.settings, shop.database)
+    dispatcher.deliver_due()
+    for pool in dispatcher._pools.values():
         pool.shutdown(wait=True)
 
 
@@ -185,7 +187,7 @@ def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disab
     assert len(deliveries(shop, webhook_id)) == 2
     with shop.database.write() as session:
         again = {"enabled": True}
-        Webhooks(session, shop.organization_id).update(shop.settings, shop.project_id, webhook_id, again)
+        WebhookRepository(session, shop.organization_id).update(shop.settings, shop.project_id, webhook_id, again)
     assert (stored(shop, webhook_id).disabled_reason, stored(shop, webhook_id).failing_since) == (None, None)
 
 
@@ -193,7 +195,7 @@ def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disab
     ("broken", "sentence"),
     [
         ({"secret": "service-0.AAAA"}, "'secret' was encrypted under another service key"),
-        ({"url": "http://127.0.0.1/\u00e9"}, "It could not be sent, for a reason that the service's log tells."),
+        ({"url": "http://127.0.0.1/\u00e9"}, "It could not be sent because of an internal error"),
     ],
 )
 def test_what_cannot_even_be_sent_is_a_failed_try(
@@ -223,10 +225,10 @@ def test_a_receiver_that_is_gone_is_not_asked_again(shop: Shop, told: Receiver) 
 def test_what_was_taken_by_one_that_died_is_sent_again(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/200/x", events=["execution.pending"])
     shop.submit()
-    assert len(Deliverer(shop.settings, shop.database)._take(now())) == 1  # and dies
+    assert len(Dispatcher(shop.settings, shop.database)._lease_due(now())) == 1  # and dies
     once(shop)
     assert told.messages == []
-    later(shop, deliver.TAKEN)
+    later(shop, deliver.LEASE)
     once(shop)
     assert deliveries(shop, webhook_id)[0].state == "DELIVERED"
 
@@ -254,15 +256,17 @@ def test_only_the_events_that_are_asked_for_and_only_of_the_project(
 def test_during_a_rotation_both_secrets_sign(shop: Shop, told: Receiver) -> None:
     webhook_id, old = hook(shop, f"{told.url}/200/x")
     with shop.database.write() as session:
-        rotated = Webhooks(session, shop.organization_id).rotate(key_ring(shop), shop.project_id, webhook_id)
+        rotated = WebhookRepository(session, shop.organization_id).rotate_secret(
+            key_ring(shop), shop.project_id, webhook_id
+        )
         new = rotated[1]
-    try_out(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
+    send_test_event(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
     (message,) = told.messages
     for secret in (old, new):
         find_signer([secret], message.headers, message.body)
     with shop.database.write() as session:
         session.execute(update(Webhook).values(previous_until=now() - timedelta(seconds=1)))
-    try_out(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
+    send_test_event(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
     with pytest.raises(Unauthorized):
         find_signer([old], told.messages[1].headers, told.messages[1].body)
 
@@ -291,14 +295,14 @@ def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_called(
     strict = make_shop(shop.settings.model_copy(update={"fetch_allow_networks": ()}), database, "strict")
     webhook_id, _ = hook(strict, told.url.replace("127.0.0.1", "localhost") + "/200/x")
     shop_, id_ = strict.organization_id, strict.project_id
-    try_out(strict.settings, database, shop_, id_, webhook_id)
+    send_test_event(strict.settings, database, shop_, id_, webhook_id)
     refused = deliveries(strict, webhook_id)[0].tries[0]["error"]
     assert told.messages == []
     unknown_id, _ = hook(strict, "http://nowhere.invalid/")
-    try_out(strict.settings, database, shop_, id_, unknown_id)
+    send_test_event(strict.settings, database, shop_, id_, unknown_id)
     unknown = deliveries(strict, unknown_id)[0].tries[0]["error"]
     assert refused == unknown.replace("nowhere.invalid", "localhost")  # which of the two is not for everybody
-    assert "does not call" in refused
+    assert "may not call" in refused
 
 
 def test_the_service_may_always_call_itself(shop: Shop, database: Database, told: Receiver) -> None:
@@ -325,10 +329,10 @@ def test_failing_is_no_edit_and_being_disabled_is_one(shop: Shop, told: Receiver
 def test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/200/x")
 
-    def rotate_service_key(_: int) -> str:
+    def rotate(_: int) -> str:
         with shop.database.write() as session:
-            repository = Webhooks(session, shop.organization_id)
-            return repository.rotate(key_ring(shop), shop.project_id, webhook_id)[1]
+            repository = WebhookRepository(session, shop.organization_id)
+            return repository.rotate_secret(key_ring(shop), shop.project_id, webhook_id)[1]
 
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(rotate, range(8)))
@@ -347,7 +351,7 @@ def test_a_project_has_at_most_so_many(shop: Shop, monkeypatch: pytest.MonkeyPat
 
 
 def test_pauses_grow_to_two_hours() -> None:
-    seconds = [pause(tries).total_seconds() for tries in range(1, 12)]
+    seconds = [compute_pause(tries).total_seconds() for tries in range(1, 12)]
     assert 4 < seconds[0] < 6
     assert 6000 < seconds[-1] < 8000
 
@@ -355,9 +359,9 @@ def test_pauses_grow_to_two_hours() -> None:
 def test_what_is_older_than_a_week_is_tidied_away(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/200/x")
     shop.submit()
-    tidy(shop.database, now())
+    delete_old(shop.database, now())
     assert len(deliveries(shop, webhook_id)) == 1
-    tidy(shop.database, now() + timedelta(days=8))
+    delete_old(shop.database, now() + timedelta(days=8))
     assert deliveries(shop, webhook_id) == []
     with shop.database.read() as session:
         assert session.query(ExecutionEvent).count() == 0

@@ -34,11 +34,11 @@ def test_requests_that_wait_for_others_leave_room_for_everybody(
 
     with ThreadPoolExecutor(OUTBOUND.per_caller) as pool:
         waiting = [pool.submit(ask, acme, port) for _ in range(OUTBOUND.per_caller)]
-        wait_until(lambda: OUTBOUND._taken.total() == OUTBOUND.per_caller, PATIENCE_SECONDS)
+        wait_until(lambda: OUTBOUND._running.total() == OUTBOUND.per_caller, PATIENCE_SECONDS)
         assert ask(acme, port) == 429
         refused = acme.call("GET", f"/html/127.0.0.1:{port}/http")
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
-        assert "under way" in refused.json()["error"]
+        assert refused.json()["details"][0]["code"] == "concurrency-limit"
         assert ask(rival, 9) == 200
         silent.close()
         assert [each.result() for each in waiting] == [200] * OUTBOUND.per_caller
@@ -51,7 +51,7 @@ def test_an_organization_with_many_queries_leaves_threads_for_others(acme: Api, 
             under_way.enter_context(QUERIES.acquire(acme.organization_id))
         refused = acme.call("POST", "/datasets/query", json={"sql": "SHOW CATALOGS"})
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
-        assert "Too many queries" in refused.json()["error"]
+        assert refused.json()["details"][0]["code"] == "concurrency-limit"
         assert rival.call("POST", "/datasets/query", json={"sql": "SHOW CATALOGS"}).status_code == 200
     assert acme.call("POST", "/datasets/query", json={"sql": "SHOW CATALOGS"}).status_code == 200
 
@@ -84,14 +84,14 @@ def test_uploads_that_trickle_keep_nobody_elses_package_out(acme: Api, rival: Ap
     with ExitStack() as under_way:
         for _ in range(UPLOADS.per_caller):
             under_way.enter_context(unfinished(url))
-        wait_until(lambda: UPLOADS._taken[acme.organization_id] == UPLOADS.per_caller, 60)
+        wait_until(lambda: UPLOADS._running[acme.organization_id] == UPLOADS.per_caller, 60)
         refused = acme.client.put(url, content=content)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
         assert "being uploaded" in refused.json()["error"]
         assert rival.client.put(theirs, content=content).status_code == 200
         assert rival.call("GET", "/package/import/all").status_code == 200
-        assert not PACKAGES._taken
-    wait_until(lambda: not UPLOADS._taken, 60)
+        assert not PACKAGES._running
+    wait_until(lambda: not UPLOADS._running, 60)
     assert acme.client.put(url, content=content).status_code == 200
     assert "request failed" not in capsys.readouterr().out
 
@@ -102,4 +102,4 @@ def test_an_upload_that_does_not_come_to_its_end_is_ended(acme: Api, monkeypatch
         answer = b"".join(iter(lambda: sender.recv(4096), b"")).decode()
     assert answer.startswith("HTTP/1.1 408 ")
     assert "request-timeout" in answer
-    wait_until(lambda: not UPLOADS._taken, 60)
+    wait_until(lambda: not UPLOADS._running, 60)
