@@ -8,6 +8,7 @@ from typing import ClassVar
 
 CODES = {  # with their meanings; the OpenAPI description lists them
     "address-refused": "The address is in a network that this service may not call.",
+    "already-running": "The task is running.",
     "ambiguous-table": "Several schemas have a table of this name; name the schema.",
     "concurrency-limit": "Too many requests of this kind are running at once. Retry after `Retry-After` seconds.",
     "conflict": "The request does not fit the current state of the record.",

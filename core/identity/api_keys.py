@@ -44,6 +44,11 @@ class Identity:
     def admin(self) -> bool:
         return bool(self.scopes & {"admin", SUPER_ADMIN})
 
+    @property
+    def viewer_key_id(self) -> str | None:
+        """The key whose private categories are visible besides the public ones; None for an admin, who sees all."""
+        return None if self.admin else self.key_id
+
     def may(self, scope: str) -> bool:
         """Return whether the key has the scope; `admin` implies every scope except `super_admin`."""
         return scope in self.scopes or (self.admin and scope != SUPER_ADMIN)
