@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from cli.terminal import escape_text, parse_parameters, read_transforms
-from driver.failures import sentence
+from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
 from pipelines.errors import PipelineError, RunError, summarize_error
 from pipelines.page_cache.cache import CacheOptions, compact_shared_store
@@ -84,7 +84,7 @@ def run(
     except Exception as error:
         if not isinstance(error, RunError):
             _console.print_exception(max_frames=5)
-        _console.print(escape_text(sentence(error), "red"))
+        _console.print(escape_text(describe_failure(error), "red"))
         return 1
     return 0
 
@@ -166,11 +166,11 @@ def _show_progress(progress: RunProgress) -> Generator[None]:
     with Progress(*columns, console=_console) as display:
         tasks = {
             stage["key"]: display.add_task(stage["title"], total=None, start=False, counts="")
-            for stage in progress.stages()
+            for stage in progress.list_stages()
         }
 
         def refresh() -> None:
-            for stage in progress.stages():
+            for stage in progress.list_stages():
                 _refresh(display, tasks[stage["key"]], stage)
 
         def follow() -> None:

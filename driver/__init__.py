@@ -1,1 +1,1 @@
-"""The driver of one execution: reads its spec, runs the pipeline, reports to the service."""
+"""The driver process of one execution: read the spec, run the pipeline, report to the service."""

@@ -1,4 +1,4 @@
-"""One execution from its spec to its last report."""
+"""Running one attempt of an execution, from its spec to its last report."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 
 from pyspark import SparkContext
 
-from driver import logs
-from driver.failures import sentence
-from driver.meter import Meter
+from driver.failures import describe_failure
+from driver.logs import configure_logging
 from driver.progress import Progress
-from driver.report import Report
+from driver.report import Reporter
+from driver.resource_usage import UsageMeter
 from driver.secrets import Secrets
 from driver.spec import ExecutionSpec, PageCacheSpec, read_spec
 from driver.webhook import WebhookFailed
@@ -39,72 +39,72 @@ _CANCEL_PATIENCE_SECONDS = 5.0
 
 
 class Cancelled(BaseException):
-    """SIGTERM came; like KeyboardInterrupt no ordinary exception, since py4j turns those into its own."""
+    """Raised by SIGTERM; a BaseException, since py4j replaces ordinary exceptions by its own."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the execution of a spec file; 0 only when it reached COMPLETED, 143 when it was terminated."""
-    logs.configure()
+    """Run the spec file's execution; return 0 when it COMPLETED, 1 when it failed, 143 when it was terminated."""
+    configure_logging()
     if len(arguments) != 1:
         print("usage: python -m driver SPEC.json", file=sys.stderr)
         return 2
     spec = read_spec(Path(arguments[0]))
     secrets = Secrets(spec)
-    logs.configure(secrets.hidden)
-    with Meter() as meter, Report(spec, meter) as report:
+    configure_logging(secrets.mask)
+    with UsageMeter() as meter, Reporter(spec, meter) as reporter:
         try:
-            signal.signal(signal.SIGTERM, _cancel)
-            return _reported(spec, secrets, report, meter)
+            signal.signal(signal.SIGTERM, _raise_cancelled)
+            return _run_and_report(spec, secrets, reporter, meter)
         except Cancelled:
-            _stop_spark_at_once()
-            with suppress(WebhookFailed):  # whoever cancels has marked the execution already
-                report.failed("cancelled", _CANCEL_PATIENCE_SECONDS)
+            _kill_spark()
+            with suppress(WebhookFailed):  # a cancelled execution is marked in the database already
+                reporter.report_failure("cancelled", _CANCEL_PATIENCE_SECONDS)
             return 128 + signal.SIGTERM
         except WebhookFailed:
-            _log.exception("the service could not be told how the execution ended")
+            _log.exception("the end of the execution could not be reported")
             return 1
 
 
-def _reported(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter) -> int:
-    """Runs and reports the end, whatever it is; raises WebhookFailed and Cancelled."""
+def _run_and_report(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter) -> int:
+    """Run the pipeline and report how it ended; raise WebhookFailed and Cancelled."""
     try:
-        fields = _execute(spec, secrets, report, meter)
+        fields = _run(spec, secrets, reporter, meter)
         meter.finish()
     except Exception as error:
-        # the last line of defence: any failure must end in a report, and its trace belongs in the log
+        # whatever the failure is: it is reported as a sentence, and its stack trace goes to the log
         _log.exception("the execution failed")
         meter.finish()
-        report.failed(secrets.hidden(sentence(error)))
+        reporter.report_failure(secrets.mask(describe_failure(error)))
         return 1
-    report.completed(fields)
+    reporter.report_success(fields)
     return 0
 
 
-def _execute(spec: ExecutionSpec, secrets: Secrets, report: Report, meter: Meter) -> dict[str, Any]:
-    """Runs the pipeline and writes its output; the fields of the COMPLETED report."""
+def _run(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter) -> dict[str, Any]:
+    """Run the pipeline and write its output; return the fields of the COMPLETED report."""
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
     for failure in load_plugins():
         _log.warning("plugin left out", extra={"fields": {"reason": str(failure)}})
     transforms = Transforms(spec.row_transforms, Limits(only_isolated=spec.isolate_transforms))
     if warning := transforms.warning():
         _log.warning(warning)
-    plan = pipeline.plan(spec.parameters, transforms)  # the one that is shown
-    running = pipeline.plan(secrets.revealed(spec.parameters), transforms)
-    with Run(running, _context(spec, running, secrets), spec.preview_rows) as run:
-        meter.count(run)
-        progress = Progress(plan, run, secrets.hidden)
-        report.planned(plan, progress)
-        spark = session(spec.spark.master, spec.job_name, spec.spark.conf, running.reads_files)
-        meter.watch(spark.sparkContext)
-        report.started(plan, spark.sparkContext.uiWebUrl)
+    plan = pipeline.plan(spec.parameters, transforms)  # for display, without secrets
+    runnable = pipeline.plan(secrets.reveal(spec.parameters), transforms)
+    with Run(runnable, _build_context(spec, runnable, secrets), spec.preview_rows) as run:
+        meter.watch_run(run)
+        progress = Progress(plan, run, secrets.mask)
+        reporter.report_plan(plan, progress)
+        spark = session(spec.spark.master, spec.job_name, spec.spark.conf, runnable.reads_files)
+        meter.watch_spark(spark.sparkContext)
+        reporter.report_start(plan, spark.sparkContext.uiWebUrl)
         result = run.write(spark, spec.output.path)
         progress.set_result(result)
-        return _completed(spec, plan, result, run)
+        return _build_report(spec, plan, result, run)
 
 
-def _context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
+def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
     return RunContext(
-        cache=cache_options(plan.options, _cache(spec.pages, secrets)),
+        cache=cache_options(plan.options, _open_page_cache(spec.pages, secrets)),
         fetch=fetch_options(plan.options, spec.fetch.allow_networks),
         inputs={path: Files(each.paths, each.format) for path, each in spec.inputs.items()},
         local_folders=spec.local_folders,
@@ -113,19 +113,19 @@ def _context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
     )
 
 
-def _cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOptions:
+def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOptions:
     if pages is None:
         return CacheOptions(secrets=secrets.values)
     compact_shared_store(pages.folder, pages.keep_seconds, pages.max_bytes)
     return CacheOptions(pages.folder, None, pages.lifetime_seconds, pages.trusted_since, secrets.values)
 
 
-def _completed(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) -> dict[str, Any]:
+def _build_report(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) -> dict[str, Any]:
     written, counts = result.output, run.get_counts().values()
     return {
         "outputDatasetPath": spec.output.path,
         "outputDatasetFormat": plan.output.format,
-        "outputDatasetSchema": json.dumps(_columns(written)),
+        "outputDatasetSchema": json.dumps(_describe_columns(written)),
         "recordsProcessed": max((each.rows for each in counts), default=written.rows),
         "recordsOutput": written.rows,
         "outputFileSizeBytes": written.bytes,
@@ -134,35 +134,35 @@ def _completed(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) -> 
         "additionalMetrics": {
             "mode": plan.output.mode,
             "outputName": plan.output.path,
-            "saves": [_saved(each) for each in result.saved],
+            "saves": [_describe_save(each) for each in result.saved],
         },
     }
 
 
-def _saved(saved: SavedRows) -> dict[str, Any]:
+def _describe_save(saved: SavedRows) -> dict[str, Any]:
     return {
         "path": saved.path,
         "mode": saved.mode,
         "format": saved.format,
         "folder": saved.folder,
-        "columns": _columns(saved.written),
+        "columns": _describe_columns(saved.written),
         "rows": saved.written.rows,
         "bytes": saved.written.bytes,
     }
 
 
-def _columns(written: WrittenFiles) -> list[dict[str, str]]:
+def _describe_columns(written: WrittenFiles) -> list[dict[str, str]]:
     return [{"name": name, "type": type_} for name, type_ in written.columns]
 
 
-def _stop_spark_at_once() -> None:
-    """Ends the JVM, and with it the Python workers: a call that was interrupted leaves no way to ask it politely."""
+def _kill_spark() -> None:
+    """Terminate the JVM, and so the Python workers; py4j cannot be used any more after an interrupted call."""
     gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
     if gateway is not None:
         gateway.proc.terminate()
         gateway.proc.wait(timeout=10)
 
 
-def _cancel(number: int, frame: FrameType | None) -> NoReturn:
+def _raise_cancelled(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Cancelled

@@ -1,4 +1,4 @@
-"""Any failure → one sentence for the person who started the execution; the trace is for the log."""
+"""Describing a failure in one sentence, for the person who started the execution; the log has the stack trace."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from pyspark.errors import PySparkException, PythonException
 
 from pipelines.errors import PipelineError, RunError, summarize_error
 
+_MAX_CHARACTERS = 500
 
-def sentence(error: BaseException) -> str:
-    """What failed, without stack traces."""
+
+def describe_failure(error: BaseException) -> str:
     if isinstance(error, PipelineError | RunError):
         return str(error)
     if isinstance(error, PythonException):
-        line = _last_line(str(error))
-        own = line.removeprefix(f"{RunError.__module__}.{RunError.__qualname__}: ")
-        return own if own != line else f"a worker failed: {line}"
+        line = _get_last_line(str(error))
+        raised_by_us = line.removeprefix(f"{RunError.__module__}.{RunError.__qualname__}: ")
+        return raised_by_us if raised_by_us != line else f"a worker failed: {line}"
     if isinstance(error, PySparkException):
         return f"Spark refused: {summarize_error(error)}"
     if isinstance(error, Py4JError | ConnectionError):
@@ -23,8 +24,8 @@ def sentence(error: BaseException) -> str:
     return f"the run failed unexpectedly: {type(error).__name__}: {summarize_error(error)}"
 
 
-def _last_line(trace: str) -> str:
-    """The exception's own line: the last one of a Python trace, before anything that the JVM adds."""
+def _get_last_line(trace: str) -> str:
+    """Return the exception's own line: the last one of the Python trace, before the JVM's."""
     python, _, _ = trace.partition("JVM stacktrace")
     lines = [line for line in python.splitlines() if line.strip()]
-    return lines[-1].strip()[:500] if lines else "no further message"
+    return lines[-1].strip()[:_MAX_CHARACTERS] if lines else "no further message"

@@ -12,14 +12,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "ERROR"}
+_VERBOSE_LIBRARIES = ("httpx", "httpcore", "py4j")  # they log every request, and every call to the JVM
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """`logger.info("event", extra={"fields": {...}})` → {"timestamp", "level", "event", ...fields}."""
 
-    def __init__(self, hidden: Callable[[Any], Any]) -> None:
+    def __init__(self, mask: Callable[[Any], Any]) -> None:
         super().__init__()
-        self._hidden = hidden
+        self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -30,15 +31,13 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info and record.exc_info[1]:
             line["trace"] = "".join(traceback.format_exception(record.exc_info[1]))
-        plain = json.loads(json.dumps(line, default=str))
-        return json.dumps(self._hidden(plain))
+        return json.dumps(self._mask(json.loads(json.dumps(line, default=str))))
 
 
-def configure(hidden: Callable[[Any], Any] = copy) -> None:
-    """Every line is what `hidden` leaves of it."""
+def configure_logging(mask: Callable[[Any], Any] = copy) -> None:
+    """Log to stderr; `mask` replaces the secrets in each line."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines(hidden))
+    handler.setFormatter(JsonFormatter(mask))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # both tell of every request and every call to the JVM
-    for noisy in ("httpx", "httpcore", "py4j"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    for name in _VERBOSE_LIBRARIES:
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""How far a run is: the state and the counts of each step of its plan."""
+"""The progress of a run: state, counts, columns and preview of each step of its plan."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage
 from pipelines.spark.run import Run, RunResult
 
-_OF_PAGES = ("_requestedUrl", "_status", "_error")
+_PAGE_COLUMNS = ("_requestedUrl", "_status", "_error")
 
 
 class Progress:
-    """Read by several threads; the run's end and its preview are set by one. `hidden` hides secrets in previews."""
+    """May be read by several threads. `mask` replaces the secrets in previews."""
 
-    def __init__(self, plan: Plan, run: Run, hidden: Callable[[Any], Any] = lambda shown: shown) -> None:
+    def __init__(self, plan: Plan, run: Run, mask: Callable[[Any], Any] = lambda value: value) -> None:
         self._plan = plan
         self._run = run
-        self._hidden = hidden
+        self._mask = mask
         self._passes = {step.key: number for number, steps in enumerate(plan.iter_passes()) for step in steps}
         self._end: str | None = None
         self._output = Counts()
         self._preview: list[dict[str, Any]] = []
-        self._columns = {step.key: _shown(step).types for step in plan.steps}
+        self._columns = {step.key: _get_public_columns(step).types for step in plan.steps}
 
     def set_result(self, result: RunResult) -> None:
         self._output = Counts(rows=result.output.rows, seconds=result.seconds)
@@ -35,26 +35,29 @@ class Progress:
     def finish(self, state: str) -> None:
         self._end = state
 
-    def stages(self) -> list[dict[str, Any]]:
-        """Each step with its state and counts; columns and preview where it is done."""
+    def list_stages(self) -> list[dict[str, Any]]:
+        """Return each step with its state and counts, and with columns and preview where it is completed."""
         counts = self._run.get_counts()
         last = self._plan.steps[-1].key
         if self._output.rows or self._end == "COMPLETED":
             counts[last] = self._output
         reached = max((self._passes[key] for key in counts), default=0)
-        return [self._stage(step.key, step.title, counts.get(step.key, Counts()), reached) for step in self._plan.steps]
+        return [
+            self._build_stage(step.key, step.title, counts.get(step.key, Counts()), reached)
+            for step in self._plan.steps
+        ]
 
-    def snapshot(self) -> dict[str, Any]:
-        """The progress object of the webhook: the fraction of steps done, and each step."""
-        stages = self.stages()
-        done = sum(stage["state"] == "COMPLETED" for stage in stages)
-        shown = [
+    def build_report(self) -> dict[str, Any]:
+        """Return the progress object of the webhook: the fraction of completed steps, and each step."""
+        stages = self.list_stages()
+        completed = sum(stage["state"] == "COMPLETED" for stage in stages)
+        without_rows = [
             {name: value for name, value in stage.items() if name not in ("columns", "preview")} for stage in stages
         ]
-        return {"fraction": round(done / len(stages), 3), "stages": shown}
+        return {"fraction": round(completed / len(stages), 3), "stages": without_rows}
 
-    def _stage(self, key: str, title: str, counts: Counts, reached: int) -> dict[str, Any]:
-        state = self._state(self._passes[key], reached)
+    def _build_stage(self, key: str, title: str, counts: Counts, reached: int) -> dict[str, Any]:
+        state = self._get_state(self._passes[key], reached)
         stage: dict[str, Any] = {
             "key": key,
             "title": title,
@@ -65,16 +68,17 @@ class Progress:
             "seconds": round(counts.seconds, 1),
         }
         if state == "COMPLETED":
+            rows = self._preview if key == self._plan.steps[-1].key else self._list_first_rows(key)
             stage["columns"] = [{"name": name, "type": type_} for name, type_ in self._columns[key]]
-            stage["preview"] = self._hidden(self._preview if key == self._plan.steps[-1].key else self._first_rows(key))
+            stage["preview"] = self._mask(rows)
         return stage
 
-    def _first_rows(self, key: str) -> list[dict[str, Any]]:
-        """The step's columns of its first rows, where workers made them."""
+    def _list_first_rows(self, key: str) -> list[dict[str, Any]]:
+        """Return the step's first rows, where Python workers make them, with its public columns."""
         names = [name for name, _ in self._columns[key]]
         return [{name: row.get(name) for name in names} for row in self._run.get_preview(key)] if names else []
 
-    def _state(self, number: int, reached: int) -> str:
+    def _get_state(self, number: int, reached: int) -> str:
         if self._end == "COMPLETED" or number < reached:
             return "COMPLETED"
         if number > reached:
@@ -82,9 +86,9 @@ class Progress:
         return "FAILED" if self._end else "RUNNING"
 
 
-def _shown(step: Step) -> Columns:
-    """The columns of a step's rows that people are shown: where they are pages, what became of those too."""
+def _get_public_columns(step: Step) -> Columns:
+    """Return the columns that people see of a step's rows; of pages also the address, the status and the error."""
     if not isinstance(step.stage, LinkStage):
         return step.columns
-    names = [name for name in _OF_PAGES if name not in tuple(step.columns)]
+    names = [name for name in _PAGE_COLUMNS if name not in tuple(step.columns)]
     return step.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in names))

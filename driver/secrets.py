@@ -1,4 +1,4 @@
-"""Credential variables: the driver alone knows their values, and what it tells shows none of them."""
+"""Credential variables: only the driver has their values, and it masks them in everything that it logs or reports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pipelines.language.names import ELLIPSIS
 from pipelines.language.parameters import Value
 
 MASK = "********"
-_LEAST_BEGINNING = 4  # of one that was cut
+_MIN_PREFIX = 4  # a shorter beginning of a secret, at the end of a truncated text, is not masked
 
 
 class Secrets:
-    """The credential variables that a spec names, from the environment."""
+    """The values of the credential variables that a spec names, taken from the environment."""
 
     def __init__(self, spec: ExecutionSpec) -> None:
         self._values = {name: os.environ[name] for name in spec.credentials if name in os.environ}
@@ -27,32 +27,32 @@ class Secrets:
         """The values that are long enough to be secrets."""
         return tuple(value for value in self._values.values() if len(value) >= MIN_SECRET_LENGTH)
 
-    def revealed(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
-        """The parameters with the values of those that stand for a credential variable, as `${NAME}` of itself."""
+    def reveal(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
+        """Replace each parameter that is `${NAME}` of its own name by the credential variable's value."""
         secret = {name: value for name, value in self._values.items() if parameters.get(name) == f"${{{name}}}"}
         return {**parameters, **secret}
 
-    def hidden(self, value: Any) -> Any:
-        """JSON in which the values show as asterisks, and so what is left of one where a text was cut."""
+    def mask(self, value: Any) -> Any:
+        """Replace the secrets in JSON by asterisks, also beginnings of secrets where a text was truncated."""
         if isinstance(value, str):
-            return self._text(value)
+            return self._mask_text(value)
         if isinstance(value, dict):
-            return {key: self.hidden(each) for key, each in cast(dict[str, Any], value).items()}
-        return [self.hidden(each) for each in cast(list[Any], value)] if isinstance(value, list) else value
+            return {key: self.mask(each) for key, each in cast(dict[str, Any], value).items()}
+        return [self.mask(each) for each in cast(list[Any], value)] if isinstance(value, list) else value
 
-    def _text(self, text: str) -> str:
-        for spelled in self._spellings:
-            text = text.replace(spelled, MASK)
-        *cut, rest = text.split(ELLIPSIS)
-        return ELLIPSIS.join([*map(self._cut, cut), rest])
+    def _mask_text(self, text: str) -> str:
+        for spelling in self._spellings:
+            text = text.replace(spelling, MASK)
+        *truncated, rest = text.split(ELLIPSIS)
+        return ELLIPSIS.join([*map(self._mask_end, truncated), rest])
 
-    def _cut(self, text: str) -> str:
-        """A text that was cut at its end, without the beginning of a value that ends it."""
-        left = (
+    def _mask_end(self, text: str) -> str:
+        """Mask the longest beginning of a secret that the text ends with."""
+        sizes = (
             size
-            for spelled in self._spellings
-            for size in range(_LEAST_BEGINNING, min(len(spelled), len(text) + 1))
-            if text.endswith(spelled[:size])
+            for spelling in self._spellings
+            for size in range(_MIN_PREFIX, min(len(spelling), len(text) + 1))
+            if text.endswith(spelling[:size])
         )
-        size = max(left, default=0)
+        size = max(sizes, default=0)
         return text[:-size] + MASK if size else text

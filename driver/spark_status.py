@@ -1,4 +1,4 @@
-"""What Spark counted of a run, from the status store in its driver, which is there without the web UI too."""
+"""What Spark counted of a run, read from the status store of its driver, which works without the web UI."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 
 from pyspark import SparkContext
 
-_BUS_PATIENCE_MS = 2000
+_BUS_TIMEOUT_MS = 2000
 _ENDED = ("COMPLETE", "FAILED", "SKIPPED")
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """Over all stages so far. `cpu` are seconds of tasks inside of JVMs, `executor_seconds` of executors' lives.
+class SparkTotals:
+    """Totals over all stages so far.
 
-    A local master has one executor, inside of the driver: no seconds beside the driver's. `bytes_read` come from files;
-    Spark's own count of the driver's tasks would have cached rows in it.
+    `cpu` are seconds of tasks inside JVMs, `executor_seconds` lifetimes of executors. With a local master there is one
+    executor, inside the driver, without seconds of its own. `bytes_read` come from files: Spark's own count would
+    include cached rows.
     """
 
     tasks: int = 0
@@ -29,7 +30,7 @@ class Totals:
 
 
 class SparkStatus:
-    """Reads the status store; stages that have ended are read once, since the store forgets the oldest of very many."""
+    """Reads the status store. Stages that have ended are read once: the store forgets the oldest of very many."""
 
     def __init__(self, context: SparkContext) -> None:
         wrapper: Any = context._jsc  # pyright: ignore[reportPrivateUsage]
@@ -37,22 +38,22 @@ class SparkStatus:
         java = wrapper.sc()
         self._bus, self._store, self._local = java.listenerBus(), java.statusStore(), bool(java.isLocal())
         self._file_systems = gateway.jvm.org.apache.hadoop.fs.FileSystem
-        self._anything = gateway.jvm.java.util.ArrayList()
+        self._no_states = gateway.jvm.java.util.ArrayList()
         self._no_quantiles = gateway.new_array(gateway.jvm.double, 0)
         self._ended: dict[tuple[int, int], tuple[float, int]] = {}
         self._all_ended_before = 0
 
-    def read(self) -> Totals:
-        """Totals of now; raises Py4JError when the JVM is gone."""
-        self._bus.waitUntilEmpty(_BUS_PATIENCE_MS)
+    def read(self) -> SparkTotals:
+        """Return the totals so far; raise Py4JError when the JVM has ended."""
+        self._bus.waitUntilEmpty(_BUS_TIMEOUT_MS)
         running = self._read_stages()
         cpu, written = (sum(each) for each in zip((0.0, 0), *self._ended.values(), *running, strict=True))
-        tasks, read, executors, seconds = self._executors()
-        return Totals(tasks, cpu, read, int(written), executors, seconds)
+        tasks, read, executors, seconds = self._read_executors()
+        return SparkTotals(tasks, cpu, read, int(written), executors, seconds)
 
     def _read_stages(self) -> list[tuple[float, int]]:
-        """CPU seconds and bytes written of the stages that run; keeps those of the stages that have ended."""
-        stages = self._store.stageList(None, False, False, self._no_quantiles, self._anything)
+        """Return CPU seconds and bytes written of the running stages; remember those of the stages that have ended."""
+        stages = self._store.stageList(None, False, False, self._no_quantiles, self._no_states)
         running: dict[int, tuple[float, int]] = {}
         newest = self._all_ended_before
         for index in range(stages.size()):  # the newest comes first
@@ -69,15 +70,15 @@ class SparkStatus:
         self._all_ended_before = min(running, default=newest)
         return list(running.values())
 
-    def _executors(self) -> tuple[int, int, int, float]:
-        """Tasks completed, bytes read, executors beside the driver (or the one inside of it) and their seconds."""
+    def _read_executors(self) -> tuple[int, int, int, float]:
+        """Return tasks completed, bytes read, the number of executors and the sum of their lifetimes in seconds."""
         found = self._store.executorList(False)
-        each = [found.apply(index) for index in range(found.size())]
-        beside = [one for one in each if one.id() != "driver"]
-        tasks = sum(one.completedTasks() for one in each)
-        read = sum(one.totalInputBytes() for one in beside)
+        all_executors = [found.apply(index) for index in range(found.size())]
+        remote = [each for each in all_executors if each.id() != "driver"]
+        tasks = sum(each.completedTasks() for each in all_executors)
+        read = sum(each.totalInputBytes() for each in remote)
         read += sum(files.getBytesRead() for files in self._file_systems.getAllStatistics())
         now = time.time() * 1000
-        ends = [one.removeTime().get().getTime() if one.removeTime().isDefined() else now for one in beside]
-        lives = (end - one.addTime().getTime() for one, end in zip(beside, ends, strict=True))
-        return int(tasks), int(read), 1 if self._local else len(beside), sum(lives) / 1000
+        ends = [each.removeTime().get().getTime() if each.removeTime().isDefined() else now for each in remote]
+        seconds = sum(end - each.addTime().getTime() for each, end in zip(remote, ends, strict=True)) / 1000
+        return int(tasks), int(read), 1 if self._local else len(remote), seconds

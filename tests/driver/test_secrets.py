@@ -28,18 +28,18 @@ def test_a_value_is_hidden_as_addresses_spell_it(
 ) -> None:
     hides = secrets(value, tmp_path, monkeypatch)
     address = canonical_url(f"{before}{value}&page=2")
-    assert hides.hidden(address) == f"{before}{MASK}&page=2"
+    assert hides.mask(address) == f"{before}{MASK}&page=2"
 
 
 @pytest.mark.parametrize("value", ["it's=ok pass", "ü|ß^`{x}", "p@ss!word", "a:b;c[d]", KEY])
 def test_a_password_in_an_address_is_hidden(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hides = secrets(value, tmp_path, monkeypatch)
-    assert hides.hidden(canonical_url(f"http://me:{value}@shop.test/")) == f"http://me:{MASK}@shop.test/"
+    assert hides.mask(canonical_url(f"http://me:{value}@shop.test/")) == f"http://me:{MASK}@shop.test/"
 
 
 def test_a_beginning_that_is_no_secret_by_itself_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hides = secrets("a/#longer-than-that", tmp_path, monkeypatch)
-    assert hides.hidden(canonical_url("http://shop.test/a/b")) == "http://shop.test/a/b"
+    assert hides.mask(canonical_url("http://shop.test/a/b")) == "http://shop.test/a/b"
 
 
 class Forbidding(LocalHostThrottle):
@@ -63,4 +63,4 @@ def test_an_address_that_an_error_shows_hides_where_a_value_was_cut(
     for page, _ in found:
         assert page.error is not None
         assert KEY[:4] in page.error or at > 195
-        assert KEY[:4] not in hides.hidden(page.error)
+        assert KEY[:4] not in hides.mask(page.error)

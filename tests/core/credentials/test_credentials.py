@@ -312,10 +312,10 @@ def test_a_pipeline_uses_a_variable_whose_value_only_the_driver_knows(
     for name, value in load_driver_secrets(shop.settings, execution).items():
         monkeypatch.setenv(name, value)
     secrets = Secrets(spec)
-    revealed = secrets.revealed(spec.parameters)
+    revealed = secrets.reveal(spec.parameters)
     assert revealed == {"OPENAI_API_KEY": CANARY, "OWN": "${SPINDLE_EXECUTION_TOKEN}"}
     told = {"message": f"GET /?key={CANARY}", "rows": [{"quoted": "canary-4711-%C3%A9%22%27"}, 1, None]}
-    assert secrets.hidden(told) == {"message": f"GET /?key={MASK}", "rows": [{"quoted": MASK}, 1, None]}
+    assert secrets.mask(told) == {"message": f"GET /?key={MASK}", "rows": [{"quoted": MASK}, 1, None]}
 
 
 def test_what_is_left_of_a_value_where_a_text_was_cut_is_hidden_too(
@@ -330,11 +330,11 @@ def test_what_is_left_of_a_value_where_a_text_was_cut_is_hidden_too(
         for size in range(4, len(spelled)):
             shown = to_json("?key=".rjust(PREVIEW_LENGTH - 1 - size, "x") + spelled + "x", PREVIEW_LENGTH)
             assert shown.endswith(f"={spelled[:size]}…")
-            assert secrets.hidden([shown]) == [shown.removesuffix(f"{spelled[:size]}…") + f"{MASK}…"]
+            assert secrets.mask([shown]) == [shown.removesuffix(f"{spelled[:size]}…") + f"{MASK}…"]
     whole = "x" * (PREVIEW_LENGTH - 1 - len(CANARY)) + CANARY + "xx"
-    assert secrets.hidden(to_json(whole, PREVIEW_LENGTH)) == "x" * (PREVIEW_LENGTH - 1 - len(CANARY)) + f"{MASK}…"
+    assert secrets.mask(to_json(whole, PREVIEW_LENGTH)) == "x" * (PREVIEW_LENGTH - 1 - len(CANARY)) + f"{MASK}…"
     row = f"{{'a': '{CANARY[:9]}…', 'b': 'can…'}} can you… {CANARY[:9]}"
-    assert secrets.hidden(row) == f"{{'a': '{MASK}…', 'b': 'can…'}} can you… {CANARY[:9]}"
+    assert secrets.mask(row) == f"{{'a': '{MASK}…', 'b': 'can…'}} can you… {CANARY[:9]}"
 
 
 def test_a_value_of_the_call_goes_before_the_credentials(shop: Shop) -> None:

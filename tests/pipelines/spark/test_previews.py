@@ -59,7 +59,7 @@ pipeline:
 spindle: {{keepColumns: [_url, _status, _linkText]}}
 """
     with write(spark, text, tmp_path) as (result, progress):
-        stages = {stage["key"]: stage["preview"] for stage in progress.stages()}
+        stages = {stage["key"]: stage["preview"] for stage in progress.list_stages()}
         assert set(site.requests.values()) == {1}
     assert [(row["again"], row["_url"], row["_status"], row["_linkText"]) for row in result.preview] == [
         ("Page 0", f"{base}/0", 200, "to 0"),

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import pytest
 from pyspark.sql import SparkSession
 
-from driver.failures import sentence
+from driver.failures import describe_failure
 from pipelines.coordination.server import Coordinator
 from pipelines.errors import PipelineError, RunError
 from pipelines.pipeline import Pipeline
@@ -104,7 +104,7 @@ def test_a_row_that_raises_ends_the_run_where_it_is_asked_to(run: RunWith, csv: 
     with pytest.raises(Exception, match="ValueError") as error:
         run(text, half="def half(row) -> {'half': float}:\n  return {'half': float(row['price'][1:])}\n")
     told = "python_row_transform:half: line 2: ValueError: could not convert string to float: 'ree'"
-    assert sentence(error.value) == told
+    assert describe_failure(error.value) == told
 
 
 def test_a_value_of_another_type_than_declared_is_an_error_row(run: RunWith, csv: str) -> None:
@@ -315,7 +315,10 @@ def test_a_function_that_cannot_be_loaded_ends_the_run(run: RunWith, csv: str) -
     text = csv + "- {stage: 'python_row_transform:f'}\n"
     with pytest.raises(Exception, match="RunError") as error:
         run(text, f="import nothing_like_it\ndef f(row) -> {'a': int}:\n  return row\n")
-    assert sentence(error.value) == "f cannot be loaded: line 1: ModuleNotFoundError: No module named 'nothing_like_it'"
+    assert (
+        describe_failure(error.value)
+        == "f cannot be loaded: line 1: ModuleNotFoundError: No module named 'nothing_like_it'"
+    )
 
 
 def test_a_function_of_ones_own_runs_in_the_worker(run: RunWith, csv: str) -> None:

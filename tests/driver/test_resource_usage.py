@@ -10,8 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from driver.meter import Meter
-from driver.processes import Sample, sample
+from driver.resource_usage import Usage, UsageMeter, measure_usage
 from driver.spark_status import SparkStatus
 from tests.support.service import PATIENCE_SECONDS
 
@@ -58,24 +57,24 @@ def test_children_are_the_drivers_and_their_children_workers() -> None:
         process.communicate(b"\n")
 
 
-def until(pid: int, reached: Callable[[Sample], bool]) -> Sample:
+def until(pid: int, reached: Callable[[Usage], bool]) -> Usage:
     """The first sample of a process and its descendants that has reached what is waited for."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (now := sample(pid)) is None or not reached(now):
+    while (now := measure_usage(pid)) is None or not reached(now):
         assert time.monotonic() < deadline, now
         time.sleep(0.05)
     return now
 
 
 def test_a_process_that_is_not_there_is_not_measured() -> None:
-    assert sample(2**22 + 1) is None
+    assert measure_usage(2**22 + 1) is None
 
 
 def test_a_meter_tells_only_what_it_knows() -> None:
-    assert Meter().fields() == {"metrics": {}}
-    with Meter() as meter:
+    assert UsageMeter().get_report_fields() == {"metrics": {}}
+    with UsageMeter() as meter:
         meter.finish()
-    fields = meter.fields()
+    fields = meter.get_report_fields()
     assert fields["driverMemoryUsedBytes"] > 10 * 2**20
     assert "executorCount" not in fields
     assert "recordsProcessed" not in fields
