@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from api.kit.schemas import WHOLE, Body, Record, example
 from core.datasets.repository import DatasetWithVersion, get_address
 from core.sql.catalog import Table
 from core.sql.service import DEFAULT_ROWS, MAX_ROWS, Query
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
 
 
 class Paged(Body):
@@ -19,6 +23,9 @@ class Paged(Body):
     )
     offset: Annotated[int, Field(ge=0), WHOLE] | None = Field(
         default=None, description="Rows to skip; a stable order needs ORDER BY."
+    )
+    format: Annotated[Literal["json"], BeforeValidator(_lower)] | None = Field(
+        default=None, description="json, the only format."
     )
 
 
@@ -51,7 +58,6 @@ class BoundQuery(Paged):
     model_config = example({"sql": "SELECT title, price FROM output ORDER BY price", "limit": 10})
 
     sql: str
-    format: str | None = Field(default=None, description="json, the only format.")
 
     def to_query(self, exact_numbers: bool, dataset_id: str) -> Query:
         limit = DEFAULT_ROWS if self.limit is None else self.limit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
 from api.kit.services import get_services
-from core.errors import CutOff, Forbidden, TooMany, Unauthorized
+from core.errors import CutOff, Forbidden, TooMany, Unauthorized, Unavailable
 from core.identity.api_keys import Identity
 from core.infra.rate_limits import Allowance
 from core.tables import now
@@ -51,6 +52,15 @@ def identify(request: Request) -> Identity:
         request.state.allowance = Allowance(services.settings.requests_per_minute, 0, error.retry_after)
         raise
     return identity
+
+
+async def count_unidentified(request: Request) -> None:
+    """Count a request that no route has identified, if its key is valid. Raises TooMany beyond the rate limit."""
+    if extract_key(request.headers) is None or hasattr(request.state, "allowance"):
+        return
+    with suppress(Unauthorized, Unavailable):  # the answer is the same to anybody
+        if not _identify_from_memory(request):
+            await run_in_threadpool(identify, request)
 
 
 def require(identity: Identity, *scopes: str) -> None:

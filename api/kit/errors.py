@@ -14,8 +14,9 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from api.kit.auth import count_unidentified
 from core.errors import CODES, Detail, SpindleError, TooMany
-from core.infra.validation import cleaned
+from core.infra.validation import cleaned, format_time
 
 RETRY_AFTER_SECONDS = 5
 MAX_DETAILS = 100  # of the problems of a long pipeline
@@ -81,7 +82,7 @@ def error_response(
     status: int, sentence: str, details: Sequence[Detail], headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     entries = [{"path": each.path, "message": each.message, "code": each.code} for each in details[:MAX_DETAILS]]
-    body = {"error": sentence, "code": status, "timestamp": datetime.now(UTC).isoformat(), "details": entries}
+    body = {"error": sentence, "code": status, "timestamp": format_time(datetime.now(UTC)), "details": entries}
     return JSONResponse(cleaned(body), status, dict(headers or {}))  # sentences may quote unpaired surrogates
 
 
@@ -125,6 +126,10 @@ async def _handle_validation_error(_request: Request, error: Exception) -> JSONR
 async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - see install()
     headers = dict(error.headers or {})
+    try:
+        await count_unidentified(request)
+    except TooMany as over_limit:
+        return await _handle_spindle_error(request, over_limit)
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(_allowed_methods(request))
     return http_error_response(error.status_code, headers)

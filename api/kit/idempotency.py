@@ -25,7 +25,15 @@ async def _idempotency_key(
     identity: Identity = request.state.identity
     if key is None:
         return None
-    return IdempotencyKey.of(identity.organization_id, key, _operation(request), await request.body())
+    return IdempotencyKey.of(identity.organization_id, key, _operation(request), _normalize(await request.body()))
+
+
+def _normalize(body: bytes) -> bytes:
+    """Return JSON without whitespace and with sorted keys, so that equal bodies are equal bytes; others as they are."""
+    try:
+        return json.dumps(json.loads(body), sort_keys=True, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        return body
 
 
 def _operation(request: Request) -> str:

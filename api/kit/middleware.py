@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,13 +15,14 @@ from api.kit.errors import http_error_response
 
 MAX_BODY = 4 * 2**20
 MAX_PATH = 8 * 2**10
+STALL_SECONDS = 30.0  # between two parts of a body
 RATE_HEADERS = (b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset")
 PROBES = frozenset({"/livez", "/readyz"})
 log = structlog.get_logger()
 
 
 class Limits:
-    """Refuses paths and bodies beyond the limits, counting what really arrives; `larger` has paths with their own."""
+    """Refuse paths and bodies beyond the limits, and bodies that stall; `larger` has limits of single paths."""
 
     def __init__(self, app: ASGIApp, larger: Mapping[str, int] = MappingProxyType({})) -> None:
         self._app = app
@@ -103,12 +105,17 @@ def _announced(scope: Scope) -> int:
 
 
 def _counted(receive: Receive, limit: int) -> Receive:
-    size = 0
+    size, complete = 0, False
 
     async def counted() -> Message:
-        nonlocal size
-        message = await receive()
+        nonlocal size, complete
+        try:
+            async with asyncio.timeout(None if complete else STALL_SECONDS):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, headers={"Connection": "close"}) from None
         size += len(message.get("body", b""))
+        complete = not message.get("more_body", False)  # later calls wait for the client to disconnect
         if size > limit:
             raise HTTPException(413)
         return message

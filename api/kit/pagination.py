@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Query, Request, Response
 
 from core.errors import BadInput, Detail
-from core.infra.validation import storable
 from core.tables import ApiKey, CloudCredential, Dataset, Webhook
 
 MAX_PAGE = 1000
 MAX_DIGITS = 9
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 Row = TypeVar("Row", ApiKey, CloudCredential, Dataset, Webhook)
 
@@ -27,21 +28,26 @@ class Page:
         limit: Annotated[int | None, Query(ge=1, le=MAX_PAGE, description="Most records of the answer.")] = None,
         cursor: Annotated[str | None, Query(description="From the `Link` header of the page before.")] = None,
     ) -> None:
-        if cursor is not None and not storable(cursor):
-            raise _not_of_this_list()
         self.limit = limit
-        self.after = cursor
+        self._cursor = cursor
         self._request = request
         self._response = response
 
     @property
-    def number(self) -> int | None:
-        """The cursor of a list whose ids are integers."""
-        if self.after is None:
-            return None
-        if not (self.after.isascii() and self.after.isdecimal() and len(self.after) <= MAX_DIGITS):
+    def after(self) -> str | None:
+        """Return the cursor of a list whose ids are UUIDs. Raises BadInput for another text."""
+        if self._cursor is not None and not _UUID.fullmatch(self._cursor):
             raise _not_of_this_list()
-        return int(self.after)
+        return self._cursor
+
+    @property
+    def number(self) -> int | None:
+        """Return the cursor of a list whose ids are integers. Raises BadInput for another text."""
+        if self._cursor is None:
+            return None
+        if not (self._cursor.isascii() and self._cursor.isdecimal() and len(self._cursor) <= MAX_DIGITS):
+            raise _not_of_this_list()
+        return int(self._cursor)
 
     def linked(self, rows: Sequence[Row]) -> Sequence[Row]:
         """`rows`, with a link to the next page where there may be one."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
 
 from fastapi.routing import RouteContext, iter_route_contexts
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 FOUND = "spindle.route"
+_SLASH = "\ud800"  # an encoded slash; half a surrogate pair is not in any decoded path
 
 
 class RouteIndex(BaseRoute):
@@ -25,16 +27,34 @@ class RouteIndex(BaseRoute):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if scope["type"] != "http":
             return Match.NONE, {}
+        scope = _mask_slashes(scope)
         segments = scope["path"].split("/")
         for fixed, route in self._shapes.get(len(segments), ()):
             if all(segments[place] == text for place, text in fixed):
                 match, child_scope = route.matches(scope)
                 if match is Match.FULL:
-                    return match, {**child_scope, "route": route.original_route, FOUND: route}
+                    parameters = {
+                        name: value.replace(_SLASH, "/") for name, value in child_scope["path_params"].items()
+                    }
+                    return match, {
+                        **child_scope,
+                        "path_params": parameters,
+                        "route": route.original_route,
+                        FOUND: route,
+                    }
         return Match.NONE, {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await scope[FOUND].app(scope, receive, send)
+
+
+def _mask_slashes(scope: Scope) -> Scope:
+    """Return the scope with `_SLASH` in its path for each encoded slash, so that it separates no segments."""
+    encoded: bytes = scope.get("raw_path") or b""
+    if b"%2F" not in encoded and b"%2f" not in encoded:
+        return scope
+    segments = [unquote(segment).replace("/", _SLASH) for segment in encoded.decode("ascii").split("/")]
+    return {**scope, "path": "/".join(segments)}
 
 
 def _shapes(routes: Sequence[BaseRoute]) -> Mapping[int, Sequence[tuple[Sequence[tuple[int, str]], RouteContext]]]:

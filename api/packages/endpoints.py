@@ -36,9 +36,11 @@ PackageId = Annotated[str, Path(alias="packageId")]
 
 
 def _build_link(request: Request, services: Services, method: str, package_id: str) -> str:
+    """Return a signed link. Without a public URL it names the address that the request came to, not its Host header."""
     settings = services.settings
-    own = f"{str(request.base_url).rstrip('/')}{settings.root_path}/{settings.service_segment}/api"
-    base = settings.service_url if settings.public_url else own
+    host, port = request.scope["server"]
+    listening = settings.model_copy(update={"public_url": f"http://{f'[{host}]' if ':' in host else host}:{port}"})
+    base = (settings if settings.public_url else listening).service_url
     return f"{base}{LINKS}/{package_id}?{services.packages.sign_link(method, package_id)}"
 
 
@@ -119,6 +121,9 @@ async def upload(
                 await _receive(request, file)
         except (TimeoutError, ClientDisconnect) as error:
             raise HTTPException(408, headers={"Connection": "close"}) from error
+        except (TooLarge, HTTPException):
+            await run_in_threadpool(services.packages.reject_upload, package_id)
+            raise
         with PACKAGES.acquire(owner):
             stored = await run_in_threadpool(services.packages.store_upload, package_id, file)
     return Uploaded(upload_id=stored.id, sha256=stored.digest or "", size_bytes=stored.size_bytes or 0)

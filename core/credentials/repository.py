@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic.alias_generators import to_camel
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
@@ -120,7 +121,8 @@ class CredentialRepository(Repository[CloudCredential]):
         known = validate_fields(values, self.fields)
         for field in (*SECRETS, *PLAIN):
             if len(known.get(field, "")) > MAX_VALUE_LENGTH:
-                raise BadInput(f"'{field}' is longer than {MAX_VALUE_LENGTH} characters.", path=field)
+                path = to_camel(field)
+                raise BadInput(f"'{path}' is longer than {MAX_VALUE_LENGTH} characters.", path=path)
         return known | ({"provider": parse_provider(known["provider"])} if "provider" in known else {})
 
     def _write(self, credential: CloudCredential, known: Mapping[str, Any], key_ring: KeyRing) -> CloudCredential:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from core.executions.states import State
 from core.infra.database import changed
-from core.infra.validation import iso
+from core.infra.validation import format_time, iso
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
 
 STATE, PROGRESS = "state", "progress"
@@ -63,7 +63,7 @@ def build_event_data(execution: Execution) -> dict[str, Any]:
 
 def build_payload(kind: str, data: Mapping[str, Any], at: datetime) -> dict[str, Any]:
     """Return the body of a webhook delivery, as Standard Webhooks defines it."""
-    return {"type": kind, "timestamp": at.isoformat(), "data": dict(data)}
+    return {"type": kind, "timestamp": format_time(at), "data": dict(data)}
 
 
 def _add(session: Session, execution: Execution, kind: str, data: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+from pydantic.alias_generators import to_camel
 from sqlalchemy import ColumnElement, Dialect, Select, String, TypeDecorator, cast, func, select, type_coerce
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -99,7 +100,7 @@ def validate_fields(values: Mapping[str, Any], fields: Collection[str]) -> dict[
     if "name" in known:
         check_name(known["name"])
     for field, value in known.items():
-        check_storable(field, value)
+        check_storable(to_camel(field), value)
     return known
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from core.errors import BadInput, Detail
@@ -48,9 +48,14 @@ def cleaned(value: Any) -> Any:
     return [cleaned(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
 
 
+def format_time(at: datetime) -> str:
+    """Return the time in UTC as JSON has it: ISO 8601 that ends in `Z`."""
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
 def iso(at: datetime | None) -> str | None:
     """The time as JSON has it."""
-    return None if at is None else at.isoformat()
+    return None if at is None else format_time(at)
 
 
 def check_name(name: str) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
 from core.agents.validation import find_valid_pipelines
-from core.errors import Conflict, NotFound, Unauthorized
+from core.errors import BadInput, Conflict, NotFound, TooLarge, Unauthorized
 from core.identity.api_keys import Identity
 from core.infra.database import Database
 from core.infra.secrets import load_service_key
@@ -76,7 +76,11 @@ class PackageService:
 
         An upload accepts the same content again; other content is a Conflict.
         """
-        unpack(content)
+        try:
+            unpack(content)
+        except (BadInput, TooLarge):
+            self.reject_upload(package_id)
+            raise
         digest = _hash(content)
         content.seek(0)
         package = self.find_linked(package_id)
@@ -87,6 +91,13 @@ class PackageService:
                 raise Conflict("This link has received a package already. Ask for a new one.")
             package.digest, package.size_bytes, package.updated_at = digest, stored.size_bytes, now()
             return package
+
+    def reject_upload(self, package_id: str) -> None:
+        """Note that the content sent to an upload was no valid package, unless it has received one already."""
+        with self._database.write() as session:
+            package = session.get_one(Package, package_id, with_for_update=True)
+            if package.digest is None:
+                package.size_bytes, package.updated_at = 0, now()
 
     def import_upload(
         self, caller: Identity, upload_id: str | None, project_id: str | None = None
@@ -158,13 +169,15 @@ def _hash(content: BinaryIO) -> str:
 def _find_upload(session: Session, organization_id: str, upload_id: str | None) -> Package:
     """Return an upload that has content. Raises NotFound or Conflict."""
     if upload_id is None:
-        package = _find_newest(session, organization_id, UPLOAD, Package.digest.is_not(None))
+        package = _find_newest(session, organization_id, UPLOAD, Package.size_bytes.is_not(None))
         if package is None:
             raise Conflict("There is no package to import. Upload one first.")
-        return package
-    package = _get(session, organization_id, UPLOAD, upload_id)
-    if package.digest is None:
+    else:
+        package = _get(session, organization_id, UPLOAD, upload_id)
+    if package.size_bytes is None:
         raise Conflict("Nothing was uploaded to this link yet.")
+    if package.digest is None:
+        raise Conflict("The last upload was rejected: it was not a valid package. Upload a valid one.")
     return package
 
 

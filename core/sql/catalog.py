@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, and_, select
 from sqlalchemy.orm import Session
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
@@ -15,6 +15,7 @@ from core.infra.validation import storable
 from core.tables import Dataset, DatasetVersion
 
 QUERYABLE_FORMATS = frozenset({"parquet"})
+_CURRENT = DatasetVersion.id == Dataset.current_version_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The published version of one dataset. Column types are Spark's; locations are storage keys."""
+    """A published version of a dataset. Column types are Spark's; locations are storage keys."""
 
     dataset_id: str
     schema: str
@@ -49,7 +50,7 @@ class Table:
 
 
 class Catalog:
-    """The published tables of one organization."""
+    """The published tables of one organization, each with its current version."""
 
     def __init__(self, session: Session, organization_id: str) -> None:
         self._session = session
@@ -74,9 +75,14 @@ class Catalog:
         found = self._load(self._select().where(Dataset.id == dataset_id))
         return found[0] if found else None
 
-    def _select(self) -> Select[Any]:
-        current = DatasetVersion.id == Dataset.current_version_id
-        query = select(Dataset, DatasetVersion).join(DatasetVersion, current)
+    def find_by_execution(self, dataset_id: str, execution_id: str) -> Table | None:
+        """Return the version of a dataset that an execution published, current or not."""
+        published = and_(DatasetVersion.dataset_id == Dataset.id, DatasetVersion.execution_id == execution_id)
+        found = self._load(self._select(published).where(Dataset.id == dataset_id))
+        return found[0] if found else None
+
+    def _select(self, version: ColumnElement[bool] = _CURRENT) -> Select[Any]:
+        query = select(Dataset, DatasetVersion).join(DatasetVersion, version)
         return query.where(
             Dataset.organization_id == self._organization_id, DatasetVersion.format.in_(QUERYABLE_FORMATS)
         )

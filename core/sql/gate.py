@@ -8,9 +8,11 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 from core.errors import BadInput
+from core.sql.column_names import UNNAMED, UNPLACED
 from core.sql.engine import Relation
 from core.sql.names import TableName, suggest
 
+TRINO = "trino"
 REFUSED: dict[type[exp.Expr], str] = {
     exp.Insert: "A query cannot write.",
     exp.Update: "A query cannot write.",
@@ -50,6 +52,8 @@ def rewrite(tree: exp.Expr, relations: Mapping[TableName, Relation], dialect: st
 
     Raises BadInput for syntax that the engine has no equivalent for.
     """
+    if dialect != TRINO:
+        _name_columns(tree)
     references = list(_find_references(tree))
     for node, name in references:
         _point_to_relation(node, name, relations[name])
@@ -61,6 +65,30 @@ def rewrite(tree: exp.Expr, relations: Mapping[TableName, Relation], dialect: st
         reason = "it is nested too deeply" if deep else str(error).splitlines()[0].rstrip(".")
         sentence = f"The query uses something that this engine does not have: {reason}."
         raise BadInput(sentence, code="unsupported-sql") from None
+
+
+def _name_columns(tree: exp.Expr) -> None:
+    """Name the unnamed columns of all queries in the tree as Trino does: `_col0`, `_col1`, …
+
+    The positions of columns after a `*` are not known here: their names begin with UNPLACED until the query has run.
+    """
+    for select in list(tree.find_all(exp.Select)):
+        name = UNNAMED
+        for position, column in enumerate(select.expressions):
+            if column.is_star:
+                name = UNPLACED
+            elif not (column.alias or isinstance(column.unnest(), exp.Column | exp.Dot | exp.Aliases)):
+                column.replace(exp.alias_(column.copy(), f"{name}{position}", quoted=True))
+    for values in list(tree.find_all(exp.Values)):
+        alias = values.args.get("alias") or exp.TableAlias(this=exp.to_identifier("values"))
+        if isinstance(values.parent, exp.From | exp.Join) and not alias.columns:
+            alias.set("columns", _list_columns(values))
+            values.set("alias", alias)
+
+
+def _list_columns(values: exp.Values) -> list[exp.Identifier]:
+    """Return the names of the columns of a VALUES that names none."""
+    return [exp.to_identifier(f"{UNNAMED}{position}") for position in range(len(values.expressions[0].expressions))]
 
 
 def _find_references(tree: exp.Expr) -> Iterator[tuple[exp.Table, TableName]]:
@@ -118,5 +146,6 @@ def _limit_rows(tree: exp.Expr, limit: int, offset: int) -> exp.Expr:
     if isinstance(tree, exp.Select | exp.SetOperation) and not (tree.args.get("limit") or tree.args.get("offset")):
         return tree.limit(limit).offset(offset)
     inner = tree.unnest() if isinstance(tree, exp.Subquery) else tree
-    page = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("page")))
+    columns = _list_columns(inner) if isinstance(inner, exp.Values) else None
+    page = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("page"), columns=columns))
     return exp.select("*").from_(page).limit(limit).offset(offset)

@@ -13,6 +13,12 @@ from core.sql.catalog import Table
 OWN_NAMES = frozenset({"output", "output_table", "dataset"})
 
 
+class UnknownTable(BadInput):
+    """A name that means no table of the organization."""
+
+    default_code = "unknown-table"
+
+
 @dataclass(frozen=True, slots=True)
 class TableName:
     """A table's name in a query, in lower case: `name`, `schema.name` or `catalog.schema.name`."""
@@ -36,17 +42,20 @@ class NameScope:
     def resolve(self, name: TableName, tables: Iterable[Table]) -> Table | None:
         """Return the table that a name means; None for an unknown or ambiguous name.
 
-        Raises BadInput for an unknown catalog.
+        All names of the bound table mean its bound version. Raises BadInput for an unknown catalog.
         """
         self.check_catalog(name.catalog)
         if self.bound is not None and name.schema is None and name.name in OWN_NAMES | {self.bound.name}:
             return self.bound
-        same = [table for table in tables if table.name == name.name]
+        same = [self._bind(table) for table in tables if table.name == name.name]
         if name.schema is not None:
             return next((table for table in same if table.schema == name.schema), None)
         here = [table for table in same if table.schema == self.schema]
         found = here or same
         return found[0] if len(found) == 1 else None
+
+    def _bind(self, table: Table) -> Table:
+        return self.bound if self.bound is not None and table.dataset_id == self.bound.dataset_id else table
 
     def check_catalog(self, catalog: str | None) -> None:
         if catalog is not None and catalog.lower() not in self.catalogs:
@@ -70,7 +79,7 @@ def report_unknown_table(name: TableName, tables: Iterable[Table]) -> BadInput:
         return BadInput(sentence, code="ambiguous-table")
     wanted = name.name if name.schema is None else f"{name.schema}.{name.name}"
     known = [name for table in everything for name in (table.full_name, table.name)]
-    return BadInput(f"There is no table {name}{suggest(wanted, known)}.", code="unknown-table")
+    return UnknownTable(f"There is no table {name}{suggest(wanted, known)}.")
 
 
 def suggest(wanted: str, known: Iterable[str]) -> str:

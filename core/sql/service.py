@@ -21,7 +21,7 @@ from core.sql.embedded.engine import DuckDbEngine
 from core.sql.embedded.pool import Pool
 from core.sql.engine import EngineQuery, ResultPage, SqlEngine
 from core.sql.gate import check_tree, find_table_names, rewrite
-from core.sql.names import NameScope, TableName, make_scope, report_unknown_table
+from core.sql.names import NameScope, TableName, UnknownTable, make_scope, report_unknown_table
 from core.tables import new_id
 from core.tasks.repository import TaskRepository
 
@@ -39,7 +39,8 @@ def open_sql_engine(settings: Settings, storage: Storage) -> SqlEngine:
 class Query:
     """One page of a query. `catalog` and `schema` are the defaults of unqualified names.
 
-    In a query bound to `dataset_id`, the names `output` and `dataset` mean that dataset.
+    In a query bound to `dataset_id`, the names `output` and `dataset` mean that dataset: its current version, or with
+    `execution_id` the one that the execution published.
     """
 
     sql: str
@@ -48,6 +49,7 @@ class Query:
     limit: int = DEFAULT_ROWS
     offset: int = 0
     dataset_id: str | None = None
+    execution_id: str | None = None
     exact_numbers: bool = False
 
 
@@ -77,7 +79,7 @@ class QueryService:
         owner = caller.organization_id
         with self._database.read() as session:
             catalog = Catalog(session, owner)
-            bound = _get_table(catalog, query.dataset_id) if query.dataset_id is not None else None
+            bound = _get_table(catalog, query.dataset_id, query.execution_id) if query.dataset_id is not None else None
             scope = make_scope(self._settings, query.catalog, query.schema, bound)
             if isinstance(parsed, statement.Select):
                 tables = self._resolve_tables(parsed, scope, catalog)
@@ -98,10 +100,10 @@ class QueryService:
         return self.run(caller, query)
 
     def run_on_task(self, caller: Identity, task_id: str, query: Query) -> QueryResult:
-        """Run a query bound to the dataset that a task published. Raises NotFound if it published no dataset."""
+        """Run a query bound to what a task's execution published. Raises NotFound if it published no dataset."""
         with self._database.read() as session:
-            dataset_id = _get_dataset_id(session, caller, task_id)
-        return self.run(caller, replace(query, dataset_id=dataset_id))
+            dataset_id, execution_id = _get_output(session, caller, task_id)
+        return self.run(caller, replace(query, dataset_id=dataset_id, execution_id=execution_id))
 
     def list_tables(self, caller: Identity, catalog: str | None = None, schema: str | None = None) -> list[Table]:
         """Return the published tables of one schema, or of all."""
@@ -110,11 +112,17 @@ class QueryService:
             return Catalog(session, caller.organization_id).load_tables(scope.schema)
 
     def list_columns(self, caller: Identity, table: str, catalog: str | None, schema: str | None) -> tuple[Column, ...]:
-        """Return the columns of a table with Trino's type names. Raises BadInput for an unknown table."""
+        """Return the columns of a table with Trino's type names.
+
+        Raises NotFound for an unknown table, BadInput for a name in several schemas.
+        """
         scope = make_scope(self._settings, catalog, schema)
         with self._database.read() as session:
-            names = Catalog(session, caller.organization_id)
-            return _resolve(TableName(table.lower()), scope, names).get_trino_columns()
+            names, name = Catalog(session, caller.organization_id), TableName(table.lower())
+            try:
+                return _resolve(name, scope, names).get_trino_columns()
+            except UnknownTable as error:
+                raise NotFound(error.sentence, error.details) from error
 
     def get_table_of_job(self, caller: Identity, project_id: str, job_id: str, dataset_id: str) -> Table:
         """Return the table of a job's dataset. Raises NotFound before anything was published."""
@@ -123,10 +131,9 @@ class QueryService:
             return _get_table(Catalog(session, caller.organization_id), dataset.id)
 
     def get_table_of_task(self, caller: Identity, task_id: str) -> Table:
-        """Return the table that a task published. Raises NotFound if it published no dataset."""
+        """Return what a task's execution published. Raises NotFound if it published no dataset."""
         with self._database.read() as session:
-            dataset_id = _get_dataset_id(session, caller, task_id)
-            return _get_table(Catalog(session, caller.organization_id), dataset_id)
+            return _get_table(Catalog(session, caller.organization_id), *_get_output(session, caller, task_id))
 
     def _resolve_tables(
         self, parsed: statement.Select, scope: NameScope, catalog: Catalog
@@ -152,15 +159,16 @@ class QueryService:
                 return _build_page(("Column", "Type"), [(column.name, column.type) for column in columns])
 
 
-def _get_dataset_id(session: Session, caller: Identity, task_id: str) -> str:
+def _get_output(session: Session, caller: Identity, task_id: str) -> tuple[str, str]:
+    """Return the ids of the dataset and of the execution that published it."""
     execution = TaskRepository(session, caller.organization_id).get_by_id(task_id).execution
     if execution is None or execution.dataset_id is None:
         raise NotFound("This task has published no dataset.")
-    return execution.dataset_id
+    return execution.dataset_id, execution.id
 
 
-def _get_table(catalog: Catalog, dataset_id: str) -> Table:
-    table = catalog.find_by_dataset(dataset_id)
+def _get_table(catalog: Catalog, dataset_id: str, execution_id: str | None = None) -> Table:
+    table = catalog.find_by_execution(dataset_id, execution_id) if execution_id else catalog.find_by_dataset(dataset_id)
     if table is None:
         raise NotFound("There is no dataset with this id.")
     return table

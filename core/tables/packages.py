@@ -9,7 +9,11 @@ from core.tables.base import Owned
 
 
 class Package(Owned):
-    """An export or upload; an upload has no digest (SHA-256) until its content has arrived."""
+    """An export or upload.
+
+    An upload has neither digest (SHA-256) nor size until its content arrives; one that was rejected has the size 0 and
+    no digest.
+    """
 
     __tablename__ = "packages"
     __table_args__ = (Index(None, "organization_id", "kind", "digest"),)

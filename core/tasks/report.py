@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from core.executions.states import State
-from core.infra.validation import iso, storable
+from core.infra.validation import format_time, iso, storable
 from core.metrics.usage import measure_seconds
 from core.tables import Execution, Task
 
@@ -71,7 +71,7 @@ def _format_log(execution: Execution) -> str:
         (execution.started_at, "Started."),
         (execution.completed_at, f"{status}. {execution.error_message or ''}".strip()),
     )
-    lines = [f"{at.isoformat()} {text}" for at, text in changes if at is not None]
+    lines = [f"{format_time(at)} {text}" for at, text in changes if at is not None]
     metrics = {
         "status": status,
         "startedAt": iso(execution.started_at),

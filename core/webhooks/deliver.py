@@ -25,6 +25,7 @@ from core.infra.encryption import KeyRing
 from core.infra.http_client import HttpResponse, send_request
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.infra.validation import format_time
 from core.tables import Delivery, ExecutionEvent, Webhook, now
 from core.webhooks.repository import WebhookRepository, bind_webhook
 
@@ -216,7 +217,12 @@ def _record_attempt(
 ) -> None:
     """Store the attempt; disable a webhook that has failed for a day or whose receiver answers 410."""
     failure = _describe_failure(response)
-    attempt = {"at": at.isoformat(), "status": response.status, "error": failure, "milliseconds": response.milliseconds}
+    attempt = {
+        "at": format_time(at),
+        "status": response.status,
+        "error": failure,
+        "milliseconds": response.milliseconds,
+    }
     with database.write() as session:
         webhook = session.get(Webhook, dispatch.webhook.id, with_for_update=True)
         delivery = session.get(Delivery, dispatch.delivery.id, with_for_update=True)
@@ -252,7 +258,7 @@ def _disable_if_dead(webhook: Webhook, response: HttpResponse, failure: str, at:
         webhook.enabled, webhook.disabled_reason = False, "The receiver answered 410: it is gone."
     elif at - since >= LIFETIME:
         webhook.enabled = False
-        webhook.disabled_reason = f"Nothing could be delivered since {since.isoformat()}. Last: {failure}"
+        webhook.disabled_reason = f"Nothing could be delivered since {format_time(since)}. Last: {failure}"
 
 
 def _describe_failure(response: HttpResponse) -> str | None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic.alias_generators import to_camel
 from sqlalchemy import func, select
 
 from core.errors import BadInput, Conflict, NotFound
@@ -111,7 +112,7 @@ class WebhookRepository(Repository[Webhook]):
     def _validate(self, settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
         known = {field: value for field, value in values.items() if field in self.fields and value is not None}
         for field, value in known.items():
-            check_storable(field, value)
+            check_storable(to_camel(field), value)
         if "url" in known:
             known["url"] = _normalize(settings, known["url"])
         unknown = sorted(set(known.get("events", ())) - set(TYPES))

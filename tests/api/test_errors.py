@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from api.app import create_app
+from api.kit import middleware
 from core.errors import CODES, BadInput, Detail
-from tests.support.api import PIPELINE, Api, running
+from tests.support.api import BASE, PIPELINE, Api, running
 
 BROKEN = "pipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n  - {stage: wgetJion, args: [a]}\n"
 
@@ -88,7 +92,14 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/datasets/query", {"json": {"sql": "SELECT * FROM nowhere"}}),
     ("POST", "/datasets/query?bigNumbers=x", {"json": {"sql": "SELECT 1"}}),
     ("GET", "/datasets/query/columns", {}),
+    ("POST", "/datasets/query", {"json": {"sql": "SELECT 1", "format": "csv"}}),
+    ("POST", "/projects/x/jobs/y/datasets/z/query", {"json": {"sql": "", "format": "csv"}}),
     ("GET", "/datasets/query/columns?table=nowhere", {}),
+    ("GET", "/projects?cursor=garbage", {}),
+    ("GET", "/datasets?cursor=01a1fe8d", {}),
+    ("POST", "/cloud-credentials", {"json": {"provider": "AWS", "apiKey": "\0"}}),
+    ("POST", "/cloud-credentials", {"json": {"provider": "AWS", "secretAccessKey": "x" * 99_999}}),
+    ("POST", "/projects", {"json": {"name": "x", "cronSchedule": "\0"}}),
     ("GET", "/datasets/query/tables?catalog=nowhere", {}),
 ]  # fmt: skip
 
@@ -103,12 +114,13 @@ def test_errors_have_one_shape_and_the_wording_of_the_golden_file(acme: Api):
 
 def describe_error(acme: Api, method: str, path: str, request: dict[str, Any]) -> str:
     """Send the request, check the shape of the error, and return it as a line of the golden file."""
-    json = {"headers": {"Content-Type": "application/json"}} if "content" in request else {}
-    response = acme.call(method, path, **(json | request))
+    typed = {"headers": {"Content-Type": "application/json"}} if "content" in request else {}
+    response = acme.call(method, path, **(typed | request))
     body = response.json()
     assert body["code"] == response.status_code, body
     assert set(body) == {"error", "code", "timestamp", "details"}
     assert all(set(each) == {"path", "message", "code"} for each in body["details"])
+    assert body["timestamp"].endswith("Z")
     assert abs(datetime.now(UTC) - datetime.fromisoformat(body["timestamp"])) < timedelta(minutes=1)
     for internal in ("Traceback", "sqlalchemy", "pydantic", "duckdb", "/tmp", str(acme.settings.data)):
         assert internal not in response.text
@@ -135,6 +147,17 @@ def test_of_many_problems_the_first_are_told(acme: Api):
 def test_a_whole_number_is_one_in_any_notation(acme: Api):
     body = {"sql": "SELECT 1 AS x", "limit": 1.0, "offset": 0.0}
     assert acme.post("/datasets/query", body) == {"results": [{"x": 1}]}
+
+
+def test_a_body_that_stalls_is_given_up(acme: Api, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(middleware, "STALL_SECONDS", 0.3)
+    url = acme.client.base_url
+    head = f"POST {BASE}/projects HTTP/1.1\r\nHost: x\r\nX-API-Key: {acme.key}\r\nContent-Length: 20\r\n\r\n{{"
+    with socket.create_connection((url.host, url.port or 80), timeout=10) as connection:
+        connection.sendall(head.encode())
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))  # until the service closes the connection
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["details"][0]["code"] == "request-timeout"
 
 
 def test_405_tells_the_methods_that_are_known(acme: Api):

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from api.app import create_app
-from tests.support.api import Api, Job, Server, running, within_a_minute
+from tests.support.api import BASE, Api, Job, Server, running, within_a_minute
 from tests.support.service import PATIENCE_SECONDS
 
 
@@ -39,11 +39,23 @@ def twenty(caller: Api) -> list[httpx.Response]:
 
 
 def test_every_answer_to_a_key_tells_what_is_left(acme: Api):
-    for path in ("/projects", "/projects/id/unknown"):
-        headers = acme.call("GET", path).headers
+    for method, path in (
+        ("GET", "/projects"), ("GET", "/projects/id/unknown"), ("PATCH", "/projects"), ("GET", "/nothing")
+    ):  # fmt: skip
+        headers = acme.call(method, path).headers
         assert int(headers["RateLimit-Remaining"]) < int(headers["RateLimit-Limit"])
         assert 0 < int(headers["RateLimit-Reset"]) <= 60
-    assert "RateLimit-Limit" not in acme.client.get("/api/svc/api/projects").headers
+    for key in ({}, {"X-API-Key": "unknown"}):
+        for method in ("GET", "PATCH"):
+            assert "RateLimit-Limit" not in acme.client.request(method, f"{BASE}/projects", headers=key).headers
+
+
+def test_a_method_that_is_not_known_counts_too(strict: Server):
+    def patch() -> list[int]:
+        caller = strict.caller(f"strict {uuid4()}", "admin")
+        return [caller.call("PATCH", "/projects").status_code for _ in range(6)]
+
+    assert within_a_minute(patch) == [405] * 5 + [429]
 
 
 def test_the_same_call_with_one_idempotency_key_starts_one_execution(acme: Api, job: Job):
@@ -57,6 +69,18 @@ def test_the_same_call_with_one_idempotency_key_starts_one_execution(acme: Api, 
     assert execute({"arguments": ["A=2"]}).status_code == 409
     assert execute({"arguments": ["A=1"]}, "again").json()["executionId"] != answers[0].json()["executionId"]
     assert len(acme.get(f"{job.path}/executions")) == 2
+
+
+def test_one_idempotency_key_takes_the_same_json_in_any_form(acme: Api, job: Job):
+    def execute(body: str) -> httpx.Response:
+        headers = {"Idempotency-Key": f"form {job.id}", "Content-Type": "application/json"}
+        return acme.call("POST", f"{job.path}/execute", content=body, headers=headers)
+
+    bodies = (
+        '{"arguments":["A=1"],"parameters":{"a":1,"b":2}}', '{ "parameters": {"b": 2, "a": 1}, "arguments": ["A=1"] }\n'
+    )  # fmt: skip
+    assert len({execute(body).json()["executionId"] for body in bodies}) == 1
+    assert execute('{"arguments":["A=1"],"parameters":{"a":2,"b":2}}').status_code == 409
 
 
 def test_a_task_started_twice_with_one_key_runs_once(acme: Api, job: Job):

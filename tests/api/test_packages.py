@@ -125,6 +125,31 @@ def test_what_is_no_package_is_not_kept(server: Server, content: bytes, status: 
     assert api.call("GET", "/package/import/all").status_code == 409
 
 
+def test_after_a_rejected_upload_the_one_before_it_is_not_imported(server: Server, source: Api):
+    def too_much() -> Iterator[bytes]:
+        for _ in range(65):
+            yield bytes(2**20)
+
+    api = server.caller("rejected", "admin")
+    content = package_of(source)
+    for rejected, status in ((b"no package", 400), (too_much(), 413)):
+        accepted = api.get("/package/upload")
+        assert httpx.put(accepted["url"], content=content).status_code == 200
+        link = api.get("/package/upload")
+        assert httpx.put(link["url"], content=rejected).status_code == status
+        assert api.call("GET", "/package/import/all").status_code == 409
+        assert api.call("GET", "/package/import/all", params={"uploadId": link["uploadId"]}).status_code == 409
+        assert api.call("GET", "/package/import/all", params={"uploadId": accepted["uploadId"]}).status_code == 200
+        assert httpx.put(link["url"], content=content).status_code == 200
+        assert api.call("GET", "/package/import/all").status_code == 200
+
+
+def test_links_do_not_follow_the_host_header(source: Api):
+    for path in ("/package/upload", "/package/export/all"):
+        url = source.call("GET", path, headers={"Host": "evil.example"}).json()["url"]
+        assert url.startswith(str(source.client.base_url)), url
+
+
 def test_a_link_takes_one_package_and_the_same_again(source: Api, rival: Api):
     first, second = package_of(source), package_of(rival)
     link = source.get("/package/upload")

@@ -7,6 +7,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from standardwebhooks import Webhook
@@ -284,6 +285,30 @@ def test_reading_by_name_and_by_category(acme: Api):
     assert acme.get("/categories/by name")["agentIds"] == [agent["id"]]
     project = acme.post("/projects", {"name": "named project"})
     assert acme.get("/projects/named project") == acme.get(f"/projects/id/{project['id']}") == project
+
+
+def test_names_with_a_slash_are_read_by_their_encoded_name(acme: Api):
+    for name in ("A/B", "slash/jobs", "a%2Fb/c"):
+        created = acme.post("/projects", {"name": name})["id"]
+        assert acme.get(f"/projects/{quote(name, safe='')}")["id"] == created
+    assert acme.call("GET", "/projects/A%2FC").status_code == 404
+    assert acme.call("GET", "/projects/A/B").status_code == 404
+
+
+def test_a_task_is_queried_by_the_rows_that_its_own_execution_published(acme: Api, job: Job):
+    first = job.execute()
+    job.complete(first, ROWS)
+    job.complete(job.execute(), ROWS.slice(0, 1))
+    names, schema = ["output", "dataset"], acme.get("/datasets/query/tables")
+    table = next(each for each in schema if each["datasetId"] == acme.get(job.path)["outputDatasetId"])
+    names += [table["name"], f"{table['schema']}.{table['name']}"]
+    older, newer = acme.get(job.path)["taskIds"]
+    for task, count in ((older, 2), (newer, 1)):
+        for name in names:
+            body = {"sql": f"SELECT count(*) AS n FROM {name}"}
+            assert acme.post(f"/datasets/query/task/{task}", body) == {"results": [{"n": count}]}, name
+        assert acme.get(f"/datasets/query/task/{task}/info")["rowCount"] == count
+    assert acme.post("/datasets/query", {"sql": f"SELECT count(*) AS n FROM {names[-1]}"}) == {"results": [{"n": 1}]}
 
 
 def test_lists_come_page_by_page_when_asked(server: Server):

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 import duckdb
 
+from core.sql.column_names import make_unique, number_unnamed
 from core.sql.embedded.lockdown import Refused, View, check_statement, connect
 from core.sql.embedded.values import convert, convert_exactly
 
@@ -93,7 +94,7 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         connection.execute(prefix + request["sql"])
         columns = [(name, str(type)) for name, type, *_ in connection.description or ()]
         converter = convert_exactly if request["exactNumbers"] else convert
-        names = make_unique([name for name, _ in columns])
+        names = make_unique(number_unnamed([name for name, _ in columns]))
         rows = ([converter(value) for value in row] for row in _fetch_rows(connection))
         count, body = _encode(names, rows, request["maxBytes"])
     header = [[name, type] for name, (_, type) in zip(names, columns, strict=True)]
@@ -103,18 +104,6 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 def _fetch_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:
     while chunk := connection.fetchmany(CHUNK_ROWS):
         yield from chunk
-
-
-def make_unique(names: Sequence[str]) -> list[str]:
-    """Rename repeated names, so that all can be keys of one object: a second `a` becomes `a_1`."""
-    seen: dict[str, None] = {}
-    for name in names:
-        candidate, n = name, 0
-        while candidate in seen:
-            n += 1
-            candidate = f"{name}_{n}"
-        seen[candidate] = None
-    return list(seen)
 
 
 def _encode(names: Sequence[str], rows: Iterator[Sequence[Any]], max_bytes: int) -> tuple[int, bytes]:

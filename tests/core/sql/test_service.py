@@ -36,6 +36,34 @@ COUNTS = [
 ]
 
 
+NAMES = [  # a query of one row, and the names of its columns in Trino
+    ("SELECT count(*) FROM shop.products", ["_col0"]),
+    ("SELECT min(id), id AS a, max(id), 1 + 1, ARRAY[1] FROM shop.products GROUP BY id LIMIT 1",
+     ["_col0", "a", "_col2", "_col3", "_col4"]),
+    ("SELECT name, (price), p.id, upper(name) FROM shop.products p LIMIT 1", ["name", "price", "id", "_col3"]),
+    ("SELECT *, upper(name) FROM shop.products LIMIT 1", ["id", "name", "price", "_col3"]),
+    ("SELECT lower(name), p.*, upper(name), 1 FROM shop.products p LIMIT 1",
+     ["_col0", "id", "name", "price", "_col4", "_col5"]),
+    ("SELECT * FROM (SELECT max(id), min(id) FROM shop.products) AS t", ["_col0", "_col1"]),
+    ("SELECT _col0 + 1 FROM (SELECT max(id) FROM shop.products)", ["_col0"]),
+    ("WITH t AS (SELECT max(id) FROM shop.products) SELECT * FROM t", ["_col0"]),
+    ("SELECT count(*) FROM notes UNION ALL SELECT 2 LIMIT 1", ["_col0"]),
+    ("SELECT (SELECT 1), (SELECT 2) AS two", ["_col0", "two"]),
+    ("VALUES (1, 'a')", ["_col0", "_col1"]),
+    ("VALUES 1", ["_col0"]),
+    ("SELECT * FROM (VALUES (1, 2)) AS t (a, b)", ["a", "b"]),
+    ("SELECT * FROM (VALUES (1, 2)) AS t", ["_col0", "_col1"]),
+    ("SELECT * FROM (VALUES (1, 2))", ["_col0", "_col1"]),
+    ("SELECT name, count(*) FROM shop.products WHERE id IN (VALUES 1) GROUP BY 1 ORDER BY count(*)", ["name", "_col1"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "names"), NAMES)
+def test_columns_without_a_name_are_named_as_in_trino(warehouse: Warehouse, sql: str, names: list[str]):
+    rows = warehouse.rows(sql)
+    assert [list(row) for row in rows] == [names]
+
+
 @pytest.mark.parametrize(("sql", "n"), COUNTS)
 def test_a_query_reads_the_organizations_tables_under_every_accepted_name(warehouse: Warehouse, sql: str, n: int):
     assert warehouse.rows(sql) == [{"n": n}]
@@ -66,7 +94,7 @@ def test_another_organizations_dataset_is_as_unknown_as_no_dataset(fresh_warehou
 
 
 ROWS = [
-    ("VALUES (1, 'a'), (2, 'b')", [{"col0": 1, "col1": "a"}, {"col0": 2, "col1": "b"}]),
+    ("VALUES (1, 'a'), (2, 'b')", [{"_col0": 1, "_col1": "a"}, {"_col0": 2, "_col1": "b"}]),
     ("SELECT 1 AS a, 2 AS a, 3 AS a", [{"a": 1, "a_1": 2, "a_2": 3}]),
     ("(SELECT 1 AS x)", [{"x": 1}]),
     ("SELECT name FROM shop.products ORDER BY name", [{"name": "kettle"}, {"name": "mug"}, {"name": None}]),
