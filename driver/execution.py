@@ -71,7 +71,7 @@ def _run_and_report(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, m
         fields = _run(spec, secrets, reporter, meter)
         meter.finish()
     except Exception as error:
-        # whatever the failure is: it is reported as a sentence, and its stack trace goes to the log
+        # any failure is reported as a sentence, with its stack trace in the log
         _log.exception("the execution failed")
         meter.finish()
         reporter.report_failure(secrets.mask(describe_failure(error)))

@@ -1,4 +1,4 @@
-"""Describing a failure in one sentence, for the person who started the execution; the log has the stack trace."""
+"""Description of a failure in one sentence for the user; the log has the stack trace."""
 
 from __future__ import annotations
 

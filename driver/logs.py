@@ -35,7 +35,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(mask: Callable[[Any], Any] = copy) -> None:
-    """Log to stderr; `mask` replaces the secrets in each line."""
+    """Log to stderr; `mask` replaces the secrets in the lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(mask))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -1,4 +1,4 @@
-"""The progress of a run: state, counts, columns and preview of each step of its plan."""
+"""The progress of a run: state, counts, columns and preview of the steps of its plan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Progress:
         self._end = state
 
     def list_stages(self) -> list[dict[str, Any]]:
-        """Return each step with its state and counts, and with columns and preview where it is completed."""
+        """Return the steps with their states and counts, and columns and previews of completed ones."""
         counts = self._run.get_counts()
         last = self._plan.steps[-1].key
         if self._output.rows or self._end == "COMPLETED":
@@ -48,7 +48,7 @@ class Progress:
         ]
 
     def build_report(self) -> dict[str, Any]:
-        """Return the progress object of the webhook: the fraction of completed steps, and each step."""
+        """Return the progress object of the webhook: the fraction of completed steps, and all steps."""
         stages = self.list_stages()
         completed = sum(stage["state"] == "COMPLETED" for stage in stages)
         without_rows = [

@@ -1,4 +1,4 @@
-"""What a driver reports: progress to Dagster Pipes where there is one, heartbeats and the end to the service."""
+"""The driver's reports: progress to Dagster Pipes where there is one, heartbeats and the end to the service."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Reporter:
             _log.warning("heartbeat not accepted", extra={"fields": {"reason": str(error)}})
 
     def _send_stages(self) -> None:
-        """Send each stage that has changed since it was last sent."""
+        """Send the stages that have changed since they were last sent."""
         if not self._progress or not self._pipes:
             return
         for stage in self._progress.list_stages():

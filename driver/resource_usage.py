@@ -1,4 +1,4 @@
-"""What a run uses: CPU and memory of its processes, and the counts of Spark and of the engine."""
+"""The resource usage of a run: CPU and memory of its processes, and the counts of Spark and of the engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Usage:
 
 
 class UsageMeter:
-    """Samples in a thread of its own, so that a JVM that hangs does not delay the heartbeat."""
+    """Samples in a separate thread, so that a JVM that hangs does not delay the heartbeat."""
 
     def __init__(self) -> None:
         self._usage: Usage | None = None
@@ -68,7 +68,7 @@ class UsageMeter:
         self._read_spark()
 
     def get_report_fields(self) -> dict[str, Any]:
-        """Return the measured fields of a completion payload; what is unknown is left out."""
+        """Return the measured fields of a completion payload, without those that are unknown."""
         metrics: dict[str, Any] = {}
         fields: dict[str, Any] = {"metrics": metrics}
         usage, totals = self._usage, self._totals

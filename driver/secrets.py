@@ -28,7 +28,7 @@ class Secrets:
         return tuple(value for value in self._values.values() if len(value) >= MIN_SECRET_LENGTH)
 
     def reveal(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Replace each parameter that is `${NAME}` of its own name by the credential variable's value."""
+        """Replace the parameters that refer to a credential variable (NAME: `${NAME}`) by its value."""
         secret = {name: value for name, value in self._values.items() if parameters.get(name) == f"${{{name}}}"}
         return {**parameters, **secret}
 

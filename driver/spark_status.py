@@ -1,4 +1,4 @@
-"""What Spark counted of a run, read from the status store of its driver, which works without the web UI."""
+"""Spark's counts of a run, read from the status store of its driver, which works without the web UI."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class SparkTotals:
     """Totals over all stages so far.
 
     `cpu` are seconds of tasks inside JVMs, `executor_seconds` lifetimes of executors. With a local master there is one
-    executor, inside the driver, without seconds of its own. `bytes_read` come from files: Spark's own count would
-    include cached rows.
+    executor, inside the driver, without a lifetime to count. `bytes_read` are read from files: Spark's own count
+    would include cached rows.
     """
 
     tasks: int = 0
@@ -56,7 +56,7 @@ class SparkStatus:
         stages = self._store.stageList(None, False, False, self._no_quantiles, self._no_states)
         running: dict[int, tuple[float, int]] = {}
         newest = self._all_ended_before
-        for index in range(stages.size()):  # the newest comes first
+        for index in range(stages.size()):  # from the newest to the oldest
             stage = stages.apply(index)
             number = int(stage.stageId())
             if number < self._all_ended_before:

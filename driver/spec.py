@@ -1,6 +1,6 @@
-"""The execution spec: what a driver is told, as JSON. The service writes it, the driver reads it.
+"""The execution spec: the driver's input, as JSON. The service writes it, the driver reads it.
 
-It holds no secrets: credentials and the execution's token come in the driver's environment.
+It holds no secrets: credentials and the execution's token are in the driver's environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class SpecPart(BaseModel):
 
 
 class OutputSpec(SpecPart):
-    """Folders that only this attempt writes: the output, and below `saves` one folder for each save stage."""
+    """Folders that only this attempt writes: the output, and below `saves` a folder per save stage."""
 
     path: str
     saves: str | None = None
@@ -63,7 +63,7 @@ class SparkSpec(SpecPart):
 
 
 class ExecutionSpec(SpecPart):
-    """One attempt of an execution. `credentials` maps environment variables to the credentials they come from."""
+    """One attempt of an execution. `credentials` maps environment variables to ids of credentials."""
 
     execution_id: str
     job_id: str

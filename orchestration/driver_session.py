@@ -1,7 +1,7 @@
 """The driver of one execution, seen from its Dagster run: started, followed and stopped with the run.
 
-The run only displays what the driver does. The driver's last report goes through core.executions.reports, as its
-webhook does; whichever arrives first counts.
+The run only displays the driver's progress. The driver's last report is recorded through core.executions.reports, as
+by its webhook; the first to arrive counts.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class DriverSession:
             return [project.slug, session.get_one(Job, self.execution.job_id).slug]
 
     def close(self) -> None:
-        """Stop the driver, which may exit by itself once it has reported its end."""
+        """Stop the driver, after some time to exit once it has reported its end."""
         try:
             if self._execution is not None and self._outcome is None:
                 self._record_interruption()
@@ -187,7 +187,7 @@ class DriverSession:
         self._outcome = Outcome(state, sentence, message["payload"])
 
     def _watch(self, context: OpExecutionContext) -> None:
-        """Check once a second that the driver lives, and that the execution has not ended elsewhere."""
+        """Check once a second that the driver lives, and that the execution has not ended otherwise."""
         time.sleep(POLL_SECONDS)
         if time.monotonic() - self._watched_at < WATCH_SECONDS:
             return

@@ -42,7 +42,7 @@ log = structlog.get_logger()
 
 
 class Launcher:
-    """One instance runs beside the API; state is in the database, in Dagster and in the compute."""
+    """Has no state of importance: that is in the database, in Dagster and in the compute."""
 
     def __init__(self, settings: Settings, database: Database, dagster: DagsterClient, compute: Compute) -> None:
         self._settings = settings
@@ -73,7 +73,7 @@ class Launcher:
         list(self._pool.map(self._launch, messages))
 
     def relaunch_unclaimed(self) -> None:
-        """Launch again what no run has claimed and whose run has ended; cancel it where a person cancelled the run."""
+        """Launch attempts again whose run ended before it claimed them; cancel those whose run a user cancelled."""
         with self._database.read() as session:
             messages = orphaned(session, now() - CLAIM_TIMEOUT)
         runs = self._dagster.list_runs(m.dagster_run_id for m in messages if m.dagster_run_id) if messages else {}
@@ -168,7 +168,7 @@ def _make_handle(execution: Execution) -> DriverHandle:
 
 
 def _has_overrun(execution: Execution) -> bool:
-    """Whether it ended so long ago that its run, or the driver by itself, should have stopped the driver."""
+    """Whether it ended so long ago that its driver should have stopped."""
     ended_at = execution.completed_at
     return State(execution.state).terminal and (ended_at is None or now() - ended_at > EXIT_TIMEOUT)
 

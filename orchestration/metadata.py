@@ -14,7 +14,7 @@ MAX_CELL_CHARACTERS = 200
 
 
 def build_stage_metadata(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a `stage` message, without what the driver left out."""
+    """Return the metadata of a `stage` message, without fields that the driver left out."""
     metadata: dict[str, Any] = {name: report[name] for name in ("rows", "pages", "errors") if name in report}
     if "seconds" in report:
         metadata["seconds"] = float(report["seconds"])

@@ -1,6 +1,6 @@
 """Pidfiles: a file holds the pid of a process and stays locked as long as that process lives.
 
-The lock, not the pid, tells whether it lives: pids are reused, a lock ends with its process however that ends.
+The lock, not the pid, shows whether it lives: pids are reused, but a lock ends with its process, also after a crash.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read_alive_pid(path: Path) -> int | None:
     """Return the pid of a living process; None when it has ended, or has not written its pid yet."""
     if not is_alive(path):
         return None
-    with suppress(FileNotFoundError):  # it has ended meanwhile
+    with suppress(FileNotFoundError):  # it has just ended
         return int(path.read_text().strip() or 0) or None
     return None
 

@@ -1,4 +1,4 @@
-"""Dagster run launcher, selected in dagster.yaml: asks the run server to fork a process for each run.
+"""Dagster run launcher, selected in dagster.yaml: each run gets a process that the run server forks.
 
 Each run's process has a pidfile in DAGSTER_HOME/runs, by which it is observed and terminated.
 """
@@ -79,7 +79,7 @@ class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
 
 
 def _send_request(home: Path, request: Mapping[str, Any]) -> None:
-    """Send a request to the run server, waiting while it restarts; raise OSError when it does not come back."""
+    """Send a request to the run server, waiting while it restarts; raise OSError when it stays down."""
     deadline = time.monotonic() + CONNECT_SECONDS
     while True:
         with socket.socket(socket.AF_UNIX) as connection:

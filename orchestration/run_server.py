@@ -1,4 +1,4 @@
-"""`python -m orchestration.run_server`: import what runs need once, then fork a process for each run.
+"""`python -m orchestration.run_server`: import Dagster and the engine once, then fork a process for each run.
 
 A forked run records its first event after 0.1 s instead of 2 s. The server itself has no threads and no connections,
 which a fork would not survive.
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _preload() -> None:
-    """Import what runs need; opening an instance imports the parts that Dagster loads lazily."""
+    """Import the modules of a run; opening an instance imports the parts that Dagster loads lazily."""
     for name in PRELOADED:
         importlib.import_module(name)
     with dagster.DagsterInstance.get():
@@ -80,7 +80,7 @@ def _serve(home: Path) -> None:
 
 
 def _execute_run(home: Path, run_id: str, arguments: list[str], connection: socket.socket) -> None:
-    """In the fork: execute the run as `dagster api execute_run` does, and exit. The pidfile is locked meanwhile."""
+    """In the fork: execute the run as `dagster api execute_run` does, and exit. The pidfile is locked until then."""
     from dagster._cli import cli
 
     for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -106,7 +106,7 @@ def _end_runs(home: Path) -> None:
     runs = [get_run_pidfile(home, run_id) for run_id in list_alive(home / "runs")]
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 0)):
         for pid in filter(None, map(read_alive_pid, runs)):
-            with suppress(ProcessLookupError):  # it has ended meanwhile
+            with suppress(ProcessLookupError):  # it has just ended
                 os.kill(pid, number)
         deadline = time.monotonic() + seconds
         while any(map(read_alive_pid, runs)) and time.monotonic() < deadline:

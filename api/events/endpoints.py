@@ -1,4 +1,4 @@
-"""Live updates: what an execution, or all executions of a project, go through, as Server-Sent Events."""
+"""Live updates about an execution, or about all executions of a project, as Server-Sent Events."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ router = APIRouter(tags=["events"], route_class=KeyRoute)
 MAX_DIGITS = 18
 HOW = (
     "Server-Sent Events. `event: state` and `event: progress` carry an execution as JSON; a comment comes every 15 s "
-    "of silence. After a reconnect with `Last-Event-ID` follows what has happened since, for a week. The key goes "
-    "into its header as everywhere, never into the address: in a browser read the stream with `fetch`, since "
-    "`EventSource` sends no headers. Connecting counts as one request. A key may have "
+    "of silence. After a reconnect with `Last-Event-ID` the stream continues after that event; events are stored for "
+    "a week. The key belongs in its header as everywhere, never in the address: in a browser, read the stream with "
+    "`fetch`, since `EventSource` sends no headers. Connecting counts as one request. A key may have "
     f"{OF_KEYS.per_caller} streams open at each worker of the API and an organization {OF_ORGANIZATIONS.per_caller}; "
-    "one that is not read for 15 s is closed, and so is one whose key was revoked."
+    "a stream that is not read for 15 s, or whose key was revoked, is closed."
 )
 STREAM = {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
@@ -31,10 +31,10 @@ STREAM = {"description": "The stream.", "content": {"text/event-stream": {"schem
 @router.get(
     "/jobs/{jobId}/executions/{executionId}/events",
     summary="Follow an execution",
-    description=f"Begins with all that has happened and ends with the execution. {HOW} When the execution has ended "
-    "and there is nothing after `Last-Event-ID`, the answer is 204.",
+    description=f"Begins with the execution's first event and ends with the execution. {HOW} When the execution has "
+    "ended and no event follows `Last-Event-ID`, the answer is 204.",
     response_class=Response,
-    responses={200: STREAM, 204: {"description": "The execution has ended and nothing follows."}, **answers(404)},
+    responses={200: STREAM, 204: {"description": "The execution has ended and no event follows."}, **answers(404)},
 )
 def follow_execution(
     project_id: ProjectId,
@@ -50,14 +50,14 @@ def follow_execution(
     first = read(after)
     if first.ended and not first.events:
         return Response(status_code=204)
-    return EventStream(caller, read, _check(services, request), after)
+    return EventStream(caller, read, _make_key_check(services, request), after)
 
 
 @router.get(
     "/events",
     summary="Follow all executions of a project",
-    description="Begins with what happens next, and with an `id` before it: a reconnect before the first event misses "
-    f"nothing either. Who also wants what was before listens first, and reads then. {HOW}",
+    description="Begins with an `id` and the next event, so a reconnect before the first event misses none either. "
+    f"To get earlier events too, open the stream first and read the executions then. {HOW}",
     response_class=Response,
     responses={200: STREAM, **answers(404)},
 )
@@ -71,10 +71,10 @@ def follow_project(
     read = partial(services.events.list_of_project, caller, project_id)
     after = _parse_id(last_event_id)
     last = services.events.get_last_id(caller, project_id)
-    return EventStream(caller, read, _check(services, request), last if after is None else after)
+    return EventStream(caller, read, _make_key_check(services, request), last if after is None else after)
 
 
-def _check(services: Services, request: Request) -> partial[Identity]:
+def _make_key_check(services: Services, request: Request) -> partial[Identity]:
     return partial(authenticate, services.database, extract_key(request.headers) or "")
 
 

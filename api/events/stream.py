@@ -1,4 +1,4 @@
-"""A stream of Server-Sent Events: read from the database as they come, and ended when nobody takes them."""
+"""A stream of Server-Sent Events, polled from the database. A client that does not read it is disconnected."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ log = structlog.get_logger()
 
 REFUSAL = "Too many streams are open. Close one, or try again in a moment."
 OF_KEYS = ConcurrencyLimiter(20, 200, REFUSAL)
-OF_ORGANIZATIONS = ConcurrencyLimiter(50, 200, REFUSAL)  # many keys of one leave room for others
+OF_ORGANIZATIONS = ConcurrencyLimiter(50, 200, REFUSAL)  # so that one with many keys leaves room for others
 
 
 class EventStream(Response):
-    """Sends what `read` finds after the last event, until it says that nothing will follow.
+    """Sends the events that `read` returns after the last one, until a batch is marked as the end.
 
     `check` raises Unauthorized once the caller's key is no longer valid.
     """
@@ -53,34 +53,34 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with OF_KEYS.acquire(self._caller.key_id), OF_ORGANIZATIONS.acquire(self._caller.organization_id):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            gone = asyncio.create_task(_disconnected(receive))
+            disconnect = asyncio.create_task(_wait_for_disconnect(receive))
             try:
-                await self._follow(send, gone)
+                await self._follow(send, disconnect)
                 await send({"type": "http.response.body", "body": b""})
             except TimeoutError:
                 log.warning("a stream was not read", key=self._caller.key_id)
             finally:
-                gone.cancel()
+                disconnect.cancel()
 
-    async def _follow(self, send: Send, gone: asyncio.Task[None]) -> None:
-        await _push(send, _beginning(self._after))
-        said = checked = time.monotonic()
+    async def _follow(self, send: Send, disconnect: asyncio.Task[None]) -> None:
+        await _push(send, _format_beginning(self._after))
+        sent_at = checked_at = time.monotonic()
         outages = OutageLog()
-        while not gone.done():
+        while not disconnect.done():
             try:
-                if time.monotonic() - checked >= HEARTBEAT_SECONDS:  # also where events leave no silence
+                if time.monotonic() - checked_at >= HEARTBEAT_SECONDS:  # also while events arrive all the time
                     await run_in_threadpool(self._check)
-                    checked = time.monotonic()
+                    checked_at = time.monotonic()
                 batch = await run_in_threadpool(self._read, self._after)
                 for event in batch.events:
-                    await _push(send, _text(event))
-                    self._after, said = event.id, time.monotonic()
+                    await _push(send, _format_event(event))
+                    self._after, sent_at = event.id, time.monotonic()
                 if batch.ended:
                     return
-                if time.monotonic() - said >= HEARTBEAT_SECONDS:
+                if time.monotonic() - sent_at >= HEARTBEAT_SECONDS:
                     await _push(send, ": heartbeat\n\n")
-                    said = time.monotonic()
-            except (NotFound, Unauthorized):  # it was deleted, or the key was revoked
+                    sent_at = time.monotonic()
+            except (NotFound, Unauthorized):  # the execution was deleted, or the key revoked
                 return
             except Unavailable as error:
                 outages.report_failure("read", error.sentence)
@@ -88,26 +88,26 @@ class EventStream(Response):
                 outages.report_success("read")
                 if batch.more:
                     continue
-            await asyncio.wait([gone], timeout=POLL_SECONDS)
+            await asyncio.wait([disconnect], timeout=POLL_SECONDS)
 
 
 async def _push(send: Send, text: str) -> None:
-    """Raises TimeoutError when the other side has not taken what was sent before."""
+    """Send a part of the body; raise TimeoutError when the client does not read the parts before."""
     message: Message = {"type": "http.response.body", "body": text.encode(), "more_body": True}
     await asyncio.wait_for(send(message), SLOWEST_SECONDS)
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _beginning(after: int | None) -> str:
-    """An id without data is no event, and what a reconnect before the first event sends as its `Last-Event-ID`."""
+def _format_beginning(after: int | None) -> str:
+    """Return the retry interval, and an id without data: no event, but the `Last-Event-ID` of an early reconnect."""
     begins_at = "" if after is None else f"id: {after}\n"
     return f"{begins_at}retry: {RECONNECT_MS}\n\n"
 
 
-def _text(event: Event) -> str:
+def _format_event(event: Event) -> str:
     data = json.dumps(event.data, separators=(",", ":"))
     return f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"

@@ -1,1 +1,1 @@
-"""Events: what executions go through, for those who watch and those who are told."""
+"""Events of executions, for live streams and webhooks."""

@@ -1,4 +1,4 @@
-"""Recording events: what happens to an execution is stored in the transaction in which it happens.
+"""Recording of events, in the transaction that changes the execution.
 
 The caller has locked the project, so the ids of its events ascend in the order of the commits.
 """
@@ -23,7 +23,7 @@ TYPES = tuple(PREFIX + state.lower() for state in State)
 
 
 def record_state(session: Session, execution: Execution) -> None:
-    """Record the execution's new state, and a delivery to each webhook that subscribes to it."""
+    """Record the execution's new state, and deliveries to the webhooks that subscribe to it."""
     if State(execution.state).terminal and execution.progress:
         record_progress(session, execution)
     data = build_event_data(execution)

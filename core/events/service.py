@@ -31,7 +31,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Events in order. With `more`, others follow at once; with `ended`, none will follow."""
+    """Events in order. With `more`, others follow at once; with `ended`, the stream is over."""
 
     events: Sequence[Event]
     more: bool
@@ -64,7 +64,7 @@ class EventService:
         return EventBatch(events, more, ended=not more and state.terminal)
 
     def list_of_project(self, caller: Identity, project_id: str, after: int | None) -> EventBatch:
-        """Return the project's events after this id; without an id none."""
+        """Return the project's events after this id; without an id an empty batch."""
         with self._database.read() as session:
             project = ProjectRepository(session, caller.organization_id).get(project_id)
             query = select(ExecutionEvent).where(ExecutionEvent.project_id == project.id)
@@ -72,7 +72,7 @@ class EventService:
         return EventBatch(events, more=len(events) == BATCH, ended=False)
 
     def get_last_id(self, caller: Identity, project_id: str) -> int:
-        """Return the id of the project's last event, 0 when it has none."""
+        """Return the id of the project's last event, 0 before the first."""
         with self._database.read() as session:
             project = ProjectRepository(session, caller.organization_id).get(project_id)
             last = select(func.max(ExecutionEvent.id)).where(ExecutionEvent.project_id == project.id)

@@ -1,1 +1,1 @@
-"""An execution's life: accepted, launched, claimed, run, completed."""
+"""The life of an execution: accepted, launched, claimed, run, completed."""

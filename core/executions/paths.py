@@ -71,7 +71,7 @@ def _list_reads(step: Step) -> Iterator[str]:
 
 
 def _is_local(path: str) -> bool:
-    """Whether the driver resolves the path by itself: a folder of the machine, or another storage."""
+    """Whether the path is left to the driver: a folder of the machine, or another storage."""
     return ("://" in path and not path.startswith(SCHEME)) or path.startswith(("/", "~"))
 
 

@@ -1,4 +1,4 @@
-"""The completion payload of the REST specification: what drivers and other clients report about an execution."""
+"""The completion payload of the REST specification: a report of a driver, or of another client."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class CompletionPayload(BaseModel):
         return [column.model_dump() for column in columns]
 
     def parse_saves(self) -> list[SavedRows]:
-        """Return what the save stages wrote; raise BadInput when it is no list of that."""
+        """Return the rows that save stages wrote; raise BadInput when `saves` is malformed."""
         try:
             return _SAVES.validate_python((self.additional_metrics or {}).get("saves") or [])
         except ValidationError as error:
@@ -161,7 +161,7 @@ class CompletionPayload(BaseModel):
             raise BadInput(sentence, [Detail("additionalMetrics.saves", sentence)]) from error
 
     def get_metrics(self) -> dict[str, Any]:
-        """Return what the execution stores as metrics: the reported counts and the free-form parts."""
+        """Return the metrics that the execution stores: the reported counts and the free-form parts."""
         counts = {name: getattr(self, name) for name in _COUNTS}
         additional = self.additional_metrics or {}
         free = {key: value for key, value in additional.items() if key not in ("attempt", "progress", "saves")}

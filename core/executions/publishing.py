@@ -37,7 +37,7 @@ def publish_output(session: Session, execution: Execution, payload: CompletionPa
 
 
 def publish_saves(session: Session, execution: Execution, payload: CompletionPayload) -> None:
-    """Publish what the attempt's stages saved, each path to a dataset of its own."""
+    """Publish the rows of the attempt's save stages: one dataset for each path."""
     datasets = DatasetRepository(session, execution.organization_id)
     project = session.get_one(Project, execution.project_id)
     folder = saves_key(execution.organization_id, execution.id, execution.attempt)

@@ -1,4 +1,4 @@
-"""Reports about an attempt: claimed, running, completed, failed, cancelled. Whoever reports, they arrive here."""
+"""Reports about an attempt: claimed, running, completed, failed, cancelled. All reporters use these functions."""
 
 from __future__ import annotations
 

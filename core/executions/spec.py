@@ -1,4 +1,4 @@
-"""What one attempt of an execution gives to its driver: the spec and, apart from it, the secrets."""
+"""The driver's input for one attempt of an execution: the spec and, separately, the secrets."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class State(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What may change the state of an execution."""
+    """An operation that may change the state of an execution."""
 
     ADMIT = "ADMIT"  # a slot has become free for a queued execution
     START = "START"

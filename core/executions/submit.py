@@ -49,7 +49,7 @@ INITIAL_VALUES = {
 
 @dataclass(frozen=True, slots=True)
 class ExecuteOptions:
-    """What a request to execute a job says besides the job."""
+    """The options of a request to execute a job."""
 
     key_ring: KeyRing
     parameters: Mapping[str, object]
@@ -161,7 +161,7 @@ def list_steps(plan: Plan) -> list[dict[str, str]]:
 
 
 def _load_started(session: Session, execution_id: str) -> Execution:
-    """Return what an earlier call with the same Idempotency-Key has started."""
+    """Return the execution that an earlier call with the same Idempotency-Key has started."""
     execution = session.get(Execution, execution_id)
     if execution is None:
         raise Conflict("What this Idempotency-Key has started was deleted since. Use a new key.")

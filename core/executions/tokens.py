@@ -24,7 +24,7 @@ def execution_token(settings: Settings, execution_id: str, attempt: int) -> str:
 def find_signer(secrets: Sequence[str], headers: Mapping[str, str], body: bytes) -> int:
     """Return the index of the secret that signed the message.
 
-    Raises Unauthorized when none did, or when the message is more than five minutes old.
+    Raises Unauthorized without a valid signature, and when the message is more than five minutes old.
     """
     for index, secret in enumerate(secrets):
         try:

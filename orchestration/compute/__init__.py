@@ -1,4 +1,4 @@
-"""Compute: drivers as subprocesses of this machine. Which implementation is used, `create_compute` alone decides."""
+"""Compute: the protocol, its implementations, and the factory that selects one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Compute on this machine: a driver is a subprocess in its own session, which outlives the Dagster run.
 
-DATA/drivers/<name> is its pidfile, so any process can tell whether it runs, and stop it.
+DATA/drivers/<name> is its pidfile, so any process can check whether it runs, and stop it.
 """
 
 from __future__ import annotations
@@ -131,5 +131,5 @@ class LocalCompute:
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # it has ended meanwhile
+    with suppress(ProcessLookupError):  # it has just ended
         os.killpg(leader, number)

@@ -54,7 +54,7 @@ class Compute(Protocol):
         ...
 
     def cancel(self, handle: DriverHandle) -> None:
-        """Ask the driver to stop, kill it after 10 s, and remove what it left. Do nothing when it has ended."""
+        """Terminate the driver, kill it after 10 s, and delete its scratch files. An ended driver is no error."""
         ...
 
     def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
@@ -62,9 +62,9 @@ class Compute(Protocol):
         ...
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
-        """Return the last lines of the log; none before the driver has written any."""
+        """Return the last lines of the log, an empty list before the driver has written any."""
         ...
 
     def list(self) -> Sequence[DriverHandle]:
-        """Return the drivers that are running, whoever started them."""
+        """Return all running drivers, also those that other processes started."""
         ...
