@@ -21,7 +21,11 @@ def fetch_html(settings: Settings, url: str) -> Page:
     if address is None:
         raise BadInput("This is not the URL of a web page.", path="url")
     options = FetchOptions(
-        total_timeout=TIMEOUT_SECONDS, max_body=MAX_BODY, retries=0, allow_networks=settings.fetch_allow_networks
+        total_timeout=TIMEOUT_SECONDS,
+        max_body=MAX_BODY,
+        retries=0,
+        allow_networks=settings.fetch_allow_networks,
+        own_endpoints=settings.own_endpoints,
     )
     with HttpFetcher(options) as fetcher:
         page, _ = next(fetcher.fetch([(address, None)]))

@@ -8,8 +8,10 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from sqlalchemy import make_url
 
 REQUESTS_PER_MINUTE = 1000
+POSTGRESQL_PORT = 5432
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 
 
@@ -100,6 +102,16 @@ class Settings(BaseSettings):
         """Address of the API's root path as drivers and the command line call it."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
         return (self.public_url or f"http://{host}:{self.port}").rstrip("/") + self.root_path
+
+    @property
+    def own_endpoints(self) -> tuple[tuple[str, int], ...]:
+        """Hosts and ports that the fetch guard always refuses: the API, the Dagster UI and the database."""
+        endpoints = [(self.host, self.port), ("127.0.0.1", self.ui_port)]
+        if self.database_url is not None:
+            url = make_url(self.database_url.get_secret_value())
+            if url.get_backend_name() == "postgresql":
+                endpoints.append((url.host or "127.0.0.1", url.port or POSTGRESQL_PORT))
+        return tuple(endpoints)
 
     @property
     def service_url(self) -> str:

@@ -53,7 +53,7 @@ class RequestFilter:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
             for *_, address in found:
-                self.guard.check(str(address[0]))
+                self.guard.check(str(address[0]), port)
         except GuardRefused as refused:
             return f"refused: {refused.describe_for(host)}"
         except OSError:

@@ -104,7 +104,7 @@ class SocksProxy:
         refused = _Refused(_FAILED, f"could not connect to {_format_address(host, port)}")
         for address in await self._resolve(host, port):
             try:
-                self.guard.check(address)
+                self.guard.check(address, port)
                 return await asyncio.wait_for(asyncio.open_connection(address, port), self.connect_timeout)
             except GuardRefused as error:
                 refused = _Refused(_FORBIDDEN, f"refused: {error.describe_for(host)}")

@@ -52,7 +52,7 @@ class Tab:
 
     @classmethod
     async def open(cls, browser: Browser, options: FetchOptions, images: bool, remote: bool) -> Self:
-        guard = Guard(options.allow_networks)
+        guard = Guard(options.allow_networks, options.own_endpoints)
         if remote:
             request_guard, proxy = RequestFilter(guard, images), None
         else:

@@ -19,7 +19,8 @@ class FetchOptions:
     `concurrency` limits the parallel requests of one fetcher, `per_host` those of a whole run to one origin (scheme,
     host and port); `delay` is the minimum time between the starts of two requests to an origin. With `robots`, URLs
     that robots.txt disallows are not requested. `first_byte_timeout` includes connecting; `total_timeout` covers a
-    page with its redirects. `max_body` limits the decompressed body. `allow_networks` are CIDRs that the guard allows.
+    page with its redirects. `max_body` limits the decompressed body. `allow_networks` are CIDRs that the guard allows;
+    `own_endpoints` are hosts and ports of the service, which it refuses even there.
     Raises ValueError for a `user_agent` that cannot be sent in a header.
     """
 
@@ -37,6 +38,7 @@ class FetchOptions:
     backoff: float = 0.5
     max_retry_after: float = 60
     allow_networks: tuple[str, ...] = ()
+    own_endpoints: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         check_user_agent(self.user_agent)

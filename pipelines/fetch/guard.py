@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -32,6 +33,9 @@ _REFUSED: tuple[tuple[Network, str], ...] = tuple(
 _WITH_EMBEDDED_IPV4 = tuple(map(ip_network, ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "::/96")))
 
 
+OWN_ENDPOINT = "an address of this service itself"
+
+
 class GuardRefused(Exception):
     """The guard refuses a connection to the address."""
 
@@ -47,18 +51,22 @@ class GuardRefused(Exception):
 
 
 class Guard:
-    """Refuse addresses that are not public, apart from those in `allow_networks` (CIDRs).
+    """Refuse addresses that are not public, apart from those in `allow_networks` (CIDRs), and the service's own ports.
 
-    Raises ValueError for a malformed network.
+    `own_endpoints` are (host, port) pairs of the service, refused whatever is allowed. Raises ValueError for a
+    malformed network.
     """
 
-    def __init__(self, allow_networks: Iterable[str] = ()) -> None:
+    def __init__(self, allow_networks: Iterable[str] = (), own_endpoints: Iterable[tuple[str, int]] = ()) -> None:
         self._allowed = tuple(_parse_network(text) for text in allow_networks)
+        self._own_endpoints = tuple(own_endpoints)
 
-    def check(self, address: str) -> None:
-        """Raise GuardRefused unless the numeric `address` is allowed."""
+    def check(self, address: str, port: int | None = None) -> None:
+        """Raise GuardRefused unless the numeric `address` is allowed, and `port` at it none of the service's own."""
         if reason := self._find_reason(address):
             raise GuardRefused(address, reason)
+        if any(port == own_port and _is_same_host(address, host) for host, own_port in self._own_endpoints):
+            raise GuardRefused(address, OWN_ENDPOINT)
 
     def _find_reason(self, text: str) -> str | None:
         try:
@@ -79,6 +87,30 @@ def _parse_network(text: str) -> Network:
         return ip_network(text.strip(), strict=False)
     except ValueError:
         raise ValueError(f"'{text}' is not a network such as 10.0.0.0/8 or fd00::/8") from None
+
+
+def _is_same_host(address: str, host: str) -> bool:
+    """Whether the numeric `address` is one of `host`, or both are addresses of this machine."""
+    try:
+        found = {str(each[4][0]) for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return False
+    return address in found or (_is_local(address) and any(_is_local(each) for each in found))
+
+
+def _is_local(address: str) -> bool:
+    """Whether the numeric `address` belongs to this machine: a socket can be bound to it."""
+    parsed = ip_address(address.partition("%")[0])
+    parsed = _get_embedded_ipv4(parsed) or parsed
+    if parsed.is_loopback or parsed.is_unspecified:
+        return True
+    family = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(parsed), 0))
+    except OSError:
+        return False
+    return True
 
 
 def _find_kind(address: Address) -> str | None:

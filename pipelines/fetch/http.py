@@ -42,7 +42,7 @@ class HttpFetcher:
         self._options = options or FetchOptions()
         self._throttle = throttle or LocalHostThrottle(self._options)
         self._cache = cache
-        self._guard = Guard(self._options.allow_networks)
+        self._guard = Guard(self._options.allow_networks, self._options.own_endpoints)
         self._idle: list[Transfer] = []
         self._active: dict[pycurl.Curl, Transfer] = {}
         self._performed_at = self._checked_at = time.monotonic()

@@ -211,7 +211,7 @@ class Transfer:
     def _open_socket(self, purpose: int, address: Any) -> Any:
         """Check the resolved address of each connection: redirects and DNS answers cannot bypass the guard."""
         try:
-            self._guard.check(address.addr[0])
+            self._guard.check(address.addr[0], address.addr[1])
         except GuardRefused as refused:
             self._refused = refused
             return pycurl.SOCKET_BAD

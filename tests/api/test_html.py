@@ -110,3 +110,12 @@ def test_a_name_that_is_refused_is_answered_like_one_that_is_not_there(acme: Api
 
 def test_other_protocols_are_refused(acme: Api):
     assert acme.call("GET", "/html/etc%2Fpasswd/file").status_code == 400
+
+
+def test_the_services_own_ports_are_refused_whatever_networks_are_allowed(acme: Api, site: str):
+    host, _, port = site.partition(":")
+    for address in (site, f"localhost:{port}", f"[::ffff:{host}]:{port}"):
+        open_ = acme.settings.model_copy(update={"ui_port": int(port), "fetch_allow_networks": ("0.0.0.0/0", "::/0")})
+        with pytest.raises(BadInput):
+            fetch_html(open_, f"http://{address}/meta")
+    assert fetch_html(acme.settings, f"http://{site}/meta").ok
