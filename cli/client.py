@@ -41,8 +41,11 @@ class Connection:
         """The base URL of the operations; a URL without a path gets the paths of the settings."""
         settings = Settings(data=self.data)
         if self.url is None:
-            address = self.data / "address"
-            return address.read_text() if address.exists() else settings.service_url
+            try:
+                return (self.data / "address").read_text()
+            except OSError:
+                sentence = f"No server was found in {_name_folder(self.data)}"
+                raise ClientError(f"{sentence}. Start one with `spindle up`, or use --data or --url.") from None
         try:
             bare = urlsplit(self.url).path in ("", "/")
         except ValueError:
@@ -58,6 +61,10 @@ class Connection:
         except OSError:
             sentence = "There is no API key. Set SPINDLE_KEY or use --key"
             raise ClientError(f"{sentence}; the default, {self.data / 'admin-key'}, does not exist.") from None
+
+
+def _name_folder(data: Path) -> str:
+    return str(data) if data.is_absolute() else f"./{data}"
 
 
 class Client:
@@ -113,11 +120,12 @@ class Client:
 
 @contextmanager
 def connect(connection: Connection) -> Generator[Client]:
+    base_url = connection.service_url
     key = connection.read_api_key()
     if not (key.isascii() and key.isprintable()):
         raise ClientError("The API key is not one of Spindle's: it contains other characters than those.")
     try:
-        http = httpx.Client(base_url=connection.service_url, headers={"X-API-Key": key}, timeout=TIMEOUT_SECONDS)
+        http = httpx.Client(base_url=base_url, headers={"X-API-Key": key}, timeout=TIMEOUT_SECONDS)
     except httpx.InvalidURL as error:
         raise ClientError(f"{connection.url} is not an address: {error}.") from None
     with http:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from core.credentials.rotation import finish_rotation, rotate_service_key
 from core.errors import SpindleError
@@ -38,6 +39,16 @@ def prepare(settings: Settings) -> None:
         finish_rotation(settings, database)
     finally:
         database.close()
+
+
+def create_data_folder(data: Path) -> None:
+    """Create the folder unless it exists; raise CannotStart when it cannot hold files."""
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        TemporaryFile(dir=data).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CannotStart(f"{data} cannot be the data folder ({reason}). Choose another --data.") from None
 
 
 @contextmanager

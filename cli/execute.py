@@ -1,4 +1,4 @@
-"""`spindle execute`: start a job on a server and, with --follow, show its progress and log until it ends."""
+"""`spindle execute` and `retry`: start a job on a server; with --follow, show progress, log and first rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from cli.client import NEGATIVE_RESULT, Client, ClientError, Connection, Unreachable, connect
+from cli.client import NEGATIVE_RESULT, Client, Connection, Unreachable, connect
+from cli.jobs import find_execution, find_job
+from cli.query import show_output
 from cli.terminal import escape_text, parse_parameters
 
 POLL_SECONDS = 1.0
@@ -37,24 +39,19 @@ def execute(connection: Connection, job: str, parameter: list[str], follow: bool
     """Return 0 when the execution is accepted or, with `follow`, completed; NEGATIVE_RESULT when it failed."""
     console = Console(highlight=False, soft_wrap=True)
     with connect(connection) as client:
-        path = _find_job(client, job)
+        path = find_job(client, job)
         execution = client.post(f"{path}/execute", {"parameters": parse_parameters(parameter)})["executionId"]
         console.print(f"Execution {execution} was accepted.")
         return _follow(console, client, job, f"{path}/executions/{execution}") if follow else 0
 
 
-def _find_job(client: Client, name: str) -> str:
-    """Return the path of the job PROJECT/JOB; both names may contain slashes."""
-    for project in client.get("/projects"):
-        if not name.startswith(f"{project['name']}/"):
-            continue
-        jobs = f"/projects/id/{project['id']}/jobs"
-        found = [job["id"] for job in client.get(jobs) if name == f"{project['name']}/{job['name']}"]
-        if len(found) > 1:
-            raise ClientError(f"There is more than one job '{name}'. Rename all but one.")
-        if found:
-            return f"{jobs}/{found[0]}"
-    raise ClientError(f"There is no job '{name}'. Jobs are named as PROJECT/JOB.")
+def retry(connection: Connection, job: str, execution: str | None, follow: bool) -> int:
+    """Retry a failed execution, by default the job's newest; codes as of `execute`."""
+    console = Console(highlight=False, soft_wrap=True)
+    with connect(connection) as client:
+        path = find_execution(client, job, execution)
+        console.print(f"Execution {client.post(f'{path}/retry', {})['executionId']} was accepted again.")
+        return _follow(console, client, job, path) if follow else 0
 
 
 def _follow(console: Console, client: Client, title: str, path: str) -> int:
@@ -72,6 +69,7 @@ def _follow(console: Console, client: Client, title: str, path: str) -> int:
     duration = "" if seconds is None else f" after {seconds} s"
     if status["status"] == "COMPLETED":
         console.print(f"Completed{duration}.")
+        show_output(client, path)
         return 0
     console.print(escape_text(f"Failed{duration}: {status.get('errorMessage') or 'the server gives no reason'}"))
     return NEGATIVE_RESULT

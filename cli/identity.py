@@ -5,15 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from cli.client import Connection, connect
-from cli.terminal import escape_text
+from cli.terminal import print_table
 
 KEYS, ORGANIZATIONS = "/auth/api-keys", "/auth/organizations"
-ID_WIDTH = 36
-PIPE_WIDTH = 1_000  # without a terminal, lines are not cut
 
 
 def create_key(connection: Connection, name: str, scopes: list[str], days: int | None) -> int:
@@ -31,7 +26,7 @@ def list_keys(connection: Connection) -> int:
         [key["id"], key["name"], " ".join(key["scopes"]), _describe_state(key), key["lastUsedAt"] or "never"]
         for key in keys
     ]
-    _print_table(["Id", "Name", "Scopes", "State", "Last used"], rows)
+    print_table(["Id", "Name", "Scopes", "State", "Last used"], rows)
     return 0
 
 
@@ -51,7 +46,7 @@ def create_organization(connection: Connection, name: str) -> int:
 def list_organizations(connection: Connection) -> int:
     with connect(connection) as client:
         found = client.get(ORGANIZATIONS)
-    _print_table(
+    print_table(
         ["Id", "Name", "Slug", "Created"],
         [[each[key] for key in ("id", "name", "slug", "createdAt")] for each in found],
     )
@@ -65,16 +60,3 @@ def _describe_state(key: dict[str, Any]) -> str:
         return "valid"
     expired = datetime.fromisoformat(key["expiresAt"]) <= datetime.now(UTC)
     return f"expired {key['expiresAt']}" if expired else f"valid until {key['expiresAt']}"
-
-
-def _print_table(headings: list[str], rows: list[list[str]]) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in headings:
-        # ids are copied from here: never cut or fold them
-        table.add_column(heading, overflow="fold", min_width=ID_WIDTH if heading == "Id" else None)
-    for row in rows:
-        table.add_row(*map(escape_text, row))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = PIPE_WIDTH
-    console.print(table)

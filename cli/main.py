@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 main = typer.Typer(
-    help="YAML pipelines that turn web pages and files into datasets you can query with SQL.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,6 +28,24 @@ TransformsFile = Annotated[
     typer.Option("--transforms", help="A Python file; its functions are row transforms.", exists=True, dir_okay=False),
 ]
 Parameters = Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A ${NAME}, as NAME=value.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"spindle {version('spindle')}")
+        raise typer.Exit
+
+
+@main.callback()
+def show_help(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """YAML pipelines that turn web pages and files into datasets you can query with SQL."""
+
 
 DATA = Path(".spindle")
 Data = Annotated[Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder: database, keys, storage, logs.")]
@@ -45,6 +62,11 @@ ApiKey = Annotated[
         help="API key; default: DATA/admin-key. Other users can see options: prefer the environment.",
     ),
 ]
+Job = Annotated[str, typer.Argument(help="PROJECT/JOB, by their names.", metavar="PROJECT/JOB")]
+ExecutionId = Annotated[
+    str | None, typer.Argument(help="Its id; default: the job's newest.", metavar="EXECUTION", show_default=False)
+]
+Follow = Annotated[bool, typer.Option("--follow", help="Wait for the end; exit code 3 if it fails.")]
 ServerData = Annotated[Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder of a Spindle on this machine.")]
 
 
@@ -78,9 +100,14 @@ def run(
     ] = None,
 ) -> None:
     """Run a pipeline file without any server: progress, then the rows as a table."""
-    from cli.run import run
+    try:
+        from cli.run import run
 
-    raise typer.Exit(run(file, output, parameter or [], guard, limit, transforms, cache))
+        code = run(file, output, parameter or [], guard, limit, transforms, cache)
+    except KeyboardInterrupt:
+        print("Stopped", file=sys.stderr)
+        code = 130
+    raise typer.Exit(code)
 
 
 @main.command()
@@ -141,8 +168,8 @@ def export(
 
 @main.command()
 def execute(
-    job: Annotated[str, typer.Argument(help="PROJECT/JOB, by their names.", metavar="PROJECT/JOB")],
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for the end; exit code 3 if it fails.")] = False,
+    job: Job,
+    follow: Follow = False,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A ${NAME}, as NAME=value.")] = None,
     url: Url = None,
     key: ApiKey = None,
@@ -152,6 +179,75 @@ def execute(
     from cli.execute import execute
 
     _run_remote(lambda: execute(_connection(url, key, data), job, parameter or [], follow))
+
+
+@main.command("list")
+def list_(
+    job: Annotated[str | None, typer.Argument(help="List the executions of this job.", metavar="PROJECT/JOB")] = None,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """List the jobs with their states and tables, or the newest executions of one job."""
+    from cli.jobs import list_executions, list_jobs
+
+    connection = _connection(url, key, data)
+    _run_remote(lambda: list_executions(connection, job) if job else list_jobs(connection))
+
+
+@main.command()
+def logs(
+    job: Job,
+    execution: ExecutionId = None,
+    tail: Annotated[int, typer.Option(min=0, max=10_000, help="At most this many lines.")] = 1_000,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Print the log of an execution."""
+    from cli.jobs import print_logs
+
+    _run_remote(lambda: print_logs(_connection(url, key, data), job, execution, tail))
+
+
+@main.command()
+def cancel(
+    job: Job, execution: ExecutionId = None, url: Url = None, key: ApiKey = None, data: ServerData = DATA
+) -> None:
+    """Cancel an execution."""
+    from cli.jobs import cancel
+
+    _run_remote(lambda: cancel(_connection(url, key, data), job, execution))
+
+
+@main.command()
+def retry(
+    job: Job,
+    execution: ExecutionId = None,
+    follow: Follow = False,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Retry a failed execution with the pipeline and parameters that it had."""
+    from cli.execute import retry
+
+    _run_remote(lambda: retry(_connection(url, key, data), job, execution, follow))
+
+
+@main.command()
+def query(
+    sql: Annotated[str, typer.Argument(help="A SELECT; tables are named PROJECT.JOB.", metavar="SQL")],
+    limit: Annotated[int | None, typer.Option(min=0, help="At most this many rows; default: the server's.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Query the tables with SQL and print the rows."""
+    from cli.query import query
+
+    _run_remote(lambda: query(_connection(url, key, data), sql, limit, as_json))
 
 
 keys = typer.Typer(help="API keys of the organization.", no_args_is_help=True)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import signal
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from cli.terminal import escape_text, parse_parameters, read_transforms
+from cli.terminal import escape_text, format_count, parse_parameters, read_transforms
 from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
 from pipelines.errors import PipelineError, RunError, summarize_error
@@ -37,6 +39,7 @@ _FORMATS = (".parquet", ".csv", ".json")
 _CACHE_SECONDS, _CACHE_BYTES = 7 * 86400, 10 * 10**9  # limits for pages of earlier runs
 _MAX_PRINTED_ROWS = 50
 _MAX_CELL_LENGTH = 80
+_STOP_SECONDS = 20
 
 _console = Console(stderr=True)
 
@@ -64,10 +67,9 @@ def run(
 
     `transforms` is a Python file with row transforms. Fresh pages in the folder `cache` are not fetched again.
     """
-    if output is not None and output.suffix not in _FORMATS:
-        _console.print(f"{output}: the name must end in one of {', '.join(_FORMATS)}", style="red", markup=False)
-        return 1
     try:
+        if output is not None:
+            _check_output(output)
         own = read_transforms(transforms)
         plan = Pipeline.from_yaml(file.read_text()).plan(parse_parameters(parameter), own)
         for warning in plan.warnings:
@@ -79,14 +81,25 @@ def run(
         for problem in error.problems:
             _console.print(f"{file}:{problem.line or 1}: {problem.message}", style="red", markup=False)
         return 1
-    except KeyboardInterrupt:
-        return 130
     except Exception as error:
         if not isinstance(error, RunError):
             _console.print_exception(max_frames=5)
         _console.print(escape_text(describe_failure(error), "red"))
         return 1
     return 0
+
+
+def _check_output(path: Path) -> None:
+    """Raise RunError when the file cannot be written, so that nothing is crawled in vain; change no existing file."""
+    if path.suffix not in _FORMATS:
+        raise RunError(f"{path}: the name must end in one of {', '.join(_FORMATS)}")
+    try:
+        if path.exists():
+            path.open("ab").close()
+        else:
+            TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise RunError(f"{path} cannot be written: {summarize_error(error)}") from error
 
 
 def _create_context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:
@@ -111,14 +124,41 @@ def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     echoed = logging.getLogger(echo.__name__)
     echoed.addHandler(_EchoHandler())
     echoed.setLevel(logging.INFO)
-    with Run(plan, context) as run, _show_progress(RunProgress(plan, run)):
-        rows = run.collect_ordered(spark)
-    count = rows.count()
-    if output is None:
-        _print_rows(to_records(rows.limit(_MAX_PRINTED_ROWS), cut=_MAX_CELL_LENGTH), rows.columns, count)
-    else:
-        _write(rows, output)
-        _console.print(f"{count:,} rows in {output}", markup=False)
+    with Run(plan, context) as run, _stop_on_interrupt(spark):
+        with _show_progress(RunProgress(plan, run)):
+            rows = run.collect_ordered(spark)
+        count = rows.count()
+        if output is None:
+            _print_rows(to_records(rows.limit(_MAX_PRINTED_ROWS), cut=_MAX_CELL_LENGTH), rows.columns, count)
+        else:
+            _write(rows, output)
+            _console.print(f"{format_count(count, 'rows')} in {output}", markup=False)
+    spark.stop()
+
+
+@contextmanager
+def _stop_on_interrupt(spark: SparkSession) -> Generator[None]:
+    """On Ctrl-C, stop Spark before the rest, without what it logs about cancelled jobs."""
+    logging.getLogger().addFilter(_is_no_interrupt)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs connections that end; calls raise errors
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # PySpark's cancels jobs, which are then logged as failed
+    try:
+        yield
+    except KeyboardInterrupt:
+        # another thread has another connection: on this one the answer to the interrupted call is still to come
+        thread = threading.Thread(target=_stop_quietly, args=(spark,), daemon=True)
+        thread.start()
+        thread.join(_STOP_SECONDS)
+        raise
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Return whether a record is something else than the trace that py4j logs of an interrupted call."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+
+
+def _stop_quietly(spark: SparkSession) -> None:
+    spark.sparkContext.setLogLevel("OFF")
     spark.stop()
 
 
@@ -150,7 +190,7 @@ def _print_rows(rows: list[dict[str, Any]], columns: list[str], count: int) -> N
         table.add_row(*(escape_text("" if row[name] is None else str(_format_cell(row[name]))) for name in columns))
     Console().print(table, markup=False)
     more = f", the first {len(rows)} shown; -o FILE writes them all" if count > len(rows) else ""
-    _console.print(f"{count:,} rows{more}", markup=False)
+    _console.print(f"{format_count(count, 'rows')}{more}", markup=False)
 
 
 @contextmanager
@@ -176,6 +216,7 @@ def _show_progress(progress: RunProgress) -> Generator[None]:
         def follow() -> None:
             while not ended.wait(0.3):
                 refresh()
+            refresh()
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
@@ -185,14 +226,13 @@ def _show_progress(progress: RunProgress) -> Generator[None]:
         finally:
             ended.set()
             thread.join()
-            refresh()
 
 
 def _refresh(display: Progress, task: Any, stage: Mapping[str, Any]) -> None:
     if stage["state"] == "PENDING":
         return
     display.start_task(task)
-    counts = [f"{stage[name]:,} {name}" for name in ("rows", "pages", "errors") if stage[name]]
+    counts = [format_count(stage[name], name) for name in ("rows", "pages", "errors") if stage[name]]
     if stage["pages"] and stage["seconds"] >= 1:
         counts.append(f"{stage['pages'] / stage['seconds']:.0f} pages/s")
     display.update(task, counts=", ".join(counts))

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import typer
+from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from pipelines.errors import PipelineError, Problem
 from pipelines.transforms.transform import Transforms
+
+ID_WIDTH = 36
+PIPE_WIDTH = 1_000  # without a terminal, lines are not cut
 
 
 def parse_parameters(arguments: list[str]) -> dict[str, str]:
@@ -31,9 +37,28 @@ def read_transforms(file: Path | None) -> Transforms:
         raise PipelineError(Problem("", f"{file}: {each}", code=each.code) for each in error.problems) from error
 
 
+def format_count(count: int, nouns: str) -> str:
+    """Return a count with its noun, which is given in the plural and ends in s: "1 row", "2,000 rows"."""
+    return f"{count:,} {nouns.removesuffix('s') if count == 1 else nouns}"
+
+
 def escape_text(text: str, style: str = "") -> Text:
     """Return text without markup in which control and format characters, except newline and tab, are replaced."""
     return Text("".join("\ufffd" if _is_control(character) else character for character in text), style)
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows in aligned columns, as wide as they are where the output is no terminal."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in headings:
+        # ids are copied from here: never cut or fold them
+        table.add_column(heading, overflow="fold", min_width=ID_WIDTH if heading == "Id" else None)
+    for row in rows:
+        table.add_row(*map(escape_text, row))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    console.print(table)
 
 
 def _is_control(character: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from cli.data_folder import CannotStart, lock_data_folder
+from cli.data_folder import CannotStart, create_data_folder, lock_data_folder
 from core.infra.database import DAGSTER_DATABASE, dagster_database_url
 from core.infra.processes import Child, adopt_orphans, end_descendants, reap_adopted
 from core.infra.settings import Settings
@@ -33,7 +33,7 @@ def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1) -> int:
     """Run until SIGINT or SIGTERM; return 1 when the instance cannot start."""
     settings = Settings(data=data.resolve(), port=port, ui_port=ui_port, host=host, api_workers=workers)
     try:
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_data_folder(settings.data)
         with lock_data_folder(settings.data), _publish_address(settings), reserve_port() as code_port:
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")

@@ -87,7 +87,8 @@ class Reporter:
         ended = {"completedAt": datetime.now(UTC).isoformat(), "durationSeconds": seconds}
         payload = self._build_payload(state, {**ended, **fields})
         log = _log.info if state == "COMPLETED" else _log.error
-        log(state.lower(), extra={"fields": {"message": sentence, "seconds": seconds}})
+        said = {} if sentence is None else {"message": sentence}
+        log(state.lower(), extra={"fields": {**said, "seconds": seconds}})
         try:
             if self._webhook:
                 self._webhook.send(payload, patience)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from pipelines.errors import RunError
 from pipelines.language.expressions import REFUSED
 from pipelines.registry.plugins import find_plugin_folders
 from pipelines.spark.app_cds import java_option
@@ -27,6 +30,8 @@ _NO_EXTERNAL_XML = " ".join(f"-Djavax.xml.accessExternal{kind}=" for kind in ("D
 _USER = "spindle"  # the value of `user` in SQL: a hidden account name
 _PACKAGES = str(Path(__file__).parents[2])
 
+_JAVA_WANTED = "Set JAVA_HOME to the folder of Java 17 or 21, or start with bin/spindle, which finds it."
+
 
 def session(
     master: str = "local[*]", name: str = "spindle", conf: Mapping[str, str] | None = None, loads: bool = True
@@ -42,9 +47,27 @@ def session(
     builder = SparkSession.Builder().master(master).appName(name)
     for key, value in {**_get_defaults(loads), **(conf or {})}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    _check_java()
+    try:
+        spark = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise RunError(f"Java ended before Spark had started: {_describe_java()}. {_JAVA_WANTED}") from error
     _drop_functions(spark)
     return spark
+
+
+def _check_java() -> None:
+    """Raise RunError when there is no `java` to start Spark with."""
+    home = os.environ.get("JAVA_HOME")
+    if not shutil.which(f"{home}/bin/java" if home else "java"):
+        raise RunError(f"There is no Java: {_describe_java()}. {_JAVA_WANTED}")
+
+
+def _describe_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return f"JAVA_HOME is {home}" if home else "JAVA_HOME is not set, and java is searched on the PATH"
 
 
 def _drop_functions(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,12 @@ def test_the_first_pipeline_by_hand_and_from_a_file(tmp_path: Path) -> None:
     with ExitStack() as stack:
         stack.enter_context(terminal(f"env {up}", tmp_path, "Spindle is ready", **ports))
         stack.enter_context(terminal(shop, tmp_path, "shop at"))
-        done = subprocess.run(
-            ["bash", "-c", by_hand], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
-        )
+        pasted = [
+            subprocess.run(
+                ["bash", "-c", by_hand], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
+            ).stdout
+            for _ in range(2)
+        ]
         tmp_path.joinpath("spindle.yaml").write_text(DECLARATION.findall((CLONE / "README.md").read_text())[0])
         applied = subprocess.run(
             ["bash", "-ec", from_a_file],
@@ -74,12 +78,27 @@ def test_the_first_pipeline_by_hand_and_from_a_file(tmp_path: Path) -> None:
             text=True,
             timeout=240,
         )
-    rows = json.loads(done.stdout)["results"]
+    assert pasted[0] == pasted[1]
+    rows = json.loads(pasted[0])["results"]
     assert rows[0] == {"title": "Garden of Moss", "price": 3200.0, "currency": "JPY"}
     assert len(rows) == 5
     assert applied.returncode == 0, applied.stderr
     assert "Created 0, changed 0, deleted 0" in applied.stdout
     assert "Completed after" in applied.stdout
+
+
+def test_the_first_pipeline_without_a_server_ends_with_errors(tmp_path: Path) -> None:
+    by_hand = blocks(str(free_port()))[2]
+    done = subprocess.run(["bash", "-c", by_hand], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "curl: " in done.stderr
+
+
+def test_the_names_that_the_readme_imports_are_public() -> None:
+    code = re.findall(r"^```python\n(.*?)^```$", (CLONE / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    names = re.findall(r"^from spindle import (\w+)$", "".join(code), re.MULTILINE)
+    assert "Pipeline" in names
+    assert all(hasattr(import_module("spindle"), name) for name in names)
 
 
 def test_the_settings_are_all_there() -> None:

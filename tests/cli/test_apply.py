@@ -5,20 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
-from cli.main import main
 from tests.support.api import PIPELINE, ROWS, Api, Job, Server
+from tests.support.commands import Spindle
 from tests.support.service import CLONE
 
-LOGGED = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[")
 DECLARED = f"""\
 categories:
   - name: Crawlers
@@ -43,37 +39,6 @@ projects:
         scheduledTime: 2030-01-01T00:00:00Z
   - name: Empty
 """
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What the command printed, without what the API of this process logged meanwhile."""
-
-    exit_code: int
-    output: str
-
-    @classmethod
-    def of(cls, result: Result) -> Ran:
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        lines = result.output.splitlines(keepends=True)
-        return cls(result.exit_code, "".join(line for line in lines if not LOGGED.search(line)))
-
-
-@pytest.fixture
-def api(server: Server, request: pytest.FixtureRequest) -> Api:
-    return server.caller(f"cli {request.node.name}", "admin")
-
-
-Spindle = Callable[..., Ran]
-
-
-@pytest.fixture
-def spindle(api: Api, monkeypatch: pytest.MonkeyPatch) -> Spindle:
-    """The command as this organization's admin runs it."""
-    monkeypatch.setenv("SPINDLE_URL", str(api.client.base_url))
-    monkeypatch.setenv("SPINDLE_KEY", api.key)
-    monkeypatch.setenv("COLUMNS", "200")
-    return lambda *arguments: Ran.of(CliRunner().invoke(main, [str(each) for each in arguments]))
 
 
 @pytest.fixture
@@ -300,20 +265,20 @@ def test_what_is_wrong_is_told_where_it_stands(spindle: Spindle, file: Path, tex
     assert (result.exit_code, said in result.output) == (1, True), result.output
 
 
-def test_execute_follows_to_the_end(api: Api, spindle: Spindle):
+def test_execute_follows_to_theend_next(api: Api, spindle: Spindle):
     job = api.job("Shop / main")
     accepted = spindle("execute", "Shop / main/Shop / main", "-p", "A=1")
     assert (accepted.exit_code, "was accepted" in accepted.output) == (0, True)
     for outcome, code, said in (("COMPLETED", 0, "Completed"), ("FAILED", 3, "Failed: the shop is closed")):
         before = {each["executionId"] for each in api.get(f"{job.path}/executions")}
-        ending = Thread(target=_end, args=(job, before, outcome))
+        ending = Thread(target=end_next, args=(job, before, outcome))
         ending.start()
         followed = spindle("execute", "Shop / main/Shop / main", "--follow")
         ending.join()
         assert (followed.exit_code, said in followed.output) == (code, True), followed.output
 
 
-def _end(job: Job, before: set[str], outcome: str) -> None:
+def end_next(job: Job, before: set[str], outcome: str) -> None:
     """Ends the next execution as a driver would."""
     while not (new := {each["executionId"] for each in job.api.get(f"{job.path}/executions")} - before):
         pass

@@ -1,0 +1,89 @@
+"""`spindle list`, `logs` and `cancel`: the jobs of a server and their executions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cli.client import Client, ClientError, Connection, connect
+from cli.terminal import escape_text, print_table
+
+Json = dict[str, Any]
+
+
+def list_jobs(connection: Connection) -> int:
+    with connect(connection) as client:
+        tables = {each["datasetId"]: each for each in client.get("/datasets/query/tables")}
+        rows = [
+            [name, job["executionStatus"], name_table(tables.get(job["outputDatasetId"])), job["updatedAt"]]
+            for name, _, job in _iter_jobs(client)
+        ]
+    print_table(["Job", "State", "Table", "Updated"], rows)
+    return 0
+
+
+def list_executions(connection: Connection, job: str) -> int:
+    """Print the newest executions of a job, one page of the server's list."""
+    with connect(connection) as client:
+        executions = client.get(f"{find_job(client, job)}/executions")
+    print_table(
+        ["Id", "State", "Created", "Seconds", "Error"],
+        [[_format_value(each[key]) for key in _SHOWN] for each in executions],
+    )
+    return 0
+
+
+_SHOWN = ("executionId", "status", "createdAt", "executionTimeSeconds", "errorMessage")
+
+
+def print_logs(connection: Connection, job: str, execution: str | None, tail: int) -> int:
+    with connect(connection) as client:
+        for line in client.get(f"{find_execution(client, job, execution)}/logs", tail=tail)["logs"]:
+            print(escape_text(line))
+    return 0
+
+
+def cancel(connection: Connection, job: str, execution: str | None) -> int:
+    with connect(connection) as client:
+        cancelled = client.post(f"{find_execution(client, job, execution)}/cancel", {})
+    print(f"Execution {cancelled['executionId']}: {cancelled['status']}")
+    return 0
+
+
+def find_job(client: Client, name: str) -> str:
+    """Return the path of the job PROJECT/JOB; both names may contain slashes."""
+    found = [path for full_name, path, _ in _iter_jobs(client, name) if full_name == name]
+    if len(found) > 1:
+        raise ClientError(f"There is more than one job '{name}'. Rename all but one.")
+    if not found:
+        raise ClientError(f"There is no job '{name}'. Jobs are named as PROJECT/JOB.")
+    return found[0]
+
+
+def find_execution(client: Client, job: str, execution: str | None) -> str:
+    """Return the path of an execution of the job, by default of its newest one."""
+    path = f"{find_job(client, job)}/executions"
+    if execution is None:
+        newest = client.get(path, limit=1)
+        if not newest:
+            raise ClientError(f"The job '{job}' has no executions. Start one with `spindle execute`.")
+        execution = newest[0]["executionId"]
+    return f"{path}/{execution}"
+
+
+def name_table(table: Json | None) -> str:
+    """Return the name under which SQL finds a table of the server's list."""
+    return f"{table['schema']}.{table['name']}" if table else ""
+
+
+def _iter_jobs(client: Client, name: str | None = None) -> Iterator[tuple[str, str, Json]]:
+    """Yield name, path and record of all jobs, or of those of the projects that `name` may begin with."""
+    for project in client.get("/projects"):
+        if name is None or name.startswith(f"{project['name']}/"):
+            jobs = f"/projects/id/{project['id']}/jobs"
+            for job in client.get(jobs):
+                yield f"{project['name']}/{job['name']}", f"{jobs}/{job['id']}", job
+
+
+def _format_value(value: Any) -> str:
+    return "" if value is None else str(value)

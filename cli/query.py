@@ -1,0 +1,51 @@
+"""`spindle query`: the rows of a SQL query as a table or JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cli.client import Client, Connection, connect
+from cli.jobs import name_table
+from cli.terminal import format_count, print_table
+
+FIRST_ROWS = 5
+MAX_CELL_LENGTH = 80
+
+
+def query(connection: Connection, sql: str, limit: int | None, as_json: bool) -> int:
+    with connect(connection) as client:
+        rows = _fetch_rows(client, sql, limit)
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False, indent=1))
+        return 0
+    _print_rows(rows)
+    print(format_count(len(rows), "rows"))
+    return 0
+
+
+def show_output(client: Client, execution: str) -> None:
+    """Print the name of the table that the execution at this path wrote, and its first rows."""
+    dataset = client.get(execution)["datasetId"]
+    table = next((each for each in client.get("/datasets/query/tables") if each["datasetId"] == dataset), None)
+    if table is None:
+        return
+    rows = _fetch_rows(client, f'SELECT * FROM "{table["schema"]}"."{table["name"]}"', FIRST_ROWS)  # noqa: S608
+    print(f"Table {name_table(table)}" + (", first rows:" if rows else ", without rows"))
+    _print_rows(rows)
+
+
+def _fetch_rows(client: Client, sql: str, limit: int | None) -> list[dict[str, Any]]:
+    return client.post("/datasets/query", {"sql": sql, "limit": limit})["results"]
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    if rows:
+        print_table(list(rows[0]), [[_format_cell(value) for value in row.values()] for row in rows])
+
+
+def _format_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
+    return text if len(text) <= MAX_CELL_LENGTH else f"{text[: MAX_CELL_LENGTH - 1]}…"

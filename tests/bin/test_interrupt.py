@@ -1,0 +1,106 @@
+"""`bin/spindle run` on a terminal where somebody presses Ctrl-C, or where a run cannot begin or end well."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from tests.bin.test_scripts import CLONE, run
+from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.site import serve_site
+
+SLOW = """
+fetch: {{url: "{site}/"}}
+pipeline:
+  - {{stage: wgetJoin, args: [a]}}
+  - {{stage: extract, args: [{{selector: h1, as: name}}]}}
+"""
+
+
+class _StalledSite(BaseHTTPRequestHandler):
+    """A first page whose links are requested and never answered before the test ends."""
+
+    stalled = threading.Event()
+    ended = threading.Event()
+
+    def do_GET(self) -> None:
+        if self.path == "/1":
+            self.stalled.set()
+            self.ended.wait(PATIENCE_SECONDS)
+            return
+        body = b"" if self.path == "/robots.txt" else b"<a href=/1>1</a>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_an_interrupted_run_says_so_without_traces(tmp_path: Path) -> None:
+    file, log = tmp_path / "slow.yaml", tmp_path / "log"
+    with ThreadingHTTPServer(("127.0.0.1", 0), _StalledSite) as server:
+        threading.Thread(target=server.serve_forever).start()
+        file.write_text(SLOW.format(site=f"http://127.0.0.1:{server.server_port}"))
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [CLONE / ".venv/bin/spindle", "run", file],
+                cwd=CLONE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        try:
+            wait_until(lambda: _StalledSite.stalled.is_set() or process.poll() is not None, PATIENCE_SECONDS)
+            os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C goes to the whole group
+            code = process.wait(PATIENCE_SECONDS)
+        finally:
+            _StalledSite.ended.set()
+            process.kill()
+            server.shutdown()
+    printed = log.read_text()
+    assert (code, printed.splitlines()[-1]) == (130, "Stopped"), printed
+    assert "Exception" not in printed
+    assert "Traceback" not in printed
+    assert len(printed.splitlines()) < 10, printed
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_crawl(tmp_path: Path) -> None:
+    (tmp_path / "folder.json").mkdir()
+    file = tmp_path / "pipeline.yaml"
+    with serve_site() as site:
+        file.write_text(SLOW.format(site=site.serve({"/": "<h1>One</h1>"})))
+        for output in (tmp_path / "nowhere" / "rows.json", tmp_path / "folder.json"):
+            refused = run(".venv/bin/spindle", "run", str(file), "-o", str(output))
+            assert (refused.returncode, "cannot be written" in refused.stderr.replace("\n", " ")) == (1, True), refused
+            assert "Traceback" not in refused.stderr
+        assert site.requests == {}
+
+
+def test_java_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
+    broken = tmp_path / "bin" / "java"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    for home in (tmp_path / "nowhere", tmp_path):
+        failed = run(".venv/bin/spindle", "run", "examples/books.yaml", JAVA_HOME=str(home))
+        printed = failed.stderr.replace("\n", "")
+        assert failed.returncode == 1
+        assert "JAVA_HOME" in printed
+        assert len(failed.stderr.splitlines()) < 10, failed.stderr
+        assert "Traceback" not in failed.stderr
+
+
+def test_a_data_folder_that_holds_no_files_is_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for data in (file / "data", Path("/proc/spindle"), Path("/proc/sys")):
+        refused = run(".venv/bin/spindle", "up", "--data", str(data))
+        assert (refused.returncode, refused.stderr.count("\n")) == (1, 1), refused.stderr
+        assert f"{data} cannot be the data folder" in refused.stderr
