@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
 
 from pipelines.pipeline import Pipeline
-from pipelines.spark.session import session
+from pipelines.spark.session import start_session
 
 ROWS = 1_000_000
 DISTINCT = 600_000
@@ -35,7 +35,7 @@ def main(rows: int) -> None:
     with TemporaryDirectory() as folder:
         source = Path(folder, "in.csv")
         _write(source, rows)
-        spark = session("local[*]", "dedup")
+        spark = start_session("local[*]", "dedup")
         plan = {"bare": lambda out: _bare(spark, source, out), "spindle": lambda out: _ours(spark, source, out)}
         best = _best(spark, Path(folder), plan)
         spark.stop()

@@ -29,7 +29,7 @@ from pipelines.planning.context import RunContext
 from pipelines.planning.options import cache_options, fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.run import Run
-from pipelines.spark.session import session
+from pipelines.spark.session import start_session
 from pipelines.stages import echo
 from pipelines.stages.dataframes import to_records
 
@@ -120,7 +120,7 @@ def _open_page_folder(cache: Path) -> str:
 
 def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     with _console.status("starting Spark"):
-        spark = session()
+        spark = start_session()
     echoed = logging.getLogger(echo.__name__)
     echoed.addHandler(_EchoHandler())
     echoed.setLevel(logging.INFO)

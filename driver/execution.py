@@ -30,7 +30,7 @@ from pipelines.planning.plan import Plan
 from pipelines.registry.catalog import load_plugins
 from pipelines.spark.output import SavedRows, WrittenFiles
 from pipelines.spark.run import Run, RunResult
-from pipelines.spark.session import session
+from pipelines.spark.session import start_session
 from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
 
@@ -94,7 +94,7 @@ def _run(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: Usage
         meter.watch_run(run)
         progress = Progress(plan, run, secrets.mask)
         reporter.report_plan(plan, progress)
-        spark = session(spec.spark.master, spec.job_name, spec.spark.conf, runnable.reads_files)
+        spark = start_session(spec.spark.master, spec.job_name, spec.spark.conf, runnable.reads_files)
         meter.watch_spark(spark.sparkContext)
         reporter.report_start(plan, spark.sparkContext.uiWebUrl)
         result = run.write(spark, spec.output.path)

@@ -30,9 +30,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from pipelines.spark.session import session  # not at the top: most tests do without Spark
+    from pipelines.spark.session import start_session  # not at the top: most tests do without Spark
 
-    spark = session("local[2]", "tests")
+    spark = start_session("local[2]", "tests")
     yield spark
     spark.stop()
 

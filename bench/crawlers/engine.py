@@ -25,7 +25,7 @@ from pipelines.planning.context import RunContext
 from pipelines.planning.options import fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.run import Run
-from pipelines.spark.session import session
+from pipelines.spark.session import start_session
 
 PASSES = 8  # Java compiles for the first ones; the best of the others counts
 SHOWN_ROWS = 20  # of each step, as in a driver
@@ -48,7 +48,7 @@ def crawled(crawl: Crawl, site: str, cores: int = 2, cache: str = "off") -> Gene
     """Passes of one driver, one after the other as they are asked for."""
     plan = Pipeline.from_yaml(pipeline(crawl, f"  concurrency: {CONCURRENCY}\n  robots: ignore")).plan({"SITE": site})
     began = time.perf_counter()
-    spark = session(f"local[{cores}]", loads=plan.reads_files)
+    spark = start_session(f"local[{cores}]", loads=plan.reads_files)
     started = time.perf_counter() - began
     with tempfile.TemporaryDirectory() as pages:
         try:

@@ -18,7 +18,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan
 from pipelines.spark.run import Run
-from pipelines.spark.session import session
+from pipelines.spark.session import start_session
 
 WORKERS = 2
 EXTRACTORS = ", ".join(f"{{selector: '{selector}', as: {name}}}" for name, selector in FIELDS.items())
@@ -34,7 +34,7 @@ def main() -> None:
     os.environ["SPINDLE_BROWSER_PAGES"] = str(int(sys.argv[3]) // WORKERS)
     plan = Pipeline.from_yaml(PIPELINE).plan({"SITE": sys.argv[1]})
     began = time.perf_counter()
-    spark = session(f"local[{WORKERS}]", loads=plan.reads_files)
+    spark = start_session(f"local[{WORKERS}]", loads=plan.reads_files)
     started = time.perf_counter() - began
     cold, warm = one_pass(spark, plan), one_pass(spark, plan)
     print(json.dumps({"session": started, "cold": cold["seconds"], **warm}))

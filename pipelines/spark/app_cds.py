@@ -53,9 +53,9 @@ def _run_pipelines() -> None:
     """Run small pipelines in a new session and wait for the end of its JVM, which writes the archive."""
     from pipelines.pipeline import Pipeline
     from pipelines.spark.run import Run
-    from pipelines.spark.session import session
+    from pipelines.spark.session import start_session
 
-    spark = session()
+    spark = start_session()
     with TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv"
         table.write_text("name,price\na,1\n")

@@ -33,7 +33,7 @@ _PACKAGES = str(Path(__file__).parents[2])
 _JAVA_WANTED = "Set JAVA_HOME to the folder of Java 17 or 21, or start with bin/spindle, which finds it."
 
 
-def session(
+def start_session(
     master: str = "local[*]", name: str = "spindle", conf: Mapping[str, str] | None = None, loads: bool = True
 ) -> SparkSession:
     """Start Spark, or return the running session; `conf` overrides the defaults.
