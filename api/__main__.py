@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from api.app import create_app
 from api.kit.http import HttpProtocol
 from core.infra.logs import configure
-from core.infra.processes import end_with_parent
+from core.infra.processes import terminate_with_parent
 from core.infra.settings import Settings
 
 STOP_SECONDS = 10
@@ -41,7 +41,7 @@ def main() -> None:
 
 def worker() -> FastAPI:
     """The application of one of several processes, which end with the one that started them, however that ends."""
-    end_with_parent()
+    terminate_with_parent()
     parent = parent_process()
     if parent is not None and os.getppid() != parent.pid:
         sys.exit("the process that started this worker has ended meanwhile")

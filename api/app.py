@@ -23,7 +23,7 @@ from api.html import endpoints as html
 from api.jobs import endpoints as jobs
 from api.kit import docs, errors
 from api.kit.errors import answers
-from api.kit.middleware import AccessLog, Limits, RateHeaders
+from api.kit.middleware import AccessLog, RateHeaders, SizeLimits
 from api.kit.openapi import describe
 from api.kit.routing import RouteIndex
 from api.kit.services import run_services
@@ -72,7 +72,7 @@ def create_app(settings: Settings) -> FastAPI:
     tables = f"{settings.root_path}/api/{settings.tables_segment}"
     app.include_router(cms_tables.router, prefix=tables, responses=EVERYWHERE)
     app.add_middleware(RateHeaders)
-    app.add_middleware(Limits, larger={f"{service}{packages.LINKS}/": MAX_PACKAGE})
+    app.add_middleware(SizeLimits, larger={f"{service}{packages.LINKS}/": MAX_PACKAGE})
     app.add_middleware(AccessLog)
     describe(app)
     app.router.routes.insert(0, RouteIndex(app.routes))

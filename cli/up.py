@@ -17,7 +17,7 @@ import httpx
 
 from cli.data_folder import CannotStart, create_data_folder, lock_data_folder
 from core.infra.database import DAGSTER_DATABASE, dagster_database_url
-from core.infra.processes import Child, adopt_orphans, end_descendants, reap_adopted
+from core.infra.processes import Child, adopt_orphans, reap_adopted, terminate_descendants
 from core.infra.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,7 +98,7 @@ async def _supervise(settings: Settings, code_port: int) -> int:
     await runs.stop(STOP_SECONDS)  # first, while the API still accepts the reports of drivers
     await asyncio.gather(*(child.stop(STOP_SECONDS) for child in others))
     await asyncio.gather(*tasks)
-    end_descendants()
+    terminate_descendants()
     return 0
 
 

@@ -19,6 +19,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "fetch-failed": "The web page could not be fetched.",
     "forbidden": "The key may not use this resource.",
     "foreign-files": "The files of a table are outside of the organization's storage.",
+    "idempotency-key-reused": "The Idempotency-Key was used for another request.",
     "internal-error": "A fault of the service. It has been logged.",
     "invalid-content-type": "The body's content type is not one that the operation reads.",
     "invalid-json": "The body is not valid JSON.",

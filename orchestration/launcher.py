@@ -22,7 +22,7 @@ from core.executions.states import State
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.database import Database, open_database
-from core.infra.outbox import due, launched, orphaned, postponed
+from core.infra.outbox import fetch_due, fetch_unclaimed, mark_launched, postpone
 from core.infra.settings import Settings
 from core.tables import Execution, Job, OutboxMessage, Project, now
 from orchestration.client import DagsterClient, LaunchedRun
@@ -64,18 +64,18 @@ class Launcher:
 
     def launch_due(self) -> None:
         with self._database.read() as session:
-            if not due(session, now(), 1):
+            if not fetch_due(session, now(), 1):
                 return
         with self._database.write() as session:
-            messages = due(session, now())
+            messages = fetch_due(session, now())
             for message in messages:
-                postponed(session, message, LEASE)
+                postpone(session, message, LEASE)
         list(self._pool.map(self._launch, messages))
 
     def relaunch_unclaimed(self) -> None:
         """Launch attempts again whose run ended before it claimed them; cancel those whose run a user cancelled."""
         with self._database.read() as session:
-            messages = orphaned(session, now() - CLAIM_TIMEOUT)
+            messages = fetch_unclaimed(session, now() - CLAIM_TIMEOUT)
         runs = self._dagster.list_runs(m.dagster_run_id for m in messages if m.dagster_run_id) if messages else {}
         for message in messages:
             run = runs.get(message.dagster_run_id or "")
@@ -119,10 +119,10 @@ class Launcher:
         except Unavailable as error:
             log.warning("not launched", execution_id=message.execution_id, reason=error.sentence)
             with self._database.write() as session:
-                postponed(session, message, min(RETRY_STEP * (message.tries + 1), RETRY_MAX))
+                postpone(session, message, min(RETRY_STEP * (message.tries + 1), RETRY_MAX))
             return
         with self._database.write() as session:
-            launched(session, message, run_id)
+            mark_launched(session, message, run_id)
         log.info("launched", execution_id=message.execution_id, run_id=run_id)
 
     def _find_run(self, message: OutboxMessage) -> str | None:
@@ -141,7 +141,7 @@ class Launcher:
             return
         log.warning("launching again", execution_id=message.execution_id, ended_run_id=message.dagster_run_id)
         with self._database.write() as session:
-            postponed(session, message, min(RETRY_STEP * message.tries, RETRY_MAX))
+            postpone(session, message, min(RETRY_STEP * message.tries, RETRY_MAX))
 
     def _load_tags(self, message: OutboxMessage) -> dict[str, str]:
         with self._database.read() as session:

@@ -1,4 +1,4 @@
-"""The OpenAPI page, with its scripts and styles from this machine."""
+"""The OpenAPI page, with scripts and styles from the package fastapi_offline instead of a CDN."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FILES = {
 
 
 def install(app: FastAPI, root: str) -> None:
-    """Serves the page at `root`/docs."""
+    """Add the page at `root`/docs."""
     router = APIRouter(prefix=f"{root}/docs", include_in_schema=False)
     static = files("fastapi_offline") / "static"
 
     @router.get("")
-    def page() -> HTMLResponse:
+    def show_page() -> HTMLResponse:
         return get_swagger_ui_html(
             openapi_url=app.openapi_url or "",
             title=app.title,
@@ -31,11 +31,11 @@ def install(app: FastAPI, root: str) -> None:
             swagger_ui_parameters={"persistAuthorization": True, "docExpansion": "none"},
         )
 
-    def file(name: str, media_type: str) -> None:
+    def add_file(name: str, media_type: str) -> None:
         @router.get(f"/{name}")
-        def asset() -> FileResponse:
+        def send_file() -> FileResponse:
             return FileResponse(str(static / name), media_type=media_type)
 
     for name, media_type in FILES.items():
-        file(name, media_type)
+        add_file(name, media_type)
     app.include_router(router)

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: the same call again is answered with what the first one made."""
+"""The header `Idempotency-Key`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.identity.api_keys import Identity
 from core.infra.idempotency import IdempotencyKey
 
 
-async def _idempotency_key(
+async def _parse_idempotency_key(
     request: Request,
     key: Annotated[
         str | None,
@@ -25,7 +25,9 @@ async def _idempotency_key(
     identity: Identity = request.state.identity
     if key is None:
         return None
-    return IdempotencyKey.of(identity.organization_id, key, _operation(request), _normalize(await request.body()))
+    # the route's name and the ids of the path, which are the same in both spellings of the path
+    operation = json.dumps([request.scope["route"].name, request.path_params], sort_keys=True)
+    return IdempotencyKey.from_request(identity.organization_id, key, operation, _normalize(await request.body()))
 
 
 def _normalize(body: bytes) -> bytes:
@@ -36,9 +38,4 @@ def _normalize(body: bytes) -> bytes:
         return body
 
 
-def _operation(request: Request) -> str:
-    """What is called, and the ids that its path has, in either of its spellings."""
-    return json.dumps([request.scope["route"].name, request.path_params], sort_keys=True)
-
-
-Idempotent = Annotated[IdempotencyKey | None, Depends(_idempotency_key)]
+Idempotent = Annotated[IdempotencyKey | None, Depends(_parse_idempotency_key)]

@@ -1,4 +1,4 @@
-"""Around every request: limits on its size, one line in the log, and a body for whatever nobody expected."""
+"""Middleware of every request: size limits, RateLimit headers, access log, and the answer to unexpected errors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PROBES = frozenset({"/livez", "/readyz"})
 log = structlog.get_logger()
 
 
-class Limits:
-    """Refuse paths and bodies beyond the limits, and bodies that stall; `larger` has limits of single paths."""
+class SizeLimits:
+    """Refuses paths and bodies beyond the limits, and bodies that stall; `larger` has limits by path prefix."""
 
     def __init__(self, app: ASGIApp, larger: Mapping[str, int] = MappingProxyType({})) -> None:
         self._app = app
@@ -33,34 +33,34 @@ class Limits:
             await self._app(scope, receive, send)
         elif len(scope["path"]) > MAX_PATH:
             await http_error_response(414)(scope, receive, send)
-        elif _announced(scope) > (limit := self._limit(scope["path"])):
+        elif _get_content_length(scope) > (limit := self._get_body_limit(scope["path"])):
             await http_error_response(413)(scope, receive, send)
         else:
-            await self._app(scope, _counted(receive, limit), send)
+            await self._app(scope, _limit_body(receive, limit), send)
 
-    def _limit(self, path: str) -> int:
+    def _get_body_limit(self, path: str) -> int:
         return next((limit for prefix, limit in self._larger.items() if path.startswith(prefix)), MAX_BODY)
 
 
 class RateHeaders:
-    """Tells each caller with a key what is left of its requests of this minute."""
+    """Adds the RateLimit headers to the answer of every authenticated request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def told(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             allowance = scope.get("state", {}).get("allowance")
             if message["type"] == "http.response.start" and allowance is not None:
                 left = (allowance.limit, allowance.remaining, allowance.reset_seconds)
                 message["headers"] += [(name, b"%d" % value) for name, value in zip(RATE_HEADERS, left, strict=True)]
             await send(message)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, send_with_headers)
 
 
 class AccessLog:
-    """Logs method, path, status, time and key id of each request; never a header or a body."""
+    """Logs method, path, status, duration and key id of each request, never headers or bodies."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -71,7 +71,7 @@ class AccessLog:
             return
         started, status = time.perf_counter(), 0
 
-        async def watched(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -79,13 +79,13 @@ class AccessLog:
 
         scope.setdefault("state", {})
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, send_and_record)
         except Exception:
             log.exception("request failed", method=scope["method"], path=scope["path"])
             if status:
                 raise
-            await http_error_response(500)(scope, receive, watched)
-        if scope["path"] in PROBES and status < 400:  # asked every second, for ever
+            await http_error_response(500)(scope, receive, send_and_record)
+        if scope["path"] in PROBES and status < 400:  # orchestrators probe every second
             return
         identity = scope["state"].get("identity")
         log.info(
@@ -99,15 +99,15 @@ class AccessLog:
         )
 
 
-def _announced(scope: Scope) -> int:
+def _get_content_length(scope: Scope) -> int:
     length = dict(scope["headers"]).get(b"content-length", b"0")
     return int(length) if length.isdigit() else 0
 
 
-def _counted(receive: Receive, limit: int) -> Receive:
+def _limit_body(receive: Receive, limit: int) -> Receive:
     size, complete = 0, False
 
-    async def counted() -> Message:
+    async def receive_limited() -> Message:
         nonlocal size, complete
         try:
             async with asyncio.timeout(None if complete else STALL_SECONDS):
@@ -120,4 +120,4 @@ def _counted(receive: Receive, limit: int) -> Receive:
             raise HTTPException(413)
         return message
 
-    return counted
+    return receive_limited

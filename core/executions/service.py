@@ -17,7 +17,7 @@ from core.identity.api_keys import Identity
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey
-from core.infra.logs import execution_logs
+from core.infra.logs import read_execution_log
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
 from core.tables import Execution, now
@@ -115,7 +115,7 @@ class ExecutionService:
         """Return the last lines of the current attempt's log that have at least this level."""
         with self._database.read() as session:
             execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
-        return execution_logs(self._storage, execution, tail=tail, level=level, pod_type=pod_type)
+        return read_execution_log(self._storage, execution, tail=tail, level=level, pod_type=pod_type)
 
     def cancel(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
         """Cancel the execution unless it has ended; return it as it is then."""

@@ -21,7 +21,7 @@ from core.executions.states import State, Trigger, get_next_state
 from core.executions.transitions import enqueue_launch, lock_project, move, take_slot_or_queue
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
-from core.infra.idempotency import IdempotencyKey, earlier, remember
+from core.infra.idempotency import IdempotencyKey, find_result, store_result
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
@@ -86,12 +86,12 @@ def submit(
     """
     options = ExecuteOptions(key_ring, parameters or {}, arguments, limit, environment or {}, credential_ids)
     with database.read() as session:  # planning a pipeline takes longer than SQLite's only writer should be blocked
-        started = earlier(session, idempotency_key) if idempotency_key else None
+        started = find_result(session, idempotency_key) if idempotency_key else None
         if started is not None:
             return _load_started(session, started)
         execution = _freeze(session, organization_id, project_id, job_id, options)
     with database.write() as session:
-        started = remember(session, idempotency_key, execution.id) if idempotency_key else execution.id
+        started = store_result(session, idempotency_key, execution.id) if idempotency_key else execution.id
         if started != execution.id:
             return _load_started(session, started)
         JobRepository(session, organization_id).get(project_id, job_id)
@@ -125,9 +125,9 @@ def retry(
         lock_project(session, project_id)
         session.refresh(execution)
         if idempotency_key is not None:  # of two simultaneous calls the lock lets one pass first
-            if earlier(session, idempotency_key) is not None:
+            if find_result(session, idempotency_key) is not None:
                 return execution
-            remember(session, idempotency_key, execution.id)
+            store_result(session, idempotency_key, execution.id)
         state = State(execution.state)
         if get_next_state(state, Trigger.RETRY) is None:
             sentence = f"Only an execution that has failed can be retried; this one is {state.public}."

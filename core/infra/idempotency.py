@@ -1,4 +1,4 @@
-"""Idempotency keys: the same call again gives what the first one made, for a day."""
+"""Idempotency keys: within a day, a repeated request returns the result of the first one."""
 
 from __future__ import annotations
 
@@ -18,36 +18,37 @@ LIFETIME = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """A caller's key, and the fingerprint of the call that it stands for."""
+    """A caller's key and the fingerprint of the request that it was sent with."""
 
     organization_id: str
     key_hash: str
     fingerprint: str
 
     @classmethod
-    def of(cls, organization_id: str, key: str, operation: str, body: bytes) -> IdempotencyKey:
-        """`operation` tells what is called and with which ids: the same key for another one is another call."""
+    def from_request(cls, organization_id: str, key: str, operation: str, body: bytes) -> IdempotencyKey:
+        """Hash the key, and as fingerprint the operation (with the ids of its path) and the body."""
         return cls(organization_id, _hash(key.encode("utf-8", "replace")), _hash(operation.encode(), body))
 
 
-def earlier(session: Session, key: IdempotencyKey) -> str | None:
-    """The id of what a call with this key has made; raises Conflict when that was another call."""
-    query = select(IdempotencyRecord).where(*_same(key), IdempotencyRecord.created_at > now() - LIFETIME)
+def find_result(session: Session, key: IdempotencyKey) -> str | None:
+    """Return the id that an earlier request with this key created; raise Conflict if that request differs."""
+    query = select(IdempotencyRecord).where(*_match(key), IdempotencyRecord.created_at > now() - LIFETIME)
     record = session.scalar(query)
     if record is None:
         return None
     if record.fingerprint != key.fingerprint:
-        raise Conflict("This Idempotency-Key was used for another request. Use a new key for a new request.")
+        sentence = "This Idempotency-Key was used for another request. Use a new key for a new request."
+        raise Conflict(sentence, code="idempotency-key-reused", path="Idempotency-Key")
     return record.result_id
 
 
-def remember(session: Session, key: IdempotencyKey, result_id: str) -> str:
-    """Notes what the call makes, in its transaction; the id that counts, which may be that of a call at the same time.
+def store_result(session: Session, key: IdempotencyKey, result_id: str) -> str:
+    """Store the created id in the request's transaction and return it, or the id of a concurrent equal request.
 
-    Raises Conflict when that one was another call.
+    Raise Conflict if the concurrent request differs.
     """
     at = now()
-    _forget(session, key, at - LIFETIME)
+    _delete_expired(session, key, at - LIFETIME)
     record = insert(session, IdempotencyRecord).values(
         organization_id=key.organization_id,
         key_hash=key.key_hash,
@@ -56,16 +57,16 @@ def remember(session: Session, key: IdempotencyKey, result_id: str) -> str:
         created_at=at,
     )
     changed(session, record.on_conflict_do_nothing())
-    return earlier(session, key) or result_id
+    return find_result(session, key) or result_id
 
 
-def _forget(session: Session, key: IdempotencyKey, before: datetime) -> None:
-    """Removes what is older than a day in the organization, this key's record among it."""
+def _delete_expired(session: Session, key: IdempotencyKey, before: datetime) -> None:
+    """Delete the organization's expired records, which may include one of this key."""
     own = IdempotencyRecord.organization_id == key.organization_id
     changed(session, delete(IdempotencyRecord).where(own, IdempotencyRecord.created_at <= before))
 
 
-def _same(key: IdempotencyKey) -> tuple[ColumnElement[bool], ...]:
+def _match(key: IdempotencyKey) -> tuple[ColumnElement[bool], ...]:
     organization = IdempotencyRecord.organization_id == key.organization_id
     return organization, IdempotencyRecord.key_hash == key.key_hash
 

@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line from every process of the service, and the lines of an execution's driver."""
+"""Logging of the service as JSON lines, and reading of the log of an execution's driver."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from core.infra.storage.protocol import NotStored, Storage, log_key
 from core.tables import Execution
 
 LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
-LONGEST_READ = 8 * 1024 * 1024
+MAX_READ_BYTES = 8 * 1024 * 1024
 _SPELLINGS = {"WARNING": "WARN", "CRITICAL": "ERROR", "FATAL": "ERROR", "TRACE": "DEBUG"}
 _LOG4J = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 
 
 def configure(service: str) -> None:
-    """Logs of this process go to stderr, one JSON object a line, with the name of the service."""
+    """Log to stderr, one JSON object a line, with the name of the service."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -33,12 +33,12 @@ def configure(service: str) -> None:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,  # made anew for each line, it costs as much as the line
+        cache_logger_on_first_use=True,  # creating a logger costs as much as a line
     )
     structlog.contextvars.bind_contextvars(service=service)
 
 
-def execution_logs(
+def read_execution_log(
     storage: Storage,
     execution: Execution,
     *,
@@ -46,42 +46,42 @@ def execution_logs(
     level: str | None = None,
     pod_type: str = "driver",
 ) -> list[str]:
-    """The last lines of at least this level, as text. On local compute the executors live in the driver."""
+    """Return the last lines of at least this level. With local compute, executors run inside the driver."""
     if pod_type != "driver" or tail <= 0:
         return []
     key = log_key(execution.organization_id, execution.id, execution.attempt)
     least = LEVELS.index(level) if level else 0
-    return [text for at, text in _leveled(_last_lines(storage, key)) if LEVELS.index(at) >= least][-tail:]
+    return [text for at, text in _add_levels(_read_last_lines(storage, key)) if LEVELS.index(at) >= least][-tail:]
 
 
-def _last_lines(storage: Storage, key: str) -> Iterable[str]:
+def _read_last_lines(storage: Storage, key: str) -> Iterable[str]:
     """Return the lines in the last megabytes of the file; none when the driver has not written any."""
     try:
         with storage.open(key) as file:
             size = file.seek(0, 2)
-            file.seek(max(0, size - LONGEST_READ))
-            lines = file.read(LONGEST_READ).decode("utf-8", "replace").splitlines()
+            file.seek(max(0, size - MAX_READ_BYTES))
+            lines = file.read(MAX_READ_BYTES).decode("utf-8", "replace").splitlines()
     except NotStored:
         return []
-    return lines[1:] if size > LONGEST_READ else lines
+    return lines[1:] if size > MAX_READ_BYTES else lines
 
 
-def _leveled(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each line with its level; one that tells none, as in a stack trace, has that of the line before."""
+def _add_levels(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Pair each line with its level; a line without one, as in a stack trace, has the level of the previous line."""
     level = "INFO"
     for line in lines:
-        event = _event(line)
+        event = _parse_event(line)
         if event is not None:
-            level = _level(str(event.get("level", "INFO")))
-            yield level, _text(event, level)
+            level = _normalize_level(str(event.get("level", "INFO")))
+            yield level, _format_event(event, level)
         else:
             log4j = _LOG4J.match(line)
-            level = _level(log4j[1]) if log4j else level
+            level = _normalize_level(log4j[1]) if log4j else level
             yield level, line
 
 
-def _event(line: str) -> Mapping[str, Any] | None:
-    """The JSON object that the line holds, if it is one that the runner wrote."""
+def _parse_event(line: str) -> Mapping[str, Any] | None:
+    """Parse a line that the driver logged as JSON; return None for other lines."""
     try:
         value = json.loads(line) if line.startswith("{") else None
     except (ValueError, RecursionError):
@@ -89,15 +89,17 @@ def _event(line: str) -> Mapping[str, Any] | None:
     return cast(Mapping[str, Any], value) if isinstance(value, dict) and "event" in value else None
 
 
-def _text(event: Mapping[str, Any], level: str) -> str:
-    rest = (f"{key}={_shown(value)}" for key, value in event.items() if key not in ("timestamp", "level", "event"))
+def _format_event(event: Mapping[str, Any], level: str) -> str:
+    rest = (
+        f"{key}={_format_value(value)}" for key, value in event.items() if key not in ("timestamp", "level", "event")
+    )
     return " ".join([*filter(None, [str(event.get("timestamp", ""))]), level, str(event["event"]), *rest])
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _level(name: str) -> str:
+def _normalize_level(name: str) -> str:
     upper = name.upper()
     return upper if upper in LEVELS else _SPELLINGS.get(upper, "INFO")

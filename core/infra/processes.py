@@ -1,4 +1,4 @@
-"""Child processes of a supervisor: started in their own session, kept running, and ended with all they started."""
+"""Child processes of a supervisor: restarted when they exit, and terminated together with their descendants."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ COLORS = (36, 32, 33, 35, 34, 96)
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 STABLE_SECONDS = 60
 REAP_SECONDS = 2.0
-LAST_WORDS_SECONDS = 1.0
+FINAL_OUTPUT_SECONDS = 1.0
 NAME_WIDTH = 8
 
 
 class Child:
-    """One child; its output appears line by line behind its name."""
+    """One child process; its output is printed line by line, prefixed with its name."""
 
     _started = 0
 
@@ -42,7 +42,7 @@ class Child:
         self._prefix = f"\x1b[{color}m{plain}\x1b[0m" if sys.stdout.isatty() else plain
 
     async def keep_running(self) -> None:
-        """Starts it, and again whenever it ends, with growing pauses while it keeps ending soon."""
+        """Start the child and restart it whenever it exits, after growing pauses while it keeps exiting early."""
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             started = time.monotonic()
@@ -51,19 +51,19 @@ class Child:
                 return
             if time.monotonic() - started > STABLE_SECONDS:
                 pause = FIRST_PAUSE
-            self._say(f"ended with exit code {exit_code}; starting it again in {pause:g} s")
+            self._print_line(f"exited with code {exit_code}; restarting in {pause:g} s")
             with suppress(TimeoutError):  # the pause is over
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def stop(self, seconds: float) -> None:
-        """Asks it to end, and makes it end when it has not after these seconds."""
+        """Send SIGTERM, and SIGKILL after these seconds."""
         self._stopping.set()
         process = self._process
         if process is None or process.returncode is not None:
             return
         _signal_group(process.pid, signal.SIGTERM)
-        with suppress(TimeoutError):  # then it is made to end
+        with suppress(TimeoutError):  # SIGKILL follows
             await asyncio.wait_for(process.wait(), seconds)
         _signal_group(process.pid, signal.SIGKILL)
 
@@ -76,87 +76,87 @@ class Child:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=end_with_parent,
+            preexec_fn=terminate_with_parent,
             limit=2**20,
         )
-        if self._stopping.is_set():  # it was asked to end while it was being started
+        if self._stopping.is_set():  # stop() was called during the start
             _signal_group(process.pid, signal.SIGTERM)
         printing = asyncio.create_task(self._print(process.stdout))
         exit_code = await process.wait()
-        await asyncio.wait([printing], timeout=LAST_WORDS_SECONDS)
-        printing.cancel()  # what the child leaves behind may keep the pipe open
+        await asyncio.wait([printing], timeout=FINAL_OUTPUT_SECONDS)
+        printing.cancel()  # the child's descendants may keep the pipe open
         return exit_code
 
     async def _print(self, stream: asyncio.StreamReader | None) -> None:
         while stream is not None and not stream.at_eof():
-            with suppress(ValueError):  # a line longer than the stream's limit is left out
-                self._say((await stream.readline()).decode(errors="replace").rstrip())
+            with suppress(ValueError):  # a line beyond the stream's limit is dropped
+                self._print_line((await stream.readline()).decode(errors="replace").rstrip())
 
-    def _say(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         if line:
             print(f"{self._prefix}{line}", flush=True)
 
 
 def adopt_orphans() -> None:
-    """On Linux, whatever a child leaves behind becomes this process's child, so that it can be found and ended."""
+    """On Linux, make orphaned descendants children of this process, so that it can find and terminate them."""
     if LINUX:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 async def reap_adopted() -> None:
-    """Takes the exit codes of adopted orphans while it runs. Those of own children asyncio takes at once:
+    """Reap adopted orphans until cancelled.
 
-    what is found ended twice in a row is nobody else's.
+    asyncio reaps its own children at once, so a process found dead twice in a row is an orphan.
     """
-    ended: set[int] = set()
+    dead: set[int] = set()
     while True:
         await asyncio.sleep(REAP_SECONDS)
-        seen, ended = ended, {pid for pid in _children(os.getpid()) if _has_ended(pid)}
-        _take_exit_codes(seen & ended)
+        previous, dead = dead, {pid for pid in _list_children(os.getpid()) if _is_zombie(pid)}
+        _reap_all(previous & dead)
 
 
-def end_descendants() -> None:
-    """Ends what is still there of all that was started from here: TERM, and 5 s later KILL."""
+def terminate_descendants() -> None:
+    """Terminate all remaining descendants: SIGTERM, and SIGKILL after 5 s."""
     for number, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 1.0)):
-        for pid in _descendants(os.getpid()):
-            with suppress(ProcessLookupError):  # it ended meanwhile
+        for pid in _list_descendants(os.getpid()):
+            with suppress(ProcessLookupError):  # it has exited
                 os.kill(pid, number)
         deadline = time.monotonic() + seconds
         while _reap() and time.monotonic() < deadline:
             time.sleep(0.05)
 
 
-def end_with_parent() -> None:
-    """Called in a child: on Linux, one whose parent is killed does not stay behind."""
+def terminate_with_parent() -> None:
+    """Ask Linux to send this process SIGTERM when its parent dies; called in the child."""
     if LINUX:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # it ended meanwhile
+    with suppress(ProcessLookupError):  # it has exited
         os.killpg(leader, number)
 
 
-def _descendants(pid: int) -> Iterator[int]:
-    for child in _children(pid):
+def _list_descendants(pid: int) -> Iterator[int]:
+    for child in _list_children(pid):
         yield child
-        yield from _descendants(child)
+        yield from _list_descendants(child)
 
 
-def _children(pid: int) -> Iterator[int]:
+def _list_children(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").glob("*"):
-        with suppress(OSError):  # it ended meanwhile
+        with suppress(OSError):  # it has exited
             yield from map(int, (task / "children").read_text().split())
 
 
-def _take_exit_codes(pids: set[int]) -> None:
+def _reap_all(pids: set[int]) -> None:
     for pid in pids:
-        with suppress(ChildProcessError):  # somebody waited for it already
+        with suppress(ChildProcessError):  # it was reaped already
             os.waitpid(pid, os.WNOHANG)
 
 
-def _has_ended(pid: int) -> bool:
-    """Whether only its exit code is left of the process: state Z, behind the name in proc(5)'s stat."""
+def _is_zombie(pid: int) -> bool:
+    """Return whether the process is a zombie: state Z after the name in /proc/PID/stat."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -164,7 +164,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _reap() -> bool:
-    """Takes the exit codes of ended children; False when none is left."""
+    """Reap dead children; return False when there are no children left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

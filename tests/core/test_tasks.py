@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.states import State
-from core.infra.outbox import due
+from core.infra.outbox import fetch_due
 from core.tables import Task, now
 from core.tasks.report import TaskWithExecution
 from core.tasks.repository import TaskRepository
@@ -77,7 +77,7 @@ def test_start_runs_the_job_for_the_task(shop: Shop) -> None:
     assert str(execution.task_id) == task_id
     assert get(shop, task_id).task.name == "Nightly"
     with shop.database.read() as session:
-        assert [message.execution_id for message in due(session, now())] == [execution.id]
+        assert [message.execution_id for message in fetch_due(session, now())] == [execution.id]
         assert session.query(Task).count() == 1
     shop.report(execution, "RUNNING", additional_metrics={"progress": {"fraction": 0.25}})
     record = get(shop, task_id)

@@ -25,29 +25,29 @@ class NewerSchema(SpindleError):
 
 
 class OlderSchema(SpindleError):
-    """The database was written by an older version of Spindle, and is not to be changed at start."""
+    """The database was written by an older version of Spindle, and migration at start is switched off."""
 
 
 def migrate(settings: Settings) -> None:
-    """Brings the database up to date; does nothing when it is, and lets one process at a time do it.
+    """Upgrade the database to this version; one process at a time does so.
 
-    Raises NewerSchema when the database is ahead of this version.
+    Raise NewerSchema when the database is ahead of this version.
     """
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _connected(settings) as connection:
+    with _connect(settings) as connection:
         _upgrade(connection)
 
 
 def check_current(settings: Settings) -> None:
-    """Raises NewerSchema or OlderSchema unless the database is at this version."""
-    with _connected(settings) as connection:
-        scripts = ScriptDirectory.from_config(configuration(connection))
+    """Raise NewerSchema or OlderSchema unless the database is at this version."""
+    with _connect(settings) as connection:
+        scripts = ScriptDirectory.from_config(create_config(connection))
         if _check_known(connection, scripts) != set(scripts.get_heads()):
             raise OlderSchema("The metadata database is older than this version of Spindle. Run `spindle migrate`.")
 
 
 @contextmanager
-def _connected(settings: Settings) -> Generator[Connection]:
+def _connect(settings: Settings) -> Generator[Connection]:
     engine = make_engine(database_url(settings)).execution_options(writes=True)
     try:
         with _turn(settings.data / "migrate.lock"), translated(), engine.begin() as connection:
@@ -56,8 +56,8 @@ def _connected(settings: Settings) -> Generator[Connection]:
         engine.dispose()
 
 
-def configuration(connection: Connection) -> Config:
-    """Alembic's configuration, without a file of its own."""
+def create_config(connection: Connection) -> Config:
+    """Return Alembic's configuration, which has no file."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     config.attributes["connection"] = connection
@@ -67,13 +67,13 @@ def configuration(connection: Connection) -> Config:
 def _upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-    config = configuration(connection)
+    config = create_config(connection)
     _check_known(connection, ScriptDirectory.from_config(config))
     command.upgrade(config, "head")
 
 
 def _check_known(connection: Connection, scripts: ScriptDirectory) -> set[str]:
-    """The revision that the database is at; none when it has no tables yet."""
+    """Return the database's revision, an empty set before the first migration; raise NewerSchema if it is unknown."""
     known = {script.revision for script in scripts.walk_revisions()}
     current = set(MigrationContext.configure(connection).get_current_heads())
     if current - known:

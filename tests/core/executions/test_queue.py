@@ -12,7 +12,7 @@ from core.errors import TooMany
 from core.executions import transitions
 from core.executions.reconcile import fail_lost, fail_zombies
 from core.executions.reports import cancel, claim, fail
-from core.infra.outbox import due
+from core.infra.outbox import fetch_due
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.tables import Execution, now
@@ -32,7 +32,7 @@ def test_the_eleventh_waits_and_is_not_launched(shop: Shop) -> None:
     waiting = shop.submit(queue=True)
     assert (waiting.state, shop.active()) == ("QUEUED", 10)
     with shop.database.read() as session:
-        assert len(due(session, now())) == len(running)
+        assert len(fetch_due(session, now())) == len(running)
     assert claim(shop.database, waiting.id, 1, "run") is None
 
 
@@ -55,7 +55,7 @@ def test_whatever_ends_hands_its_slot_to_the_one_that_waits_longest(shop: Shop) 
     assert states(shop, waiting) == ["PENDING"] * 6
     assert shop.active() == 10
     with shop.database.read() as session:
-        launched = {message.execution_id for message in due(session, now())}
+        launched = {message.execution_id for message in fetch_due(session, now())}
     assert {execution.id for execution in waiting} <= launched
 
 
@@ -84,7 +84,7 @@ def test_stopping_the_job_starts_nothing_of_it(shop: Shop) -> None:
     assert set(states(shop, executions)) == {"CANCELLED"}
     assert shop.active() == 0
     with shop.database.read() as session:
-        assert due(session, now()) == []
+        assert fetch_due(session, now()) == []
 
 
 def test_a_project_is_deleted_with_what_waits(shop: Shop) -> None:

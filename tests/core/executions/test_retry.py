@@ -11,7 +11,7 @@ from core.errors import BadInput, Conflict, NotFound, TooMany
 from core.executions.reports import cancel, claim, fail
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey
-from core.infra.outbox import due
+from core.infra.outbox import fetch_due
 from core.infra.secrets import load_service_key
 from core.jobs.repository import JobRepository
 from core.tables import Execution, now
@@ -34,7 +34,7 @@ def test_a_retry_begins_anew_with_what_was_frozen(shop: Shop) -> None:
     assert (again.error_message, again.completed_at, again.claimed_at, again.progress) == (None, None, None, {})
     assert shop.active() == 1
     with shop.database.read() as session:
-        assert [(message.execution_id, message.attempt) for message in due(session, now())] == [(execution.id, 2)]
+        assert [(message.execution_id, message.attempt) for message in fetch_due(session, now())] == [(execution.id, 2)]
     assert claim(shop.database, execution.id, 1, "late") is None
     assert claim(shop.database, execution.id, 2, "new") is not None
 
@@ -95,7 +95,7 @@ def test_a_retry_waits_for_a_slot_where_it_may(shop: Shop) -> None:
 
 def test_the_same_idempotency_key_retries_once(shop: Shop) -> None:
     execution = failed(shop)
-    key = IdempotencyKey.of(shop.organization_id, "k", f"retry {execution.id}", b"")
+    key = IdempotencyKey.from_request(shop.organization_id, "k", f"retry {execution.id}", b"")
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(lambda _: shop.retry(execution, idempotency_key=key), range(20)))
     assert {(each.id, each.attempt) for each in answers} == {(execution.id, 2)}
@@ -104,13 +104,15 @@ def test_the_same_idempotency_key_retries_once(shop: Shop) -> None:
     assert shop.retry(execution, idempotency_key=key).attempt == 2
     other = failed(shop)
     with pytest.raises(Conflict, match="another request"):
-        shop.retry(other, idempotency_key=IdempotencyKey.of(shop.organization_id, "k", f"retry {other.id}", b""))
+        shop.retry(
+            other, idempotency_key=IdempotencyKey.from_request(shop.organization_id, "k", f"retry {other.id}", b"")
+        )
     assert shop.retry(other).attempt == 2
 
 
 def test_a_refused_retry_keeps_its_idempotency_key(shop: Shop) -> None:
     execution = failed(shop)
-    key = IdempotencyKey.of(shop.organization_id, "k", f"retry {execution.id}", b"")
+    key = IdempotencyKey.from_request(shop.organization_id, "k", f"retry {execution.id}", b"")
     running = [shop.submit() for _ in range(10)]
     with pytest.raises(TooMany):
         shop.retry(execution, idempotency_key=key)

@@ -9,7 +9,7 @@ from core.errors import BadInput, Conflict, NotFound, SpindleError, TooMany
 from core.executions.parameters import get_allowed_environment
 from core.executions.reports import cancel, fail
 from core.executions.states import State
-from core.infra.outbox import due
+from core.infra.outbox import fetch_due
 from core.infra.settings import Settings
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
@@ -23,7 +23,7 @@ def test_accepted_means_execution_task_slot_and_launch(shop: Shop) -> None:
         stored = session.get_one(Execution, execution.id)
         task = session.get_one(Task, stored.task_id)
         job = session.get_one(Job, shop.job_id)
-        messages = due(session, now())
+        messages = fetch_due(session, now())
     assert (stored.state, stored.attempt, stored.agent_revision) == ("PENDING", 1, 1)
     assert (task.name, task.execution_id) == ("Books #1", execution.id)
     assert (job.latest_execution_id, job.execution_count) == (execution.id, 1)
@@ -122,7 +122,7 @@ def test_python_code_is_accepted_and_fails_with_a_sentence(shop: Shop) -> None:
     assert "Python" in (execution.error_message or "")
     assert shop.active() == 0
     with shop.database.read() as session:
-        assert due(session, now()) == []
+        assert fetch_due(session, now()) == []
 
 
 def test_another_organizations_job_is_an_unknown_job(shop: Shop, other_shop: Shop) -> None:

@@ -14,7 +14,7 @@ from tests.support.shop import Shop
 
 
 def key(shop: Shop, name: str = "k1", operation: str = "POST /execute", body: bytes = b"{}") -> IdempotencyKey:
-    return IdempotencyKey.of(shop.organization_id, name, operation, body)
+    return IdempotencyKey.from_request(shop.organization_id, name, operation, body)
 
 
 def count(shop: Shop) -> int:

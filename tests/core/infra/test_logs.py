@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.infra import logs
-from core.infra.logs import execution_logs
+from core.infra.logs import read_execution_log
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import Storage, log_key
 from core.tables import Execution
@@ -50,7 +50,7 @@ def write(storage: Storage, content: bytes) -> None:
 
 def test_lines_are_text_with_their_level(storage: Storage, execution: Execution) -> None:
     write(storage, "\n".join(LINES).encode())
-    assert execution_logs(storage, execution) == SHOWN
+    assert read_execution_log(storage, execution) == SHOWN
 
 
 @pytest.mark.parametrize(
@@ -59,34 +59,34 @@ def test_lines_are_text_with_their_level(storage: Storage, execution: Execution)
 )
 def test_level_is_the_least_that_is_shown(storage: Storage, execution: Execution, level: str, lines: list[int]) -> None:
     write(storage, "\n".join(LINES).encode())
-    assert execution_logs(storage, execution, level=level) == [SHOWN[line] for line in lines]
+    assert read_execution_log(storage, execution, level=level) == [SHOWN[line] for line in lines]
 
 
 def test_tail_counts_what_is_shown(storage: Storage, execution: Execution) -> None:
     write(storage, "\n".join(LINES).encode())
-    assert execution_logs(storage, execution, tail=2) == SHOWN[-2:]
-    assert execution_logs(storage, execution, tail=1, level="ERROR") == [LINES[5]]
-    assert execution_logs(storage, execution, tail=0) == []
+    assert read_execution_log(storage, execution, tail=2) == SHOWN[-2:]
+    assert read_execution_log(storage, execution, tail=1, level="ERROR") == [LINES[5]]
+    assert read_execution_log(storage, execution, tail=0) == []
 
 
 def test_executors_live_in_the_driver(storage: Storage, execution: Execution) -> None:
     write(storage, b"x")
-    assert execution_logs(storage, execution, pod_type="executor") == []
+    assert read_execution_log(storage, execution, pod_type="executor") == []
 
 
 def test_before_the_driver_wrote_anything(storage: Storage, execution: Execution) -> None:
-    assert execution_logs(storage, execution) == []
+    assert read_execution_log(storage, execution) == []
 
 
 def test_a_huge_log_with_bytes_that_are_no_text(storage: Storage, execution: Execution) -> None:
     write(storage, b"\xff" * 10_000_000 + b"\nlast\n")
-    assert execution_logs(storage, execution, tail=1) == ["last"]
+    assert read_execution_log(storage, execution, tail=1) == ["last"]
 
 
 def test_a_line_that_is_nested_too_deep_is_a_line(storage: Storage, execution: Execution) -> None:
     line = '{"event": ' * 100_000
     write(storage, line.encode())
-    assert execution_logs(storage, execution) == [line]
+    assert read_execution_log(storage, execution) == [line]
 
 
 def test_a_process_logs_one_json_object_a_line() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from core.executions.reports import cancel, claim
-from core.infra.outbox import due, launched, orphaned, postponed
+from core.infra.outbox import fetch_due, fetch_unclaimed, mark_launched, postpone
 from core.projects.repository import ProjectRepository
 from core.tables import OutboxMessage, now
 from tests.support.shop import Shop
@@ -13,50 +13,50 @@ SOON = timedelta(seconds=10)
 
 def launch(shop: Shop, run_id: str = "run") -> OutboxMessage:
     with shop.database.write() as session:
-        (message,) = due(session, now())
-        launched(session, message, run_id)
+        (message,) = fetch_due(session, now())
+        mark_launched(session, message, run_id)
     return message
 
 
 def test_launches_are_due_oldest_first_until_they_are_made(shop: Shop) -> None:
     executions = [shop.submit() for _ in range(3)]
     with shop.database.write() as session:
-        messages = due(session, now())
+        messages = fetch_due(session, now())
         assert [message.execution_id for message in messages] == [execution.id for execution in executions]
-        assert [message.id for message in due(session, now(), 1)] == [messages[0].id]
-        launched(session, messages[1], "run")
+        assert [message.id for message in fetch_due(session, now(), 1)] == [messages[0].id]
+        mark_launched(session, messages[1], "run")
     with shop.database.read() as session:
-        assert [message.id for message in due(session, now())] == [messages[0].id, messages[2].id]
+        assert [message.id for message in fetch_due(session, now())] == [messages[0].id, messages[2].id]
 
 
 def test_a_postponed_launch_comes_up_again(shop: Shop) -> None:
     shop.submit()
     with shop.database.write() as session:
-        (message,) = due(session, now())
-        postponed(session, message, SOON)
+        (message,) = fetch_due(session, now())
+        postpone(session, message, SOON)
     with shop.database.read() as session:
-        assert due(session, now()) == []
-        (again,) = due(session, now() + SOON)
+        assert fetch_due(session, now()) == []
+        (again,) = fetch_due(session, now() + SOON)
         assert again.tries == 1
 
 
 def test_a_cancelled_execution_is_not_launched(shop: Shop) -> None:
     cancel(shop.database, shop.organization_id, shop.submit().id, "Stopped.")
     with shop.database.read() as session:
-        assert due(session, now()) == []
+        assert fetch_due(session, now()) == []
 
 
 def test_an_unclaimed_launch_is_orphaned_after_a_while_and_made_anew(shop: Shop) -> None:
     execution = shop.submit()
     message = launch(shop)
     with shop.database.write() as session:
-        assert orphaned(session, now() - SOON) == []
-        (orphan,) = orphaned(session, now() + SOON)
+        assert fetch_unclaimed(session, now() - SOON) == []
+        (orphan,) = fetch_unclaimed(session, now() + SOON)
         assert (orphan.execution_id, orphan.dagster_run_id) == (execution.id, "run")
-        postponed(session, orphan, timedelta(0))
+        postpone(session, orphan, timedelta(0))
     with shop.database.read() as session:
-        assert [each.id for each in due(session, now())] == [message.id]
-        assert orphaned(session, now() + SOON) == []
+        assert [each.id for each in fetch_due(session, now())] == [message.id]
+        assert fetch_unclaimed(session, now() + SOON) == []
 
 
 def test_a_claimed_launch_is_nobodys_orphan(shop: Shop) -> None:
@@ -64,15 +64,15 @@ def test_a_claimed_launch_is_nobodys_orphan(shop: Shop) -> None:
     launch(shop)
     claim(shop.database, execution.id, 1, "run")
     with shop.database.read() as session:
-        assert orphaned(session, now() + SOON) == []
+        assert fetch_unclaimed(session, now() + SOON) == []
 
 
 def test_noting_a_launch_whose_project_is_gone_is_no_error(shop: Shop) -> None:
     shop.submit()
     with shop.database.read() as session:
-        (message,) = due(session, now())
+        (message,) = fetch_due(session, now())
     with shop.database.write() as session:
         ProjectRepository(session, shop.organization_id).delete(shop.project_id)
     with shop.database.write() as session:
-        launched(session, message, "run")
-        assert due(session, now()) == []
+        mark_launched(session, message, "run")
+        assert fetch_due(session, now()) == []

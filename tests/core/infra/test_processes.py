@@ -32,5 +32,5 @@ def test_a_child_that_ends_is_started_again_with_growing_pauses(
     asyncio.run(supervise())
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "part     | hello"
-    again = [line.rpartition(" in ")[2] for line in said if "ended with exit code 7; starting it again" in line]
+    again = [line.rpartition(" in ")[2] for line in said if "exited with code 7; restarting" in line]
     assert again[:3] == ["0.01 s", "0.02 s", "0.03 s"]

@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 
 from cli.data_folder import prepare
 from core.infra.database import database_url, make_engine
-from core.infra.migrations import OlderSchema, configuration, migrate
+from core.infra.migrations import OlderSchema, create_config, migrate
 from core.infra.settings import Settings
 from core.tables import Base
 
@@ -75,7 +75,7 @@ def run(*arguments: str, settings: Settings) -> subprocess.CompletedProcess[str]
 def upgrade(settings: Settings, revision: str) -> None:
     settings.data.mkdir(parents=True, exist_ok=True)
     with connected(settings) as connection:
-        command.upgrade(configuration(connection), revision)
+        command.upgrade(create_config(connection), revision)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from alembic import command
 from sqlalchemy import text
 
 from core.infra.database import Database, database_url, make_engine, open_database
-from core.infra.migrations import configuration, migrate
+from core.infra.migrations import create_config, migrate
 from core.infra.settings import Settings
 from core.metrics.periods import Period
 from core.metrics.totals import summarize
@@ -43,7 +43,7 @@ def _at_revision_3(settings: Settings) -> None:
     Path(settings.data).mkdir(exist_ok=True)
     engine = make_engine(database_url(settings)).execution_options(writes=True)
     with engine.begin() as connection:
-        command.upgrade(configuration(connection), "0003")
+        command.upgrade(create_config(connection), "0003")
         for statement in (OWNER, PROJECT, JOB):
             connection.execute(text(statement))
         for id_, state, ended in (
