@@ -30,7 +30,7 @@ router = APIRouter(prefix="/auth", tags=["auth"], route_class=KeyRoute)
 @router.get("/api-keys", summary="List the organization's API keys")
 def list_keys(caller: Admin, services: ServicesOf, page: PageOf) -> list[KeyRecord]:
     keys = services.api_keys.list(caller, limit=page.limit, after=page.after)
-    return [key_record(key) for key in page.linked(keys)]
+    return [key_record(key) for key in page.link_rows(keys)]
 
 
 @router.post("/api-keys", summary="Make an API key; its secret is answered this once")

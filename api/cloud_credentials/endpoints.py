@@ -44,7 +44,7 @@ def list_credentials(
         size = page_size or DEFAULT_SIZE
         rows = services.credentials.list(caller, limit=size, offset=(page or 0) * size)
     else:
-        rows = keyset.linked(services.credentials.list(caller, limit=keyset.limit, after=keyset.after))
+        rows = keyset.link_rows(services.credentials.list(caller, limit=keyset.limit, after=keyset.after))
     return [credential_record(row) for row in rows]
 
 
@@ -114,4 +114,4 @@ def list_credentials_of_provider(
     page: PageOf,
 ) -> list[CredentialRecord]:
     rows = services.credentials.list(caller, provider=provider, limit=page.limit, after=page.after)
-    return [credential_record(row) for row in page.linked(rows)]
+    return [credential_record(row) for row in page.link_rows(rows)]

@@ -1,4 +1,4 @@
-"""Keyset pages: a bare array, and the address of the next page in the `Link` header."""
+"""Keyset pagination: the body is a bare array, and the `Link` header has the URL of the next page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Query, Request, Response
 
-from core.errors import BadInput, Detail
+from core.errors import BadInput
 from core.tables import ApiKey, CloudCredential, Dataset, Webhook
 
 MAX_PAGE = 1000
@@ -19,7 +19,7 @@ Row = TypeVar("Row", ApiKey, CloudCredential, Dataset, Webhook)
 
 
 class Page:
-    """The part of a list that a request asks for; all of it when no limit is given."""
+    """The requested part of a list: at most `limit` records after the cursor; all records without a limit."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Page:
     def after(self) -> str | None:
         """Return the cursor of a list whose ids are UUIDs. Raises BadInput for another text."""
         if self._cursor is not None and not _UUID.fullmatch(self._cursor):
-            raise _not_of_this_list()
+            raise _describe_invalid_cursor()
         return self._cursor
 
     @property
@@ -46,23 +46,23 @@ class Page:
         if self._cursor is None:
             return None
         if not (self._cursor.isascii() and self._cursor.isdecimal() and len(self._cursor) <= MAX_DIGITS):
-            raise _not_of_this_list()
+            raise _describe_invalid_cursor()
         return int(self._cursor)
 
-    def linked(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """`rows`, with a link to the next page where there may be one."""
+    def link_rows(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the rows; link the next page if there may be one."""
         self.link([row.id for row in rows])
         return rows
 
     def link(self, ids: Sequence[str | int]) -> None:
-        """Names the next page in the answer's headers where the ids of this one are as many as it may hold."""
+        """Set the `Link` header if this page is full."""
         if self.limit is not None and len(ids) == self.limit:
             following = self._request.url.include_query_params(cursor=ids[-1])
             self._response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
 
 
-def _not_of_this_list() -> BadInput:
-    return BadInput("'cursor' is not one of this list.", [Detail("cursor", "is not one of this list")])
+def _describe_invalid_cursor() -> BadInput:
+    return BadInput("'cursor' does not belong to this list.", code="invalid-cursor", path="cursor")
 
 
 PageOf = Annotated[Page, Depends()]

@@ -31,7 +31,7 @@ WebhookId = Annotated[str, Path(alias="webhookId", description="Id of the webhoo
 @router.get("", summary="List the webhooks of a project", responses=answers(404))
 def list_webhooks(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[WebhookRecord]:
     webhooks = services.webhooks.list(caller, project_id, limit=page.limit, after=page.after)
-    return [WebhookRecord.model_validate(webhook) for webhook in page.linked(webhooks)]
+    return [WebhookRecord.model_validate(webhook) for webhook in page.link_rows(webhooks)]
 
 
 @router.post(

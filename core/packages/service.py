@@ -88,7 +88,7 @@ class PackageService:
         with self._database.write() as session:
             package = session.get_one(Package, package_id, with_for_update=True)
             if package.digest not in (None, digest):
-                raise Conflict("This link has received a package already. Ask for a new one.")
+                raise Conflict("This link has received a package already. Ask for a new one.", code="link-used")
             package.digest, package.size_bytes, package.updated_at = digest, stored.size_bytes, now()
             return package
 
@@ -171,13 +171,13 @@ def _find_upload(session: Session, organization_id: str, upload_id: str | None) 
     if upload_id is None:
         package = _find_newest(session, organization_id, UPLOAD, Package.size_bytes.is_not(None))
         if package is None:
-            raise Conflict("There is no package to import. Upload one first.")
+            raise Conflict("There is no package to import. Upload one first.", code="no-upload")
     else:
         package = _get(session, organization_id, UPLOAD, upload_id)
     if package.size_bytes is None:
-        raise Conflict("Nothing was uploaded to this link yet.")
+        raise Conflict("Nothing was uploaded to this link yet.", code="no-upload")
     if package.digest is None:
-        raise Conflict("The last upload was rejected: it was not a valid package. Upload a valid one.")
+        raise Conflict("The last upload was not a valid package. Upload a valid one.", code="no-upload")
     return package
 
 
