@@ -1,4 +1,4 @@
-"""filter_country: rows of some countries, however the country is spelled."""
+"""filter_country: select rows by country, in any spelling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pipelines.planning.context import RunContext
 
-# what people write and ISO 3166 does not say
+# common names that ISO 3166 does not have
 _COLLOQUIAL = {
     "uk": "GB",
     "great britain": "GB",
@@ -53,8 +53,8 @@ _NAMES = ("alpha_2", "alpha_3", "name", "official_name", "common_name")
 
 
 @cache
-def _spellings() -> dict[str, str]:
-    """ISO 3166 codes of two letters by every spelling that is known, in lower case."""
+def _load_spellings() -> dict[str, str]:
+    """Return the two-letter codes of ISO 3166 by all known spellings in lower case."""
     found = dict(_COLLOQUIAL)
     countries: Iterable[Any] = pycountry.countries
     for country in countries:
@@ -63,9 +63,9 @@ def _spellings() -> dict[str, str]:
     return found
 
 
-def _country(text: str) -> str:
-    if "${" not in text and text.strip().casefold() not in _spellings():
-        names = [name.title() for name in _spellings() if len(name) > 3]
+def _validate_country(text: str) -> str:
+    if "${" not in text and text.strip().casefold() not in _load_spellings():
+        names = [name.title() for name in _load_spellings() if len(name) > 3]
         meant = describe_unknown("country", text, names) if suggest(text.casefold(), map(str.casefold, names)) else None
         message = meant or f"unknown country '{truncate_name(text)}'; write its English name or its code of ISO 3166"
         raise ArgumentError(message, "unknown-value")
@@ -74,11 +74,10 @@ def _country(text: str) -> str:
 
 @register_stage("filter_country")
 class FilterCountry(TableStage):
-    """Keeps the rows whose column names one of the countries.
+    """Keep the rows whose column contains one of the countries.
 
-    Countries are given, and found in the column, by their English names of ISO 3166, their codes of two or three
-    letters, or what they are commonly called (UK, USA, Holland), in any case. Rows with another text or none are
-    dropped.
+    A country is recognized by its English name in ISO 3166, its code of two or three letters, or a common name (UK,
+    USA, Holland), in upper or lower case. All other rows are dropped.
     """
 
     example = """
@@ -90,7 +89,7 @@ pipeline:
     positional = ("column",)
     rest = "countries"
     column: str = Field(min_length=1)
-    countries: tuple[Annotated[str, AfterValidator(_country)], ...] = Field(min_length=1)
+    countries: tuple[Annotated[str, AfterValidator(_validate_country)], ...] = Field(min_length=1)
 
     def describe(self) -> str:
         return f"{self.list_references()[0]} {', '.join(self.countries)}"
@@ -101,7 +100,7 @@ pipeline:
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
 
-        wanted = {_spellings()[country.strip().casefold()] for country in self.countries}
-        spelled = sorted(name for name, code in _spellings().items() if code in wanted)
+        wanted = {_load_spellings()[country.strip().casefold()] for country in self.countries}
+        spelled = sorted(name for name, code in _load_spellings().items() if code in wanted)
         name = quote_column(self.list_references()[0])
         return rows.where(F.lower(F.trim(F.col(name).cast("string"))).isin(spelled))

@@ -1,4 +1,4 @@
-"""extract and flatSelect: columns read from a page, a segment of it, or other columns."""
+"""extract and flatSelect: add columns from a page, a segment of it, or other columns."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pipelines.language.columns import Columns
 from pipelines.planning.stage import RowStage, register_stage
 
 
-def _unique(extractors: tuple[Extractor, ...]) -> tuple[Extractor, ...]:
+def _check_unique(extractors: tuple[Extractor, ...]) -> tuple[Extractor, ...]:
     check_names(extractors)
     return extractors
 
 
-def _names(extractors: tuple[Extractor, ...]) -> str:
+def _format_names(extractors: tuple[Extractor, ...]) -> str:
     return ", ".join(extractor.output()[0] for extractor in extractors)
 
 
-def _reading(extractors: tuple[Extractor, ...]) -> Callable[[Row], Iterable[Row]]:
-    """Gives a row with the extractors' columns; where a pattern takes too long on its page it has failed."""
+def _build_reader(extractors: tuple[Extractor, ...]) -> Callable[[Row], Iterable[Row]]:
+    """Return a function that adds the extractors' columns; a row whose pattern takes too long fails."""
     reads = [(extractor.output()[0], extractor.build_worker()) for extractor in extractors]
     nothing = {name: None for name, _ in reads}
 
@@ -37,19 +37,19 @@ def _reading(extractors: tuple[Extractor, ...]) -> Callable[[Row], Iterable[Row]
     return read
 
 
-def _read_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
+def _list_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
     return tuple(column for extractor in extractors if (column := extractor.column()))
 
 
 @register_stage("extract")
 class Extract(RowStage):
-    """Adds a column for each extractor: its first match in the row's page or segment, null where there is none.
+    """Add a column per extractor: the first match in the row's page or segment, or null.
 
-    A page that is JSON is read by paths (RFC 9535: names, indexes, *): `selector: $.data.items[0].name`, or as a field,
-    which may leave out `$.` where there is a dot or bracket: `field: data.items[0].name`. (A plain `field: name` is a
-    column; the page's own is `$.name`.) Texts are given as they are,
-    other values as JSON; `attr:NAME` is an object's member. Of a page that is neither, `code` is the whole text.
-    A :matches that takes more than a second on a page ends in `_error`.
+    Pages in JSON are read by JSON paths (RFC 9535 with names, indexes and *): `selector: $.data.items[0].name`. As a
+    `field`, a path with a dot or bracket may omit `$.`: `field: data.items[0].name`. A plain `field: name` is a column,
+    and `$.name` the page's own. Texts are returned unchanged, other values as JSON; `attr:NAME` reads a member of an
+    object. For other types of pages, `code` returns the whole text. A `:matches` that takes more than a second on a
+    page sets `_error`.
     """
 
     example = """
@@ -65,13 +65,13 @@ pipeline:
     rest = "extractors"
     extractors: tuple[Extractor, ...] = Field(min_length=1)
 
-    _check = field_validator("extractors")(_unique)
+    _check = field_validator("extractors")(_check_unique)
 
     def describe(self) -> str:
-        return _names(self.extractors)
+        return _format_names(self.extractors)
 
     def list_references(self) -> tuple[str, ...]:
-        return _read_columns(self.extractors)
+        return _list_columns(self.extractors)
 
     @property
     def reads_page(self) -> bool:
@@ -81,17 +81,17 @@ pipeline:
         return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
 
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:
-        return _reading(self.extractors)
+        return _build_reader(self.extractors)
 
 
 @register_stage("flatSelect", "widen")
 class FlatSelect(RowStage):
-    """One row for each segment of the page that the selector finds; what follows reads inside the segment.
+    """Return one row per segment of the page that matches the selector; later stages read inside the segment.
 
-    A row in whose page it finds none stays, with null in the columns of this stage: a filter on one of them drops it.
+    A row whose page has no match remains, with null in the columns of this stage: use filter on one of them to drop it.
 
-    Of a JSON page the selector is a path: `$.data.items` gives a row for each item of the array, and paths of what
-    follows begin at the item.
+    For pages in JSON, the selector is a path: `$.data.items` returns one row per item of the array, and the paths in
+    later stages are relative to the item.
     """
 
     example = """
@@ -110,13 +110,13 @@ pipeline:
     selector: SelectorText
     extractors: tuple[Extractor, ...] = ()
 
-    _check = field_validator("extractors")(_unique)
+    _check = field_validator("extractors")(_check_unique)
 
     def describe(self) -> str:
-        return f"{self.selector} {_names(self.extractors)}".rstrip()
+        return f"{self.selector} {_format_names(self.extractors)}".rstrip()
 
     def list_references(self) -> tuple[str, ...]:
-        return _read_columns(self.extractors)
+        return _list_columns(self.extractors)
 
     @property
     def reads_page(self) -> bool:
@@ -126,7 +126,7 @@ pipeline:
         return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
 
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:
-        selector, read = compile_selector(self.selector), _reading(self.extractors)
+        selector, read = compile_selector(self.selector), _build_reader(self.extractors)
         nothing = {extractor.output()[0]: None for extractor in self.extractors}
 
         def segments(row: Row) -> Iterator[Row]:

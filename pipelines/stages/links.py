@@ -1,4 +1,4 @@
-"""wget, join and explore over plain HTTP: the stages that follow links."""
+"""wget, join and explore: follow links over plain HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import LinkStage, register_stage
 
-_LONGEST_TEXT = 10_000  # characters; links within links share their text, and many would repeat a page as often
+_LONGEST_TEXT = 10_000  # characters; nested links would otherwise repeat the text of a page many times
 
 
 class JoinType(StrEnum):
@@ -24,29 +24,29 @@ class JoinType(StrEnum):
     LEFT_OUTER = "LeftOuter"
 
 
-def _url(value: str) -> str:
+def _validate_url(value: str) -> str:
     if parse_column_reference(value) or value == "_" or "${" in value or canonical_url(value):
         return value
     raise ValueError(f"'{value}' is neither an http or https address nor a $column")
 
 
-def _link(value: object, base: str | None) -> Link:
+def _make_link(value: object, base: str | None) -> Link:
     url = canonical_url(str(value), base)
     return Link(url, None) if url else Link(None, None, f"'{truncate(str(value))}' is not an http or https address")
 
 
-def _links_of_column(column: str) -> Callable[[Row], Iterator[Link]]:
-    """Reads links from a column: one from a text, several from an array."""
+def _build_column_reader(column: str) -> Callable[[Row], Iterator[Link]]:
+    """Return a function that reads the links of a column: one from a text, several from an array."""
 
     def links(row: Row) -> Iterator[Link]:
         value = row.value(column)
         values = value if isinstance(value, list) else [value]
-        return (_link(each, row.fetched.url) for each in values if each is not None)
+        return (_make_link(each, row.fetched.url) for each in values if each is not None)
 
     return links
 
 
-def _links_of_page(selector: str) -> Callable[[Row], Iterator[Link]]:
+def _build_page_reader(selector: str) -> Callable[[Row], Iterator[Link]]:
     compiled = compile_selector(selector)
 
     def links(row: Row) -> Iterator[Link]:
@@ -62,8 +62,8 @@ def _links_of_page(selector: str) -> Callable[[Row], Iterator[Link]]:
     return links
 
 
-class _Selecting(LinkStage):
-    """Takes its links from the page by a selector, or from a $column."""
+class _SelectorStage(LinkStage):
+    """Base of stages that read links from the page by a selector, or from a $column."""
 
     positional = ("selector",)
     selector: SelectorText
@@ -81,12 +81,12 @@ class _Selecting(LinkStage):
 
     def build_worker(self) -> Callable[[Row], Iterable[Link]]:
         column = parse_column_reference(self.selector)
-        return _links_of_column(column) if column else _links_of_page(self.selector)
+        return _build_column_reader(column) if column else _build_page_reader(self.selector)
 
 
 @register_stage("wget", "fetch")
 class Wget(LinkStage):
-    """Fetches the page at an address, or at the address in a column; rows without one stay without a page."""
+    """Fetch the page at an address, or at the address in a column; rows without an address remain, without a page."""
 
     example = """
 pipeline:
@@ -96,7 +96,7 @@ pipeline:
 """
 
     positional = ("url",)
-    url: Annotated[str, AfterValidator(_url)] = "_"
+    url: Annotated[str, AfterValidator(_validate_url)] = "_"
 
     def describe(self) -> str:
         return self.url
@@ -111,19 +111,19 @@ pipeline:
 
     def build_worker(self) -> Callable[[Row], Iterable[Link]]:
         if column := next(iter(self.list_references()), None):
-            return _links_of_column(column)
-        link = _link(self.url, None)
+            return _build_column_reader(column)
+        link = _make_link(self.url, None)
         return lambda row: (link,)
 
 
 @register_stage("wgetJoin", "join")
-class WgetJoin(_Selecting):
-    """Follows each link: one row per link, in document order, on the page that it leads to.
+class WgetJoin(_SelectorStage):
+    """Follow every link of the page: one row per link, in document order, each with the linked page.
 
-    A link is an element with an `href` that leads to http or https; `$column` takes addresses from a column, one or an
-    array of them, and `$.data.next` those in a page that is JSON.
+    A link is an element with an `href` of http or https. `$column` takes one address or an array of them from a column,
+    and `$.data.next` takes addresses from a page in JSON.
 
-    As `join` it becomes visitJoin after a fetch with traces.
+    After a fetch with traces, `join` is short for visitJoin.
     """
 
     example = """
@@ -147,13 +147,13 @@ pipeline:
 
 
 @register_stage("wgetExplore", "explore")
-class WgetExplore(_Selecting):
-    """Follows links of links, breadth first, each page once, the starting page included.
+class WgetExplore(_SelectorStage):
+    """Follow links of links, breadth first: one row per page, including the first page, and no page twice.
 
-    Links are given as to wgetJoin: `a.next`, or `$.data.next` where an API answers with JSON. `depth` is how many links
-    are followed from the starting page; `maxPages` of the key spindle ends it earlier.
+    The selector works as in wgetJoin: `a.next`, or `$.data.next` for an API that returns JSON. `depth` is the number of
+    links to follow from the first page; `maxPages` of the key spindle sets a limit on the pages.
 
-    As `explore` it becomes visitExplore after a fetch with traces.
+    After a fetch with traces, `explore` is short for visitExplore.
     """
 
     example = """

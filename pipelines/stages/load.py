@@ -1,4 +1,4 @@
-"""load_*: rows from files."""
+"""load_csv, load_json and load_parquet: read rows from files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 ReadMode = Annotated[str, validate_choice("mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))]
 
 
-class Files(Source):
-    """Files of one format; every argument but the path is an option of Spark's reader."""
+class FileSource(Source):
+    """Base of stages that read files of one format; all arguments except the path are options of Spark's reader."""
 
     positional = ("path",)
     format: ClassVar[str]
@@ -40,34 +40,34 @@ class Files(Source):
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
 
-    def options(self) -> dict[str, Any]:
-        """The options that are set, as Spark's reader calls them."""
+    def build_options(self) -> dict[str, Any]:
+        """Return the options that are set, under the names of Spark's reader."""
         return self.model_dump(by_alias=True, exclude={"path", "schema_"}, exclude_none=True)
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
-        """The rows, each with its place; a dataset is read in the format that it was written in."""
+        """Read the files; those of a dataset are read in the format in which they were written."""
         files = context.files(self.path)
-        reader = self if files.format in (None, self.format) else _reader(files.format, self.path)
-        options = reader.options()
+        reader = self if files.format in (None, self.format) else _find_reader(files.format, self.path)
+        options = reader.build_options()
         read = spark.read.options(**options).format(reader.format)
         rows = (read.schema(reader.schema_) if reader.schema_ else read).load(list(files.paths))
         if not rows.columns:
-            raise RunError(reader.empty())
+            raise RunError(reader.describe_empty())
         if taken := [name for name in rows.columns if name.casefold() in INTERNAL_COLUMNS]:
-            raise RunError(f"'{self.path}' has a column '{taken[0]}', as the engine calls one of its own: rename it")
-        return _placed(rows)
+            raise RunError(f"'{self.path}' has a column '{taken[0]}', which is reserved for the engine: rename it")
+        return _add_ordinal(rows)
 
-    def empty(self) -> str:
-        """What is said of files without any column."""
+    def describe_empty(self) -> str:
+        """Return the error message for files without columns."""
         return f"the file '{self.path}' has no columns"
 
 
 @register_stage("load_csv")
-class LoadCsv(Files):
-    """Replaces the rows by those of CSV files; without a header the columns are called _c0, _c1 and so on.
+class LoadCsv(FileSource):
+    """Replace the rows by those of CSV files; without a header, the columns are called _c0, _c1 and so on.
 
-    All columns are text unless `inferSchema`, which reads the files twice, or `schema` ("name STRING, price DOUBLE")
-    gives them types. `delimiter` is another name of `sep`. A row within quotes that spans lines needs `multiLine`.
+    All columns are text, unless `inferSchema` (which reads the files twice) or `schema` ("name STRING, price DOUBLE")
+    sets their types. `delimiter` is an alias of `sep`. Quoted values with line breaks need `multiLine`.
     """
 
     example = """
@@ -105,17 +105,17 @@ pipeline:
     max_columns: PositiveInt | None = Field(None, alias="maxColumns")
     max_chars_per_column: int | None = Field(None, alias="maxCharsPerColumn")
 
-    def options(self) -> dict[str, Any]:
-        options = super().options()
+    def build_options(self) -> dict[str, Any]:
+        options = super().build_options()
         return {**options, "sep": options.pop("delimiter", self.sep)}
 
-    def empty(self) -> str:
+    def describe_empty(self) -> str:
         return f"the file '{self.path}' is empty: it has neither a header nor rows"
 
 
 @register_stage("load_json")
-class LoadJson(Files):
-    """Replaces the rows by those of JSON files: an object a line, or with multiLine an array or object a file."""
+class LoadJson(FileSource):
+    """Replace the rows by those of JSON files: one object per line, or with multiLine one array or object per file."""
 
     example = """
 pipeline:
@@ -141,13 +141,13 @@ pipeline:
     timestamp_format: str | None = Field(None, alias="timestampFormat")
     locale: str | None = None
 
-    def empty(self) -> str:
-        return f"the file '{self.path}' holds no JSON objects"
+    def describe_empty(self) -> str:
+        return f"the file '{self.path}' contains no JSON objects"
 
 
 @register_stage("load_parquet")
-class LoadParquet(Files):
-    """Replaces the rows by those of Parquet files; with mergeSchema, files with different columns."""
+class LoadParquet(FileSource):
+    """Replace the rows by those of Parquet files; `mergeSchema` combines files with different columns."""
 
     example = """
 pipeline:
@@ -158,23 +158,23 @@ pipeline:
     merge_schema: bool = Field(False, alias="mergeSchema")
 
 
-READERS: Mapping[str, type[Files]] = {each.format: each for each in (LoadCsv, LoadJson, LoadParquet)}
+READERS: Mapping[str, type[FileSource]] = {each.format: each for each in (LoadCsv, LoadJson, LoadParquet)}
 
 
-def _reader(format_: str, path: str) -> Files:
+def _find_reader(format_: str, path: str) -> FileSource:
     if format_ not in READERS:
         raise RunError(f"the dataset '{path}' is {format_}, which this version does not read")
     return READERS[format_].model_validate({"path": path})
 
 
-def _placed(rows: DataFrame) -> DataFrame:
-    """Rows with their place in document order: file by name, part of the file, row; of one file, the row alone.
+def _add_ordinal(rows: DataFrame) -> DataFrame:
+    """Add the position in document order: file name, offset in the file, row; for a single file, only the row.
 
-    Spark reads large files first, so the name counts and not the partition.
+    Spark reads large files first, so partitions are not in the order of names.
     """
     from pyspark.sql import functions as F
 
-    # the metadata spells a local path with one slash after the scheme, inputFiles with three
+    # local paths have one slash after the scheme in the metadata, but three in inputFiles
     files = sorted(re.sub("^file:/+", "file:/", each) for each in rows.inputFiles())
     row = F.monotonically_increasing_id()
     if len(files) <= 1:

@@ -1,4 +1,4 @@
-"""priceNormalize: amounts and currencies out of texts."""
+"""priceNormalize: read amounts and currencies from texts."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _SIGNS = {
     "lei": "RON",
     "лв": "BGN",
 }
-_SHARED = {"$": "USD AUD CAD NZD HKD SGD MXN", "¥": "JPY CNY", "kr": "SEK NOK DKK ISK"}
+_AMBIGUOUS_SIGNS = {"$": "USD AUD CAD NZD HKD SGD MXN", "¥": "JPY CNY", "kr": "SEK NOK DKK ISK"}
 
 
-def _currency(code: str) -> str:
+def _validate_currency(code: str) -> str:
     if "${" in code:
         return code
     known = [currency.alpha_3 for currency in pycountry.currencies]
@@ -61,13 +61,13 @@ def _currency(code: str) -> str:
     return code.strip().upper()
 
 
-def normalize(text: str, default: str | None) -> tuple[float | None, str | None]:
-    """The first amount in a text, and the ISO 4217 code of its currency; `default` where the text leaves it open."""
+def normalize_price(text: str, default: str | None) -> tuple[float | None, str | None]:
+    """Return the first amount in a text and its ISO 4217 code; `default` applies to a missing or ambiguous currency."""
     amount = parse_price(text)
     if amount is None:
         return None, None
     sign = (extract_currency_symbol(find_price_part(text), None) or "").strip()
-    if default and (not sign or default in _SHARED.get(sign, "").split()):
+    if default and (not sign or default in _AMBIGUOUS_SIGNS.get(sign, "").split()):
         return amount, default
     if len(sign) == 3 and pycountry.currencies.get(alpha_3=sign.upper()):
         return amount, sign.upper()
@@ -76,13 +76,13 @@ def normalize(text: str, default: str | None) -> tuple[float | None, str | None]
 
 @register_stage("priceNormalize")
 class PriceNormalize(RowStage):
-    """Adds, for a column of prices as text, `<column>_amount` (a number) and `<column>_currency` (an ISO 4217 code).
+    """Add `<column>_amount` (a number) and `<column>_currency` (an ISO 4217 code) for a column with prices as text.
 
-    "1.299,00 €" is 1299.0 and EUR, "£1,09 incl. 20% VAT" is 1.09 and GBP. `currency` is taken where a text names none,
-    and where its sign is shared and may mean it ("$5" with currency CAD is Canadian); without it, $ is USD and ¥ is
-    JPY. Both are null where there is no amount, the currency also where its sign means none for certain (kr). Of a text
-    of more than 200 characters those count that stand within 100 of where its first number begins; a number of more
-    than 50 is none. A row costs about 0.05 ms.
+    "1.299,00 €" becomes 1299.0 and EUR, "£1,09 incl. 20% VAT" becomes 1.09 and GBP. `currency` applies to texts without
+    a currency and to ambiguous signs: "$5" with currency CAD is Canadian. Without it, $ is USD and ¥ is JPY. Both
+    columns are null without an amount; the currency is null, too, for an ambiguous sign such as kr. In a text of more
+    than 200 characters, only 100 characters on each side of the first number count. A number of more than 50 characters
+    is ignored. A row takes about 0.05 ms.
     """
 
     example = """
@@ -93,27 +93,28 @@ pipeline:
 
     positional = ("column", "currency")
     column: str = Field(min_length=1)
-    currency: Annotated[str, AfterValidator(_currency)] | None = None
+    currency: Annotated[str, AfterValidator(_validate_currency)] | None = None
 
     def describe(self) -> str:
-        return " ".join(filter(None, (self._name(), self.currency)))
+        return " ".join(filter(None, (self._name, self.currency)))
 
     def list_references(self) -> tuple[str, ...]:
-        return (self._name(),)
+        return (self._name,)
 
     def infer_columns(self, before: Columns) -> Columns:
-        name = self._name()
+        name = self._name
         return before.with_columns(((f"{name}_amount", "double"), (f"{name}_currency", "string")))
 
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:
-        name, default = self._name(), self.currency
+        name, default = self._name, self.currency
 
-        def normalized(row: Row) -> Iterable[Row]:
+        def normalize_row(row: Row) -> Iterable[Row]:
             value = row.value(name)
-            amount, currency = (None, None) if value is None else normalize(str(value), default)
+            amount, currency = (None, None) if value is None else normalize_price(str(value), default)
             yield row.with_values({f"{name}_amount": amount, f"{name}_currency": currency})
 
-        return normalized
+        return normalize_row
 
+    @property
     def _name(self) -> str:
         return parse_column_reference(self.column) or self.column

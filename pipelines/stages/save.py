@@ -1,4 +1,4 @@
-"""save_*: the rows as files, which the run publishes when it is complete."""
+"""save_csv and save_parquet: write the rows to files, which are published when the run is complete."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NESTED = ("array<", "map<", "struct<")
 
 @register_stage("save_csv")
 class SaveCsv(Sink):
-    """Writes the rows as CSV with a header and goes on with them; nested values are written as JSON.
+    """Write the rows as CSV with a header, nested values as JSON; the rows pass on unchanged.
 
-    A place in the project's storage (`prices`, `${OUTPUT_PRICES}`, `spindle://project/prices`) can be loaded by every
-    pipeline under the same name once this execution is complete. `spindle run` writes a local folder. `mode` is
-    overwrite or append. Columns of the engine are left out.
+    A name in the project's storage (`prices`, `${OUTPUT_PRICES}`, `spindle://project/prices`) can be loaded by every
+    pipeline after this execution is complete. `spindle run` writes to a local folder. `mode` is overwrite or append.
+    Engine columns are omitted.
     """
 
     example = """
@@ -42,7 +42,7 @@ pipeline:
 
 @register_stage("save_parquet")
 class SaveParquet(Sink):
-    """Writes the rows as Parquet, with their types, and goes on with them; paths and modes are those of save_csv."""
+    """Write the rows as Parquet with their types; the rows pass on unchanged. Paths and modes are those of save_csv."""
 
     example = """
 pipeline:

@@ -1,4 +1,4 @@
-"""sentiment, sentiment_monthly and aggregatesentiment: how positive English texts are."""
+"""sentiment, sentiment_monthly and aggregatesentiment: rate how positive English texts are."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 SCORE, LABEL = "sentiment_score", "sentiment_label"
 _THRESHOLD = 0.05  # VADER's own: https://github.com/cjhutto/vaderSentiment#about-the-scoring
-_LONGEST = 10_000  # characters: the time grows with the text, the score hardly changes
+_LONGEST = 10_000  # characters: longer texts take longer, but hardly change the score
 _DATES = ("date", "datum", "day", "month", "time", "timestamp", "created", "createdat", "published", "publishedat")
 
 
 class _Analyzer(SentimentIntensityAnalyzer):
     def sentiment_valence(self, valence: Any, sentitext: Any, item: str, i: int, sentiments: Any) -> Any:
-        """VADER looks at three words before and two after each, but lowers all of the text to do so."""
+        """Rate a word with its neighbors only: VADER reads five of them, but converts the whole text for every word."""
         first = max(i - 3, 0)
         words = sentitext.words_and_emoticons[first : i + 3]
         near = SimpleNamespace(words_and_emoticons=words, is_cap_diff=sentitext.is_cap_diff)
@@ -41,53 +41,53 @@ class _Analyzer(SentimentIntensityAnalyzer):
 
 
 @cache
-def _analyzer() -> Any:
+def _get_analyzer() -> Any:
     return _Analyzer()
 
 
-def score(text: str) -> float:
-    """VADER's compound score of a text, from -1 to 1."""
-    return float(_analyzer().polarity_scores(_beginning(text))["compound"])
+def compute_score(text: str) -> float:
+    """Return VADER's compound score of a text, from -1 to 1."""
+    return float(_get_analyzer().polarity_scores(_truncate_text(text))["compound"])
 
 
-def _score_column(texts: Column) -> Column:
+def _build_score_column(texts: Column) -> Column:
     """Return the score of each text, null where there is no text."""
     from pyspark.sql import functions as F
 
     arrow_udf: Any = F.arrow_udf  # its stubs know only the decorator without a type
-    return arrow_udf(_score_batch, "double")(texts)
+    return arrow_udf(_scores, "double")(texts)
 
 
-def _score_batch(texts: pa.Array) -> pa.Array:
+def _scores(texts: pa.Array) -> pa.Array:
     stripped = (text.strip() if text else "" for text in texts.to_pylist())
-    return pa.array([score(text) if text else None for text in stripped], pa.float64())
+    return pa.array([compute_score(text) if text else None for text in stripped], pa.float64())
 
 
-def _beginning(text: str) -> str:
-    """The part of a text that counts; an emoji is as long as the words that VADER reads for it."""
+def _truncate_text(text: str) -> str:
+    """Return the beginning of a text, in which an emoji is as long as its name in VADER."""
     text = text[:_LONGEST]
     if text.isascii():
         return text
-    words = _analyzer().emojis
+    words = _get_analyzer().emojis
     return text[: bisect_right([*accumulate(len(words.get(each, each)) for each in text)], _LONGEST)]
 
 
-def label(value: float) -> str:
+def get_label(value: float) -> str:
     return "positive" if value >= _THRESHOLD else "negative" if value <= -_THRESHOLD else "neutral"
 
 
-def _name(reference: str) -> str:
+def _resolve_name(reference: str) -> str:
     return parse_column_reference(reference) or reference
 
 
 @register_stage("sentiment")
 class Sentiment(RowStage):
-    """Adds `sentiment_score`, from -1 (negative) to 1 (positive), and `sentiment_label` (positive, neutral, negative).
+    """Add `sentiment_score`, from -1 (negative) to 1 (positive), and `sentiment_label` (positive, neutral, negative).
 
-    The score is VADER's, a lexicon of English words, emoticons and slang with rules for negation and emphasis; nothing
-    leaves the machine. Texts in other languages score near 0. A score from 0.05 on is positive, from -0.05 down
-    negative. Null where there is no text. Of a text the first 10,000 characters count, an emoji as long as its name.
-    A row costs about 0.1 ms for a sentence, 1 ms for a long review.
+    The score is computed by VADER, a lexicon of English words, emoticons and slang with rules for negation and
+    emphasis; no text leaves the machine. Texts in other languages score near 0. The label is positive from 0.05,
+    negative from -0.05 downwards. Both are null without a text. Only the first 10,000 characters count, with an emoji
+    as long as its name. A sentence takes about 0.1 ms, a long review 1 ms.
     """
 
     example = """
@@ -100,34 +100,34 @@ pipeline:
     column: str = Field(min_length=1)
 
     def describe(self) -> str:
-        return _name(self.column)
+        return _resolve_name(self.column)
 
     def list_references(self) -> tuple[str, ...]:
-        return (_name(self.column),)
+        return (_resolve_name(self.column),)
 
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(((SCORE, "double"), (LABEL, "string")))
 
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:
-        name = _name(self.column)
+        name = _resolve_name(self.column)
 
-        def rated(row: Row) -> Iterable[Row]:
+        def rate(row: Row) -> Iterable[Row]:
             value = row.value(name)
             text = "" if value is None else str(value).strip()
-            found = score(text) if text else None
-            yield row.with_values({SCORE: found, LABEL: None if found is None else label(found)})
+            found = compute_score(text) if text else None
+            yield row.with_values({SCORE: found, LABEL: None if found is None else get_label(found)})
 
-        return rated
+        return rate
 
 
 @register_stage("sentiment_monthly")
 class SentimentMonthly(TableStage):
-    """Replaces the rows by one for each month: how many rows, how they are meant, and their average score.
+    """Replace the rows by one per month, with the average score and the number of rows of each label.
 
     The columns are `month` (2026-01), `rows`, `sentiment_score` (the average), `positive`, `neutral` and `negative`
-    (counts). The texts are rated as by sentiment. `date` names the column of dates; without it, it is the first column
-    that holds dates, else the first whose name says so (date, month, published, created_at). Texts are read as ISO
-    8601, or as `dateFormat` (Spark's pattern, "dd.MM.yyyy") says; what is no date counts under the month null.
+    (counts). Texts are rated as in sentiment. `date` is the column of dates; by default, the first column of a date
+    type, or else the first with a typical name (date, month, published, created_at). Dates in texts follow ISO 8601 or
+    `dateFormat`, a pattern of Spark such as "dd.MM.yyyy". Rows without a valid date have the month null.
     """
 
     example = """
@@ -145,7 +145,7 @@ pipeline:
         return ", ".join(self.list_references())
 
     def list_references(self) -> tuple[str, ...]:
-        return tuple(_name(each) for each in (self.column, self.date) if each)
+        return tuple(_resolve_name(each) for each in (self.column, self.date) if each)
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns((("month", "string"), *_TOTALS))
@@ -157,20 +157,20 @@ pipeline:
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
 
-        date = _column(_name(self.date) if self.date else _date_column(rows))
-        text = _column(_name(self.column)).cast("string")
+        date = _build_column(_resolve_name(self.date) if self.date else _find_date_column(rows))
+        text = _build_column(_resolve_name(self.column)).cast("string")
         read = F.try_to_timestamp(date.cast("string"), F.lit(self.date_format) if self.date_format else None)
-        rated = rows.select(F.date_format(read, "yyyy-MM").alias("month"), _score_column(text).alias(SCORE))
-        return rated.groupBy("month").agg(*_totals()).withColumn("_ordinal", _month_place())
+        rated = rows.select(F.date_format(read, "yyyy-MM").alias("month"), _build_score_column(text).alias(SCORE))
+        return rated.groupBy("month").agg(*_build_totals()).withColumn("_ordinal", _build_month_ordinal())
 
 
 @register_stage("aggregatesentiment")
 class AggregateSentiment(TableStage):
-    """Replaces the rows by one for each group: how many rows, how they are meant, and their average score.
+    """Replace the rows by one per group, with the average score and the number of rows of each label.
 
-    A group is what is equal in the named columns; they keep their names and are followed by `rows`, `sentiment_score`
-    (the average), `positive`, `neutral` and `negative` (counts). It needs the columns that sentiment adds. Groups stand
-    in the order of their first rows.
+    Rows with equal values in the given columns are a group. These columns are followed by `rows`, `sentiment_score`
+    (the average), `positive`, `neutral` and `negative` (counts). The columns of sentiment are required. Groups are in
+    the order of their first rows.
     """
 
     example = """
@@ -184,14 +184,16 @@ pipeline:
     names: tuple[str, ...] = Field(alias="columns", min_length=1)
 
     def describe(self) -> str:
-        return ", ".join(map(_name, self.names))
+        return ", ".join(map(_resolve_name, self.names))
 
     def list_references(self) -> tuple[str, ...]:
-        return (*map(_name, self.names), SCORE)
+        return (*map(_resolve_name, self.names), SCORE)
 
     def infer_columns(self, before: Columns) -> Columns:
         types = dict(before.types)
-        return Columns((*((name, types.get(name, "string")) for name in map(_name, self.names)), *_TOTALS), before.open)
+        return Columns(
+            (*((name, types.get(name, "string")) for name in map(_resolve_name, self.names)), *_TOTALS), before.open
+        )
 
     @property
     def drops_engine_columns(self) -> bool:
@@ -200,8 +202,8 @@ pipeline:
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
 
-        groups = [_column(_name(name)) for name in self.names]
-        return rows.groupBy(*groups).agg(*_totals(), F.min("_ordinal").alias("_ordinal"))
+        groups = [_build_column(_resolve_name(name)) for name in self.names]
+        return rows.groupBy(*groups).agg(*_build_totals(), F.min("_ordinal").alias("_ordinal"))
 
 
 _TOTALS = (
@@ -213,7 +215,7 @@ _TOTALS = (
 )
 
 
-def _totals() -> list[Column]:
+def _build_totals() -> list[Column]:
     from pyspark.sql import functions as F
 
     value = F.col(SCORE)
@@ -227,25 +229,25 @@ def _totals() -> list[Column]:
     ]
 
 
-def _month_place() -> Column:
-    """Months in their order, rows without one last."""
+def _build_month_ordinal() -> Column:
+    """Return the position of a month, with rows without a month at the end."""
     from pyspark.sql import functions as F
 
     number = F.regexp_replace("month", "-", "").cast("bigint")
     return F.array(F.coalesce(number, F.lit(2**62)))
 
 
-def _date_column(rows: DataFrame) -> str:
+def _find_date_column(rows: DataFrame) -> str:
     types = [(name, type_) for name, type_ in rows.dtypes if not name.startswith("_")]
     dated = [name for name, type_ in types if type_ in ("date", "timestamp", "timestamp_ntz")]
     named = [name for name, _ in types if name.replace("_", "").casefold() in _DATES]
     if not dated and not named:
         known = ", ".join(name for name, _ in types)
-        raise RunError(f"none of the columns holds dates; name the one that does with 'date'; there are {known}")
+        raise RunError(f"no column contains dates; set 'date' to the column that does; there are {known}")
     return (dated or named)[0]
 
 
-def _column(name: str) -> Column:
+def _build_column(name: str) -> Column:
     from pyspark.sql import functions as F
 
     return F.col(quote_column(name))

@@ -1,4 +1,4 @@
-"""Stages that work on whole tables: limit, dedup, filter, store, reset, cache."""
+"""limit, dedup, filter, sql_query, store, reset and cache: work on whole tables."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ register_stage("reset")(Reset)
 PLACE = "__place"
 
 
-def _resolved(check: Callable[[str], str], text: str) -> str:
-    """The SQL as it will run: a parameter's value may look like a parameter that is still to come."""
+def _check_resolved(check: Callable[[str], str], text: str) -> str:
+    """Check the SQL again before it runs: the value of a parameter may look like an open parameter."""
     try:
         return check(text)
     except ValueError as error:
@@ -43,7 +43,7 @@ def _resolved(check: Callable[[str], str], text: str) -> str:
 
 @register_stage("limit")
 class Limit(TableStage):
-    """Keeps the first rows in document order."""
+    """Keep the first rows in document order."""
 
     example = """
 pipeline:
@@ -63,7 +63,7 @@ pipeline:
 
 @register_stage("dedup")
 class Dedup(TableStage):
-    """Keeps the first row, in document order, of those that are equal in the named columns, or in all."""
+    """Keep the first of all rows that are equal in the given columns, or in all columns."""
 
     example = """
 pipeline:
@@ -86,14 +86,14 @@ pipeline:
 
         keys = self.list_references() or tuple(name for name in rows.columns if name not in ENGINE_COLUMNS)
         quoted = map(quote_column, keys)
-        # sorting finds the first for half of what an aggregate over whole rows costs, and spills where memory ends
+        # a window takes half the time of an aggregate over whole rows, and spills to disk
         place = F.row_number().over(Window.partitionBy(*quoted).orderBy("_ordinal"))
         return rows.withColumn(PLACE, place).where(F.col(PLACE) == 1).drop(PLACE)
 
 
 @register_stage("filter")
 class Filter(TableStage):
-    """Keeps the rows for which an SQL expression over their columns is true."""
+    """Keep the rows for which an SQL expression over their columns is true."""
 
     example = """
 pipeline:
@@ -111,17 +111,16 @@ pipeline:
         return () if before.open else before.find_unknown_in_sql(find_expression_columns(self.expression))
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        return rows.where(_resolved(check_expression, self.expression))
+        return rows.where(_check_resolved(check_expression, self.expression))
 
 
 @register_stage("sql_query")
 class SqlQuery(TableStage):
-    """Replaces the rows by the result of a SELECT over them; they are the view `rows`.
+    """Replace the rows by the result of a SELECT from the view `rows`.
 
-    The engine's columns can be selected; those that the query neither names nor takes in by `*` are null after it, also
-    the `_requestedUrl` that a wget would go back by. With `_ordinal`, which `*` takes in too, rows keep their place in
-    document order whatever ORDER BY says, which then counts for a LIMIT alone; without it they stand as they are
-    ordered.
+    Engine columns are null afterwards unless the query selects them, by name or with `*`; a wget back to the pages of
+    the rows needs `_requestedUrl`. If the query selects `_ordinal`, by name or with `*`, rows keep their document
+    order, and ORDER BY affects only a LIMIT. Otherwise ORDER BY sets the document order.
     """
 
     example = """
@@ -147,15 +146,15 @@ pipeline:
         return not is_select_all(self.query)
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        query = _resolved(check_query, self.query)
+        query = _check_resolved(check_query, self.query)
         (materialize(rows) if has_repeated_reads(query) else rows).createOrReplaceTempView("rows")
-        # nothing but a query can stand in parentheses
+        # only a query is valid in parentheses
         return rows.sparkSession.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608
 
 
 @register_stage("store")
 class Store(TableStage):
-    """Remembers the rows under a label, for union_with, and goes on with them."""
+    """Store the rows under a label for union_with; the rows pass on unchanged."""
 
     example = """
 pipeline:
@@ -183,7 +182,7 @@ pipeline:
 
 @register_stage("cache")
 class Cache(TableStage):
-    """Keeps the rows at hand, so that nothing after this makes them again."""
+    """Persist the rows, so that later stages do not compute them again."""
 
     example = """
 pipeline:

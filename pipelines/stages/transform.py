@@ -1,4 +1,4 @@
-"""python_row_transform:<name>: a Python function from a row to a row."""
+"""python_row_transform:NAME: replace rows by the result of a Python function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipelines.transforms.transform import Transform, Transforms
 
 
 class OnError(StrEnum):
-    """What a row for which the function raises becomes: a row with `_error`, or the end of the run."""
+    """Whether a row for which the function raises becomes a row with `_error`, or ends the run."""
 
     ROW = "row"
     FAIL = "fail"
@@ -28,15 +28,15 @@ class OnError(StrEnum):
 
 @register_stage("python_row_transform")
 class PythonRowTransform(RowStage):
-    """Replaces each row by what a Python function returns for it; None drops the row.
+    """Replace each row by the result of a Python function; None drops the row.
 
-    `python_row_transform:clean` calls the function that is registered as `clean`, by a plugin or with the agent, with
-    the row as a dict (its columns and the engine's) and the arguments as keywords. It runs in a process of its own with
-    10 s a row and 512 MiB; a row for which it raises keeps its place and what fits the columns, with `_error` set, or
-    with `onError: fail` ends the run. So does one that it returns with another column or a value of another type.
-    Declare the columns as its return type, a TypedDict or a dataclass; otherwise they are taken from the first 100
-    rows, and later rows are held to them. Users' functions have Python's standard library at hand, but neither files
-    nor a network.
+    `python_row_transform:clean` calls the function `clean` of a plugin or of the agent, with the row as a dict
+    (including engine columns) and the arguments as keywords. Users' functions run in a sandbox with 10 s per row and
+    512 MiB; they can use Python's standard library, but neither files nor the network.
+
+    If the function raises, or returns a column or type that was not declared, the row keeps its position and all values
+    that fit, and `_error` is set; with `onError: fail` the run ends. Declare the columns as the return type, a
+    TypedDict or a dataclass. Otherwise the first 100 rows decide, and later rows must match them.
 
     ```python
     from typing import TypedDict
@@ -51,7 +51,7 @@ class PythonRowTransform(RowStage):
         return {"name": row["name"].upper() * times, "page": row["_url"]}
     ```
 
-    `spindle run FILE --transforms shout.py` (and `check`) take the functions of a Python file; in a notebook it is
+    `spindle run FILE --transforms shout.py` (and `check`) load the functions of a Python file; in a notebook, use
     `Pipeline.from_yaml(text).run(spark, transforms={"shout": shout})`.
     """
 
@@ -70,8 +70,8 @@ pipeline:
 
     @model_validator(mode="before")
     @classmethod
-    def _gather(cls, data: Any) -> Any:
-        """All but onError are the function's; a list of maps names them too."""
+    def _gather_keywords(cls, data: Any) -> Any:
+        """Collect all arguments except onError as keywords of the function, from a map or a list of maps."""
         given: dict[str, Any] = {}
         for name, value in cast(dict[str, Any], data).items():
             for each in cast(list[Any], value) if name == "keywords" and isinstance(value, list) else [{name: value}]:
@@ -124,43 +124,43 @@ pipeline:
             raise RunError("a row transform without a function cannot run")
         make, columns = self._transform.make_runner(self.keywords), self._transform.function.columns
 
-        def each(row: Row, outcome: Outcome) -> Iterable[Row]:
+        def replace_row(row: Row, outcome: Outcome) -> Iterable[Row]:
             if outcome is None:
                 return ()
             if isinstance(outcome, RowFailed):
-                return (failed(row, outcome, _given_values(row)),)
-            made = _made(outcome)
+                return (mark_failed(row, outcome, _convert_values(row)),)
+            made = _drop_engine_columns(outcome)
             try:
                 return (row.replace_values(made if columns is None else convert_row(made, columns)),)
             except TypeMismatch as error:
-                return (failed(row, error, made),)
+                return (mark_failed(row, error, made),)
 
-        def failed(row: Row, error: Exception, values: dict[str, object]) -> Row:
+        def mark_failed(row: Row, error: Exception, values: dict[str, object]) -> Row:
             sentence = f"{name}: {error}"
             if self.fails_run:
                 raise RunError(f"python_row_transform:{sentence}") from None
             return row.mark_failed(sentence, values if columns is None else keep_matching_values(values, columns))
 
         name = self._transform.name
-        return BatchWorker(lambda rows: map(each, rows, make(_given_row(row) for row in rows)))
+        return BatchWorker(lambda rows: map(replace_row, rows, make(_convert_row(row) for row in rows)))
 
 
-def _made(outcome: dict[str, Any]) -> dict[str, Any]:
-    """The function's row, without the engine's columns that it passes on as they were given to it."""
+def _drop_engine_columns(outcome: dict[str, Any]) -> dict[str, Any]:
+    """Return the function's row without engine columns, which it may return unchanged."""
     return {name: value for name, value in outcome.items() if name not in ENGINE_COLUMNS}
 
 
-def _given_row(row: Row) -> dict[str, object]:
-    engine = {name: _given(value) for name, value in row.get_engine_values().items() if name not in row.values}
-    return {**_given_values(row), **engine}
+def _convert_row(row: Row) -> dict[str, object]:
+    engine = {name: _convert_value(value) for name, value in row.get_engine_values().items() if name not in row.values}
+    return {**_convert_values(row), **engine}
 
 
-def _given_values(row: Row) -> dict[str, object]:
-    return {name: _given(value) for name, value in row.values.items()}
+def _convert_values(row: Row) -> dict[str, object]:
+    return {name: _convert_value(value) for name, value in row.values.items()}
 
 
-def _given(value: object) -> object:
-    """A map, which Arrow gives as pairs, as a dict; an ordinal as a list."""
+def _convert_value(value: object) -> object:
+    """Convert a map, which Arrow represents as pairs, to a dict, and an ordinal to a list."""
     if isinstance(value, list) and value and all(isinstance(each, tuple) for each in cast(list[object], value)):
         return dict(cast(list[tuple[object, object]], value))
     return list(cast(tuple[object], value)) if isinstance(value, tuple) else value

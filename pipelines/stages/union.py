@@ -1,4 +1,4 @@
-"""load_union, unionByName and union_with: rows of several sources under one another."""
+"""load_union, unionByName and union_with: combine the rows of several sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.names import validate_choice
 from pipelines.planning.stage import Source, TableStage, register_stage
 from pipelines.stages.dataframes import materialize
-from pipelines.stages.load import READERS, Files
+from pipelines.stages.load import READERS, FileSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,36 +25,36 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"
 
 
 class UnionSource(Arguments):
-    """One source of a union; `options` are the further arguments of the format's load stage."""
+    """One source of a union; `options` are the other arguments of the format's load stage."""
 
     format: Annotated[str, validate_choice("format", READERS)] = "csv"
     path: str = Field(min_length=1)
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
 
     @model_validator(mode="after")
-    def _readable(self) -> Self:
+    def _check_options(self) -> Self:
         try:
-            self.reader()
+            self.build_reader()
         except ValidationError as error:
             faults = describe_faults(READERS[self.format], error)
             raise ArgumentError(", ".join(each.message for each in faults), faults[0].code) from None
         return self
 
-    def reader(self) -> Files:
+    def build_reader(self) -> FileSource:
         return READERS[self.format].model_validate({**self.options, "path": self.path})
 
 
-def _paths(sources: tuple[UnionSource, ...]) -> tuple[str, ...]:
+def _list_paths(sources: tuple[UnionSource, ...]) -> tuple[str, ...]:
     return tuple(source.path for source in sources)
 
 
 @register_stage("load_union")
 class LoadUnion(Source):
-    """Replaces the rows by those of several sources, one after the other, by column name.
+    """Replace the rows by those of several sources, one after the other, matching columns by name.
 
-    Each source has `format` (csv, json or parquet), `path` and `options`, which are the further arguments of that
-    format's load stage. A column that a source lacks is null in its rows. A column must have the same type in all of
-    them, or numbers in all of them.
+    A source has a `format` (csv, json or parquet), a `path`, and `options`, the other arguments of that format's load
+    stage. A column that a source lacks is null in its rows. A column must have the same type, or a numeric type, in all
+    sources.
     """
 
     example = """
@@ -69,21 +69,21 @@ pipeline:
     sources: tuple[UnionSource, ...] = Field(min_length=1)
 
     def describe(self) -> str:
-        return ", ".join(_paths(self.sources))
+        return ", ".join(_list_paths(self.sources))
 
     def list_inputs(self) -> tuple[str, ...]:
-        return _paths(self.sources)
+        return _list_paths(self.sources)
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
-        return union([(source.path, source.reader().load(spark, context)) for source in self.sources])
+        return union_tables([(source.path, source.build_reader().load(spark, context)) for source in self.sources])
 
 
 @register_stage("unionByName")
 class UnionByName(TableStage):
-    """Appends the rows of several sources to the current ones, by column name; the sources are those of load_union."""
+    """Append the rows of several sources, matching columns by name; the sources are those of load_union."""
 
     example = """
 pipeline:
@@ -96,24 +96,24 @@ pipeline:
     sources: tuple[UnionSource, ...] = Field(min_length=1)
 
     def describe(self) -> str:
-        return ", ".join(_paths(self.sources))
+        return ", ".join(_list_paths(self.sources))
 
     def list_inputs(self) -> tuple[str, ...]:
-        return _paths(self.sources)
+        return _list_paths(self.sources)
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        more = [(source.path, source.reader().load(rows.sparkSession, context)) for source in self.sources]
-        return union([("the rows so far", rows), *more])
+        more = [(source.path, source.build_reader().load(rows.sparkSession, context)) for source in self.sources]
+        return union_tables([("the rows so far", rows), *more])
 
 
 @register_stage("union_with")
 class UnionWith(TableStage):
-    """Appends the rows stored under the labels, by column name; columns that one side lacks are null there.
+    """Append the rows stored under the labels, matching columns by name; missing columns are null.
 
-    A column must have the same type on all sides, or be a number on all of them.
+    A column must have the same type, or a numeric type, on all sides.
     """
 
     example = """
@@ -142,11 +142,11 @@ pipeline:
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         stored = [(label, materialize(context.stored[label])) for label in self.stored]
-        return union([("the rows so far", rows), *stored])
+        return union_tables([("the rows so far", rows), *stored])
 
 
-def union(tables: Iterable[tuple[str, DataFrame]]) -> DataFrame:
-    """The rows of the named tables, in this order; raises RunError where a column's types do not go together."""
+def union_tables(tables: Iterable[tuple[str, DataFrame]]) -> DataFrame:
+    """Combine the tables in order; raises RunError for a column with incompatible types."""
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
@@ -164,13 +164,13 @@ def _check_types(tables: Iterable[tuple[str, DataFrame]]) -> None:
     for source, table in tables:
         for name, type_ in table.dtypes:
             where, other = seen.setdefault(name.casefold(), (source, type_))
-            if name not in ENGINE_COLUMNS and not _alike(other, type_):
+            if name not in ENGINE_COLUMNS and not _is_compatible(other, type_):
                 raise RunError(
                     f"the column '{name}' is {other} in {where} and {type_} in {source}; give it one type, "
                     "with inferSchema or schema where it is loaded or a CAST in sql_query"
                 )
 
 
-def _alike(one: str, other: str) -> bool:
+def _is_compatible(one: str, other: str) -> bool:
     numbers = all(type_.partition("(")[0] in _NUMBERS for type_ in (one, other))
     return one == other or numbers or "void" in (one, other)

@@ -1,4 +1,4 @@
-"""visit, visitJoin and visitExplore: the stages that follow links in the browser."""
+"""visit, visitJoin and visitExplore: follow links in the browser."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pipelines.planning.stage import LinkStage, register_stage
 from pipelines.stages.links import Wget, WgetExplore, WgetJoin
 
 
-class _InBrowser(LinkStage):
-    """Pages come from the browser; `traces` are performed on each. Images, fonts and media load with `images` alone."""
+class _BrowserStage(LinkStage):
+    """Base of stages that load pages in the browser and perform `traces` on them; `images` enables images and fonts."""
 
     traces: Traces = ()
     images: bool | None = None
@@ -29,10 +29,10 @@ class _InBrowser(LinkStage):
 
 
 @register_stage("visit")
-class Visit(_InBrowser, Wget):
-    """Opens an address, or the address in a column, in the browser; rows without one stay without a page.
+class Visit(_BrowserStage, Wget):
+    """Open an address, or the address in a column, in the browser; rows without an address remain, without a page.
 
-    The key `fetch` with `traces` does the same for a pipeline's first page.
+    The key `fetch` with `traces` does the same for the first page of a pipeline.
     """
 
     example = """
@@ -50,8 +50,8 @@ pipeline:
 
 
 @register_stage("visitJoin")
-class VisitJoin(_InBrowser, WgetJoin):
-    """Follows each link in the browser: one row per link, in document order. Also `join` after a fetch with traces."""
+class VisitJoin(_BrowserStage, WgetJoin):
+    """Follow every link in the browser: one row per link, in document order. After a fetch with traces, also `join`."""
 
     example = """
 fetch: {url: "${SHOP}/"}
@@ -64,8 +64,8 @@ pipeline:
 
 
 @register_stage("visitExplore")
-class VisitExplore(_InBrowser, WgetExplore):
-    """Follows links of links in the browser, each page once. Also `explore` after a fetch with traces."""
+class VisitExplore(_BrowserStage, WgetExplore):
+    """Follow links of links in the browser, no page twice. After a fetch with traces, also `explore`."""
 
     example = """
 fetch:
@@ -80,7 +80,7 @@ pipeline:
     positional = ("selector", "depth", "traces", "images")
 
     @model_validator(mode="after")
-    def _one_page_for_a_link(self) -> Self:
+    def _check_snapshots(self) -> Self:
         if sum(isinstance(action, Snapshot) for action in self.traces) > 1:
             raise ValueError("an explore visits each page once: its trace can take one snapshot")
         return self

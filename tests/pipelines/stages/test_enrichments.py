@@ -14,7 +14,7 @@ from pipelines.errors import PipelineError, RunError
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.spark.run import Run as EngineRun
 from pipelines.stages.echo import Echo
-from pipelines.stages.sentiment import score
+from pipelines.stages.sentiment import compute_score
 from tests.support.pipelines import Rows, Run
 
 REVIEWS = """product,text,date,seen on
@@ -51,7 +51,7 @@ def test_a_score_is_vaders() -> None:
     chosen = random.Random(4)
     for _ in range(500):
         text = " ".join(chosen.choices(words.split(), k=chosen.randrange(20)))
-        assert score(text) == vader.polarity_scores(text)["compound"]
+        assert compute_score(text) == vader.polarity_scores(text)["compound"]
 
 
 def test_what_looks_at_a_word_is_given_only_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,13 +63,13 @@ def test_what_looks_at_a_word_is_given_only_its_neighbours(monkeypatch: pytest.M
         return check(valence, words, place)
 
     monkeypatch.setattr(SentimentIntensityAnalyzer, "_special_idioms_check", staticmethod(spying))
-    assert score("not good at all " * 500) < 0
+    assert compute_score("not good at all " * 500) < 0
     assert max(given) == 6
 
 
 def test_an_emoji_is_as_long_as_its_name() -> None:
-    assert score("🏠" * 1000 + " horrible") == score("horrible")
-    assert score("🏠" * 9000 + " horrible") == 0
+    assert compute_score("🏠" * 1000 + " horrible") == compute_score("horrible")
+    assert compute_score("🏠" * 9000 + " horrible") == 0
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_months_stand_in_order_with_averages_and_counts(run: Run, load: Pipe, ca
 
 
 def test_months_need_a_column_of_dates(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"line 3: sentiment_monthly a: none of the columns holds dates.*there are a, b"):
+    with pytest.raises(RunError, match=r"line 3: sentiment_monthly a: no column contains dates.*there are a, b"):
         table(run, tmp_path, "a,b\n1,2\n", "- {stage: sentiment_monthly, args: [a]}")
 
 

@@ -135,7 +135,7 @@ def test_wrong_sources_are_told(args: str, problem: str) -> None:
         ("iextract", "it needs a language model"),
         ("intelligent_join", "it needs a language model"),
         ("intelligent_table", "it needs a language model"),
-        ("searchEngine", "a plugin brings it"),
+        ("searchEngine", "it needs a plugin"),
     ],
 )
 def test_stages_that_are_not_there_say_why(name: str, why: str) -> None:

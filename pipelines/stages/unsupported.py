@@ -1,4 +1,4 @@
-"""Stages that pipelines elsewhere use and that are not there: `check` says why, with the line."""
+"""Stages of other products that this version does not support, with the reason for `spindle check`."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ STAGES.mark_unsupported(
     "intelligent_table",
     "iextract",
 )
-STAGES.mark_unsupported("a plugin brings it, and none that is installed does", "searchEngine", "imageSimilarity")
+STAGES.mark_unsupported("it needs a plugin that is not installed", "searchEngine", "imageSimilarity")
