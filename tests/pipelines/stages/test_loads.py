@@ -23,7 +23,7 @@ def test_json_lines_and_whole_files(run: Run, tmp_path: Path) -> None:
 
 def test_json_without_objects_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_text("")
-    with pytest.raises(RunError, match=r"the file '.*/empty\.json' holds no JSON objects"):
+    with pytest.raises(RunError, match=r"the file '.*/empty\.json' contains no JSON objects"):
         run(f"pipeline: [{{stage: loadJson, args: [{tmp_path}/empty.json]}}]")
 
 
