@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 from pipelines.errors import RunError
 from pipelines.language.expressions import REFUSED
 from pipelines.registry.plugins import find_plugin_folders
-from pipelines.spark.app_cds import java_option
 
+# an archive of Spark's classes, which pipelines.app_cds writes; its warnings would go to standard output
+APP_CDS_ARCHIVE = Path(sys.prefix) / "share/spindle/spark-classes.jsa"
+APP_CDS_LOGGING = "-Xlog:cds*=off"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 # In a crawl, Java's C2 compiler takes more CPU than all tasks: most code runs too briefly to repay it
 _LATE_C2 = (  # ten times the defaults
@@ -92,7 +94,7 @@ def _get_defaults(loads: bool) -> dict[str, str]:
     logging, folder = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", f"-Djava.io.tmpdir='{gettempdir()}'"
     properties = f"{logging} {folder} {_NO_EXTERNAL_XML}"
     return {
-        "spark.driver.extraJavaOptions": f"{properties} -XX:-UsePerfData {compiler} {java_option()}",
+        "spark.driver.extraJavaOptions": f"{properties} -XX:-UsePerfData {compiler} {build_app_cds_option()}",
         "spark.executor.extraJavaOptions": _NO_EXTERNAL_XML,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         # a folder `core/` in the workers' current directory must not shadow ours
@@ -115,3 +117,8 @@ def _get_defaults(loads: bool) -> dict[str, str]:
         "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }
+
+
+def build_app_cds_option(archive: Path = APP_CDS_ARCHIVE) -> str:
+    """Return the JVM option that maps the archive, or nothing without an archive."""
+    return f"-XX:SharedArchiveFile='{archive}' {APP_CDS_LOGGING}" if archive.exists() else ""

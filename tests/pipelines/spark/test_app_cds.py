@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pipelines.spark.app_cds import java_option
+from pipelines.spark.session import build_app_cds_option
 
 MAIN = "org.apache.spark.launcher.Main"
 
@@ -29,7 +29,7 @@ def java(jar: Path, *options: str) -> bytes:
 
 
 def test_without_an_archive_there_is_no_option(tmp_path: Path) -> None:
-    assert java_option(tmp_path / "classes.jsa") == ""
+    assert build_app_cds_option(tmp_path / "classes.jsa") == ""
 
 
 def test_a_jvm_loads_classes_from_the_archive_until_their_jar_changes(tmp_path: Path, jar: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_jvm_loads_classes_from_the_archive_until_their_jar_changes(tmp_path: 
     archive.parent.mkdir()
     java(jar, f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds*=off")
     for source in ("shared objects file (top)", f"file:{jar}"):
-        printed = java(jar, *shlex.split(java_option(archive)), f"-Xlog:class+load:file={log}")
+        printed = java(jar, *shlex.split(build_app_cds_option(archive)), f"-Xlog:class+load:file={log}")
         assert f"{MAIN} source: {source}" in log.read_text()
         assert printed == b""
         os.utime(jar, (0, 0))

@@ -1,19 +1,20 @@
 """An AppCDS archive of Spark's classes, which a JVM maps instead of loading and verifying each class.
 
-It halves the CPU time of a session's start and first job. `python -m pipelines.spark.app_cds` writes it once for an
+It halves the CPU time of a session's start and first job. `python -m pipelines.app_cds` writes it once for an
 installation. A JVM of another version or with other jars starts without it.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-ARCHIVE = Path(sys.prefix) / "share/spindle/spark-classes.jsa"
-_QUIET = "-Xlog:cds*=off"  # warnings go to standard output
+from pipelines.pipeline import Pipeline
+from pipelines.spark.run import Run
+from pipelines.spark.session import APP_CDS_ARCHIVE, APP_CDS_LOGGING, start_session
+
 # a common pipeline; the guard refuses its URL, so nothing is fetched
 _CRAWL = """
 fetch: {url: "http://127.0.0.1:9/"}
@@ -29,17 +30,12 @@ pipeline:
 """
 
 
-def java_option(archive: Path = ARCHIVE) -> str:
-    """Return the JVM option that maps the archive, or nothing without an archive."""
-    return f"-XX:SharedArchiveFile='{archive}' {_QUIET}" if archive.exists() else ""
-
-
-def create_archive(archive: Path = ARCHIVE) -> None:
+def create_archive(archive: Path = APP_CDS_ARCHIVE) -> None:
     """Write the archive of the classes that a session and small pipelines load, in about half a minute."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)  # a JVM that maps an archive writes none
     unfinished = archive.with_suffix(f".{os.getpid()}.part")
-    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit='{unfinished}' {_QUIET}"
+    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit='{unfinished}' {APP_CDS_LOGGING}"
     try:
         _run_pipelines()
         with unfinished.open("rb") as file:
@@ -51,10 +47,6 @@ def create_archive(archive: Path = ARCHIVE) -> None:
 
 def _run_pipelines() -> None:
     """Run small pipelines in a new session and wait for the end of its JVM, which writes the archive."""
-    from pipelines.pipeline import Pipeline
-    from pipelines.spark.run import Run
-    from pipelines.spark.session import start_session
-
     spark = start_session()
     with TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv"
