@@ -57,6 +57,7 @@ def receive_webhooks() -> Generator[Receiver]:
             match self.path.split("/")[1]:
                 case "hang":
                     stopped.wait(600)
+                    self.close_connection = True  # or the client waits for its own time limit
                 case "reset":
                     self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     self.close_connection = True

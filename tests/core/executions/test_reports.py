@@ -18,7 +18,7 @@ from tests.support.shop import Shop
 
 def status(shop: Shop, execution: Execution) -> Status:
     with shop.database.read() as session:
-        return Status.from_record(ExecutionRepository(session, shop.organization_id).record(execution))
+        return Status.from_record(ExecutionRepository(session, shop.organization_id).load_record(execution))
 
 
 def test_a_heartbeat_updates_time_progress_and_metrics(shop: Shop) -> None:

@@ -247,10 +247,10 @@ def test_what_spark_accepts_is_not_refused(spark: SparkSession) -> None:
     for text in ACCEPTED.strip().splitlines():
         if text.startswith(("SELECT", "WITH", "FROM")):
             spark.sql(check_query(text))
-            unknown = SqlQuery(query=text).unknown(columns)
+            unknown = SqlQuery(query=text).find_unknown_columns(columns)
         else:
             rows.where(check_expression(text))
-            unknown = Filter(expression=text).unknown(columns)
+            unknown = Filter(expression=text).find_unknown_columns(columns)
         assert not list(unknown), text
 
 
