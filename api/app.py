@@ -25,7 +25,6 @@ from api.kit import docs, errors
 from api.kit.errors import answers
 from api.kit.middleware import AccessLog, RateHeaders, SizeLimits
 from api.kit.openapi import describe
-from api.kit.routing import RouteIndex
 from api.kit.services import run_services
 from api.metrics import endpoints as metrics
 from api.packages import endpoints as packages
@@ -75,7 +74,6 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(SizeLimits, larger={f"{service}{packages.LINKS}/": MAX_PACKAGE})
     app.add_middleware(AccessLog)
     describe(app)
-    app.router.routes.insert(0, RouteIndex(app.routes))
     return app
 
 

@@ -61,11 +61,11 @@ def main() -> None:
 def fill(database: Database, organization_id: str, count: int) -> None:
     started = time.perf_counter()
     for first in range(0, count, CHUNK):
-        with database.brief() as session:
+        with database.write(durable=False) as session:
             rows = bills(organization_id, first, min(first + CHUNK, count))
             session.connection().execute(ExecutionBill.__table__.insert(), list(rows))
     names, sums = ", ".join(AMOUNTS), ", ".join(f"sum({name})" for name in AMOUNTS)
-    with database.brief() as session:
+    with database.write(durable=False) as session:
         for grain, start in (("day", "date(ended_at)"), ("month", "date(ended_at, 'start of month')")):
             session.execute(text(TOTALS.format(names=names, sums=sums, grain=grain, start=start)))
         totals = session.scalar(text("SELECT count(*) FROM totals"))

@@ -158,7 +158,3 @@ class Unavailable(SpindleError):
     status = 503
     retryable = True
     default_code = "unavailable"
-
-
-class CutOff(Unavailable):
-    """The connection to the database was lost during a read. A new connection may succeed."""

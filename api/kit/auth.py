@@ -15,7 +15,7 @@ from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
 from api.kit.services import get_services
-from core.errors import CutOff, Forbidden, TooMany, Unauthorized, Unavailable
+from core.errors import Forbidden, TooMany, Unauthorized, Unavailable
 from core.identity.api_keys import Identity
 from core.infra.rate_limits import Allowance
 from core.tables import now
@@ -111,12 +111,7 @@ class KeyRoute(APIRoute):
         async def handle_identified(request: Request) -> Response:
             if not _identify_from_memory(request):
                 await run_in_threadpool(identify, request)
-            try:
-                return await handle(request)
-            except CutOff:
-                if request.method != "GET":
-                    raise
-                return await handle(request)  # GETs are idempotent; the retry uses new database connections
+            return await handle(request)
 
         return handle_identified
 

@@ -13,7 +13,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from core.executions.states import State
-from core.infra.database import changed
+from core.infra.database import execute_update
 from core.infra.validation import format_time, iso
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
 
@@ -39,7 +39,7 @@ def record_state(session: Session, execution: Execution) -> None:
 def record_progress(session: Session, execution: Execution) -> None:
     """Record the progress of a running execution, in place of its earlier progress event."""
     earlier = (ExecutionEvent.execution_id == execution.id, ExecutionEvent.kind == PROGRESS)
-    changed(session, delete(ExecutionEvent).where(*earlier))
+    execute_update(session, delete(ExecutionEvent).where(*earlier))
     _add(session, execution, PROGRESS, build_event_data(execution) | {"progress": execution.progress})
     session.flush()
 

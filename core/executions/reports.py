@@ -13,7 +13,7 @@ from core.executions.payload import CompletionPayload
 from core.executions.publishing import publish_output, publish_saves
 from core.executions.states import State, Trigger
 from core.executions.transitions import lock_project, move
-from core.infra.database import Database, changed
+from core.infra.database import Database, execute_update
 from core.infra.repository import lock_organization
 from core.infra.validation import storable
 from core.tables import Execution, now
@@ -35,7 +35,7 @@ def claim(database: Database, execution_id: str, attempt: int, run_id: str) -> E
     with database.write() as session:
         at = now()
         values = {"run_id": run_id, "claimed_at": at, "heartbeat_at": at, "updated_at": at}
-        if not changed(session, update(Execution).where(*claimable).values(values)):
+        if not execute_update(session, update(Execution).where(*claimable).values(values)):
             return None
         return session.get(Execution, execution_id)
 
@@ -106,7 +106,9 @@ def _apply(session: Session, execution: Execution, payload: CompletionPayload) -
 def _record_heartbeat(session: Session, execution: Execution, values: dict[str, object]) -> None:
     running = (Execution.id == execution.id, Execution.state == State.RUNNING, Execution.attempt == execution.attempt)
     progress = execution.progress
-    if changed(session, update(Execution).where(*running).values(heartbeat_at=now(), updated_at=now(), **values)):
+    if execute_update(
+        session, update(Execution).where(*running).values(heartbeat_at=now(), updated_at=now(), **values)
+    ):
         session.refresh(execution)
         if execution.progress != progress:
             record_progress(session, execution)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from core.errors import TooMany
 from core.events.recorder import record_state
 from core.executions.states import State, Trigger, get_next_state, get_sources
-from core.infra.database import changed
+from core.infra.database import execute_update
 from core.metrics.bills import store_bill
 from core.tables import Execution, OutboxMessage, Project, now
 from core.tables.executions import QUEUED
@@ -45,7 +45,7 @@ def move(
         values.setdefault("completed_at", now())
         values["sealed_environment"] = None  # its secrets are not needed any more
     same = (Execution.id == execution.id, Execution.state == found, *conditions)
-    if not changed(session, update(Execution).where(*same).values(state=state, updated_at=now(), **values)):
+    if not execute_update(session, update(Execution).where(*same).values(state=state, updated_at=now(), **values)):
         return False
     session.refresh(execution)
     record_state(session, execution)
@@ -90,7 +90,7 @@ def enqueue_launch(session: Session, execution: Execution) -> None:
 
 def _withdraw_launch(session: Session, execution: Execution) -> None:
     waiting = (OutboxMessage.execution_id == execution.id, OutboxMessage.processed_at.is_(None))
-    changed(session, update(OutboxMessage).where(*waiting).values(processed_at=now()))
+    execute_update(session, update(OutboxMessage).where(*waiting).values(processed_at=now()))
 
 
 def _admit_next(session: Session, project_id: str) -> None:
@@ -112,4 +112,4 @@ def _release_slot(session: Session, project_id: str) -> None:
 
 def _add_to_active(session: Session, number: int, *conditions: ColumnElement[bool]) -> bool:
     values = {"active_executions": Project.active_executions + number, "updated_at": Project.updated_at}
-    return bool(changed(session, update(Project).where(*conditions).values(values)))
+    return bool(execute_update(session, update(Project).where(*conditions).values(values)))

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import BadInput, Unauthorized, Unavailable
 from core.identity.organizations import create_organization, find_organization
-from core.infra.database import Database, again
+from core.infra.database import Database
 from core.infra.repository import Repository
 from core.infra.secrets import write_private
 from core.infra.settings import Settings
@@ -164,10 +164,10 @@ def bootstrap(database: Database, settings: Settings) -> None:
 
 def _authenticate(database: Database, key: str) -> tuple[Identity, datetime | None]:
     """Return the identity and the key's expiry."""
-    found = again(lambda: _fetch_key(database, key))
+    found = _fetch_key(database, key)
     if found is None or not _is_valid(found, now()):
         raise Unauthorized("The API key is missing or not valid.")
-    again(lambda: _update_last_used(database, found))
+    _update_last_used(database, found)
     return Identity(found.organization_id, found.id, frozenset(found.scopes)), found.expires_at
 
 
@@ -191,5 +191,5 @@ def _update_last_used(database: Database, key: ApiKey) -> None:
     if key.last_used_at is not None and at - key.last_used_at < LAST_USED_RESOLUTION:
         return
     stale = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at <= at - LAST_USED_RESOLUTION)
-    with database.brief() as session:
+    with database.write(durable=False) as session:
         session.execute(update(ApiKey).where(ApiKey.id == key.id, stale).values(last_used_at=at, updated_at=at))

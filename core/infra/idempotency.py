@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
 from core.errors import Conflict
-from core.infra.database import changed, insert
+from core.infra.database import build_upsert, execute_update
 from core.tables import IdempotencyRecord, now
 
 LIFETIME = timedelta(hours=24)
@@ -49,21 +49,21 @@ def store_result(session: Session, key: IdempotencyKey, result_id: str) -> str:
     """
     at = now()
     _delete_expired(session, key, at - LIFETIME)
-    record = insert(session, IdempotencyRecord).values(
+    record = build_upsert(session, IdempotencyRecord).values(
         organization_id=key.organization_id,
         key_hash=key.key_hash,
         fingerprint=key.fingerprint,
         result_id=result_id,
         created_at=at,
     )
-    changed(session, record.on_conflict_do_nothing())
+    execute_update(session, record.on_conflict_do_nothing())
     return find_result(session, key) or result_id
 
 
 def _delete_expired(session: Session, key: IdempotencyKey, before: datetime) -> None:
     """Delete the organization's expired records, which may include one of this key."""
     own = IdempotencyRecord.organization_id == key.organization_id
-    changed(session, delete(IdempotencyRecord).where(own, IdempotencyRecord.created_at <= before))
+    execute_update(session, delete(IdempotencyRecord).where(own, IdempotencyRecord.created_at <= before))
 
 
 def _match(key: IdempotencyKey) -> tuple[ColumnElement[bool], ...]:

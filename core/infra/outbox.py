@@ -12,7 +12,7 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
 from core.executions.states import State
-from core.infra.database import changed
+from core.infra.database import execute_update
 from core.tables import Execution, OutboxMessage, now
 
 
@@ -46,4 +46,4 @@ def _select_pending() -> Select[tuple[OutboxMessage]]:
 def _update(session: Session, message: OutboxMessage, **values: object) -> None:
     """Update by statement, because the row may be gone: its project may have been deleted meanwhile."""
     statement = update(OutboxMessage).where(OutboxMessage.id == message.id)
-    changed(session, statement.values(tries=OutboxMessage.tries + 1, **values))
+    execute_update(session, statement.values(tries=OutboxMessage.tries + 1, **values))

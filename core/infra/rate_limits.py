@@ -14,7 +14,7 @@ from threading import Lock
 from sqlalchemy import delete, text
 
 from core.errors import TooMany
-from core.infra.database import Database, again, changed
+from core.infra.database import Database
 from core.infra.settings import REQUESTS_PER_MINUTE
 from core.tables import RateCounter
 
@@ -86,7 +86,7 @@ class RateLimiter:
         for requests in (min(BLOCK, block.uncounted // BLOCK), 1):
             if requests < 1:
                 continue
-            counted = again(lambda requests=requests: self._count(key_id, block.minute, requests))
+            counted = self._count(key_id, block.minute, requests)
             if counted is not None:
                 with self._lock:
                     block.unspent, block.uncounted = requests - 1, self._limit - counted
@@ -94,13 +94,10 @@ class RateLimiter:
         return False
 
     def _count(self, key_id: str, minute: int, requests: int) -> int | None:
-        """Return the key's requests in this minute, these included; None, without counting, beyond the limit.
-
-        After a lost connection they may be counted twice: fewer are admitted then, never more.
-        """
-        with self._database.brief() as session:
+        """Return the key's requests in this minute, these included; None, without counting, beyond the limit."""
+        with self._database.write(durable=False) as session:
             values = {"key_id": key_id, "minute": minute, "requests": requests, "limit": self._limit}
             counted = session.scalar(COUNT, values)
             if counted == requests:
-                changed(session, delete(RateCounter).where(RateCounter.key_id == key_id, RateCounter.minute < minute))
+                session.execute(delete(RateCounter).where(RateCounter.key_id == key_id, RateCounter.minute < minute))
         return counted

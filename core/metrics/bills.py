@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.infra.database import insert
+from core.infra.database import build_upsert
 from core.metrics.periods import Grain
 from core.metrics.prices import Rates, get_rates
 from core.metrics.usage import GB, Usage
@@ -87,7 +87,7 @@ def _add_to_total(session: Session, bill: ExecutionBill, grain: Grain) -> None:
         "agent_id": bill.agent_id,
         **{name: getattr(bill, name) for name in AMOUNTS},
     }
-    statement = insert(session, Total).values(added)
+    statement = build_upsert(session, Total).values(added)
     sums = {name: getattr(Total, name) + statement.excluded[name] for name in AMOUNTS}
     session.execute(statement.on_conflict_do_update(index_elements=_KEYS, set_=sums))
 

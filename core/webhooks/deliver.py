@@ -20,7 +20,7 @@ from standardwebhooks import Webhook as Signer
 from core.errors import SpindleError
 from core.events.recorder import build_payload
 from core.infra.background import OutageLog
-from core.infra.database import Database, changed
+from core.infra.database import Database, execute_update
 from core.infra.encryption import KeyRing
 from core.infra.http_client import HttpResponse, send_request
 from core.infra.secrets import load_service_key
@@ -209,7 +209,7 @@ def delete_old(database: Database, at: datetime) -> None:
     """Delete events and deliveries that are older than a week."""
     with database.write() as session:
         for table in (ExecutionEvent, Delivery):
-            changed(session, delete(table).where(table.created_at < at - RETENTION))
+            execute_update(session, delete(table).where(table.created_at < at - RETENTION))
 
 
 def _record_attempt(
@@ -241,14 +241,14 @@ def _record_attempt(
             _disable_if_dead(webhook, response, failure, at)
         if not webhook.enabled:
             pending = update(Delivery).where(Delivery.webhook_id == webhook.id, Delivery.state == "PENDING")
-            changed(session, pending.values(state="FAILED"))
+            execute_update(session, pending.values(state="FAILED"))
 
 
 def _set_failing_since(session: Session, webhook: Webhook, since: datetime | None) -> None:
     """Set the time without touching `updated_at`, because this is no edit of the webhook."""
     if webhook.failing_since != since:
         statement = update(Webhook).where(Webhook.id == webhook.id)
-        changed(session, statement.values(failing_since=since, updated_at=Webhook.updated_at))
+        execute_update(session, statement.values(failing_since=since, updated_at=Webhook.updated_at))
         session.refresh(webhook)
 
 

@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from core.errors import SpindleError
-from core.infra.database import database_url, make_engine, translated
+from core.infra.database import database_url, make_engine, translate_errors
 from core.infra.settings import Settings
 
 LOCK = 0x5350494E444C00
@@ -50,7 +50,7 @@ def check_current(settings: Settings) -> None:
 def _connect(settings: Settings) -> Generator[Connection]:
     engine = make_engine(database_url(settings)).execution_options(writes=True)
     try:
-        with _turn(settings.data / "migrate.lock"), translated(), engine.begin() as connection:
+        with _turn(settings.data / "migrate.lock"), translate_errors(), engine.begin() as connection:
             yield connection
     finally:
         engine.dispose()
