@@ -78,18 +78,20 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def _include_service(app: FastAPI, prefix: str) -> None:
-    """Include all routers in the application itself: Starlette matches nested routers once per level."""
+    """Include all routers in the application itself, the busiest first: Starlette tries one after the other."""
+    by_id, short = f"{prefix}/projects/id/{{projectId}}", f"{prefix}/projects/{{projectId}}"
+    app.include_router(projects.router, prefix=prefix, responses=EVERYWHERE)
+    for router in (jobs.router, executions.router, tasks.router, completion.router):
+        _include_twice(app, router, by_id, undocumented=short)
     _include_python_extensions(app, prefix)
     routers = [
-        *(tasks.administration, projects.router, categories.router, agents.router, catalog.router),
+        *(categories.router, agents.router, catalog.router, tasks.administration),
         *(datasets.task_router, datasets.router, html.router, auth.router, cloud_credentials.router),
         *(packages.router, metrics.router),
     ]
     for router in routers:
         app.include_router(router, prefix=prefix, responses=EVERYWHERE)
-    by_id, short = f"{prefix}/projects/id/{{projectId}}", f"{prefix}/projects/{{projectId}}"
-    routers = [jobs.router, tasks.router, executions.router, completion.router, webhooks.router, events.router]
-    for router in (*routers, metrics.project_router):
+    for router in (webhooks.router, events.router, metrics.project_router):
         _include_twice(app, router, by_id, undocumented=short)
     for router in (datasets.job_router, metrics.execution_router):
         _include_twice(app, router, short, undocumented=by_id)

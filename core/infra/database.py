@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from threading import Lock
 from typing import Any, cast
 
-from sqlalchemy import URL, Connection, CursorResult, Delete, Engine, Insert, Update, create_engine, event, make_url
+import psycopg
+from sqlalchemy import (
+    URL,
+    Connection,
+    CursorResult,
+    Delete,
+    Engine,
+    Insert,
+    RowMapping,
+    Select,
+    Update,
+    create_engine,
+    event,
+    make_url,
+)
 from sqlalchemy import text as sql
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import DisconnectionError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.orm.exc import StaleDataError
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
 from core.errors import Conflict, Unavailable
@@ -27,6 +43,7 @@ STATEMENT_TIMEOUT_MS = 30_000
 # statement_timeout needs a server that answers; with these the kernel gives up a connection that has gone silent
 KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 POOL_SIZE = 20
+PING_AFTER_SECONDS = 1.0
 UNAVAILABLE = "The metadata database does not answer. Try again in a moment."
 DAGSTER_SCHEMA = "dagster"
 DAGSTER_DATABASE = "DAGSTER_DATABASE_URL"  # the environment variable that Dagster's configuration refers to
@@ -65,14 +82,31 @@ def make_engine(url: str) -> Engine:
 
 def _make_postgresql_engine(url: URL) -> Engine:
     options = f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}"
-    return create_engine(
+    engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, "options": options, **KEEPALIVE},
         hide_parameters=True,
         pool_size=POOL_SIZE,
         max_overflow=0,
-        pool_pre_ping=True,
     )
+    event.listen(engine, "checkin", _note_checkin)
+    event.listen(engine, "checkout", _ping_if_idle)
+    return engine
+
+
+def _note_checkin(_connection: object, record: ConnectionPoolEntry) -> None:
+    record.info["checked_in_at"] = time.monotonic()
+
+
+def _ping_if_idle(connection: psycopg.Connection[Any], record: ConnectionPoolEntry, _proxy: object) -> None:
+    """Have the pool replace a connection that was lost while idle; pinging each time would double the round trips."""
+    if time.monotonic() - record.info.get("checked_in_at", time.monotonic()) < PING_AFTER_SECONDS:
+        return
+    try:
+        connection.execute("")
+        connection.rollback()
+    except psycopg.Error as error:
+        raise DisconnectionError from error
 
 
 def _make_sqlite_engine(url: URL) -> Engine:
@@ -97,6 +131,8 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     """Begin a transaction; a writer takes the lock at once, since waiting for it halfway could deadlock."""
     options = connection.get_execution_options()
+    if options.get("single_statement"):
+        return
     if not options.get("writes"):
         connection.exec_driver_sql("BEGIN")
         return
@@ -131,6 +167,7 @@ class Database:
         # PostgreSQL: each statement sees what is committed by then anyway, so BEGIN and ROLLBACK only cost round trips
         readers = engine.execution_options(isolation_level="AUTOCOMMIT") if self._is_postgresql else engine
         info = {"rates": rates}
+        self._single_readers = readers if self._is_postgresql else engine.execution_options(single_statement=True)
         self._open_reader = sessionmaker(readers, expire_on_commit=False, info=info)
         self._open_writer = {
             durable: sessionmaker(
@@ -139,6 +176,11 @@ class Database:
             for durable in (True, False)
         }
         self._sqlite_lock = Lock()
+
+    def fetch_one(self, statement: Select[Any], parameters: Mapping[str, Any]) -> RowMapping | None:
+        """Read one row without a session, for a fifth of its cost (docs/adr/0022): build the statement only once."""
+        with translate_errors(), self._single_readers.connect() as connection:
+            return connection.execute(statement, parameters).mappings().one_or_none()
 
     @contextmanager
     def read(self) -> Generator[Session]:

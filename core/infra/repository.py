@@ -12,6 +12,7 @@ from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from core.errors import Conflict, NotFound
+from core.infra.database import Database
 from core.infra.preconditions import check_etag
 from core.infra.validation import check_name, check_storable, storable
 from core.tables import Base, Organization
@@ -29,6 +30,19 @@ class Repository(Generic[Row]):
     def __init__(self, session: Session, organization_id: str) -> None:
         self.session = session
         self.organization_id = organization_id
+
+    @classmethod
+    def _fetch(cls, database: Database, statement: Select[Any], **ids: str) -> tuple[Any, ...]:
+        """Run a statement of the row's columns and further ones; return the row, not bound to a session, and the rest.
+
+        The parameters are the caller's organization and the ids in the path.
+        """
+        found = database.fetch_one(statement, ids) if all(map(storable, ids.values())) else None
+        if found is None:
+            raise cls._not_found()
+        values = dict(found)
+        columns = {column.key: values.pop(column.key) for column in cls.row.__table__.columns}
+        return cls.row(**columns), *values.values()
 
     def lock(self, row: Row, if_match: Collection[str] = ()) -> Row:
         """Lock the row until the transaction ends; raise PreconditionFailed unless it has one of the ETags."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import Session
 
 from core.agents.repository import AgentRepository
@@ -15,6 +15,7 @@ from core.datasets.repository import DatasetRepository
 from core.errors import BadInput, NotFound
 from core.executions.states import State
 from core.executions.transitions import cancel_all, lock_project
+from core.infra.database import Database
 from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
 from core.infra.slugs import unique_slug
 from core.infra.validation import storable
@@ -23,6 +24,11 @@ from core.tables import Execution, Job, Task
 
 _TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id)
 _NEWEST_STATE = select(Execution.state).where(Execution.id == Job.latest_execution_id).scalar_subquery()
+_BY_ID = select(*Job.__table__.columns, _TASK_IDS.label("task_ids"), _NEWEST_STATE.label("newest_state")).where(
+    Job.organization_id == bindparam("organization_id"),
+    Job.project_id == bindparam("project_id"),
+    Job.id == bindparam("id"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,12 @@ class JobRepository(Repository[Job]):
     def __init__(self, session: Session, organization_id: str, *, viewer_key_id: str | None = None) -> None:
         super().__init__(session, organization_id)
         self._viewer_key_id = viewer_key_id
+
+    @classmethod
+    def fetch(cls, database: Database, organization_id: str, project_id: str, job_id: str) -> JobWithTasks:
+        """Read one job without a session."""
+        ids = {"organization_id": organization_id, "project_id": project_id, "id": job_id}
+        return JobWithTasks(*cls._fetch(database, _BY_ID, **ids))
 
     def create(self, project_id: str, values: Mapping[str, Any]) -> Job:
         """Store a new job.

@@ -27,8 +27,8 @@ class JobService:
             return _open_repository(session, caller).list_with_tasks(project_id, limit=limit, after=after)
 
     def get(self, caller: Identity, project_id: str, job_id: str) -> Versioned[JobWithTasks]:
-        with self._database.read() as session:
-            return _load(_open_repository(session, caller), project_id, job_id)
+        found = JobRepository.fetch(self._database, caller.organization_id, project_id, job_id)
+        return Versioned(found, compute_etag(found.job))
 
     def create(self, caller: Identity, project_id: str, values: Mapping[str, Any]) -> Versioned[JobWithTasks]:
         with self._database.write() as session:

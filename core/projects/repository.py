@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from croniter import croniter
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from core.errors import BadInput, Conflict
 from core.executions.transitions import cancel_all
+from core.infra.database import Database
 from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
 from core.infra.slugs import unique_slug
 from core.infra.validation import check_not_reserved, storable
@@ -25,6 +26,9 @@ LAST_WEEKDAY = re.compile(r"^([0-7]|sun|mon|tue|wed|thu|fri|sat)l$")
 
 
 _JOB_IDS = aggregate_ids(Job.id, Job.project_id == Project.id)
+_BY_ID = select(*Project.__table__.columns, _JOB_IDS.label("job_ids")).where(
+    Project.organization_id == bindparam("organization_id"), Project.id == bindparam("id")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,11 @@ class ProjectRepository(Repository[Project]):
     row = Project
     noun = "project"
     fields = frozenset({"name", "description", "cron_schedule", "enabled", "parameters"})
+
+    @classmethod
+    def fetch(cls, database: Database, organization_id: str, project_id: str) -> ProjectWithJobs:
+        """Read one project without a session."""
+        return ProjectWithJobs(*cls._fetch(database, _BY_ID, organization_id=organization_id, id=project_id))
 
     def create(self, values: Mapping[str, Any]) -> Project:
         """Store a new project; raise BadInput without a valid name, Conflict when the name is taken."""

@@ -24,8 +24,8 @@ class ProjectService:
             return ProjectRepository(session, caller.organization_id).list_with_jobs(limit=limit, after=after)
 
     def get(self, caller: Identity, project_id: str) -> Versioned[ProjectWithJobs]:
-        with self._database.read() as session:
-            return _load(ProjectRepository(session, caller.organization_id), project_id)
+        found = ProjectRepository.fetch(self._database, caller.organization_id, project_id)
+        return Versioned(found, compute_etag(found.project))
 
     def get_by_name(self, caller: Identity, name: str) -> Versioned[ProjectWithJobs]:
         with self._database.read() as session:
