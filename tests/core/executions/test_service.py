@@ -6,7 +6,7 @@ from core.errors import BadInput
 from core.executions.service import ExecutionService
 from core.identity.api_keys import Identity
 from core.infra.encryption import KeyRing
-from core.infra.secrets import service_key
+from core.infra.secrets import load_service_key
 from core.tables import Execution
 from tests.support.shop import Shop
 
@@ -21,7 +21,7 @@ def submit(shop: Shop, *allowed: str) -> Execution:
     settings = shop.settings.model_copy(update={"parameter_environment": allowed})
     executions = ExecutionService(shop.database, settings, shop.storage)
     caller = Identity(shop.organization_id, "key", frozenset())
-    return executions.submit(caller, shop.project_id, shop.job_id, key_ring=KeyRing(service_key(settings)))
+    return executions.submit(caller, shop.project_id, shop.job_id, key_ring=KeyRing(load_service_key(settings)))
 
 
 def test_pipelines_get_the_allowed_environment_variables(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
