@@ -10,12 +10,70 @@ MAX_PROBLEMS = 100  # each costs a search for similar names, and nobody reads mo
 TOO_MANY_PROBLEMS = f"the rest is not checked: there are {MAX_PROBLEMS} problems before it"
 
 
+PROBLEM_CODES = {
+    "column-in-address": "A fixed address contains the name of a column, which is not replaced.",
+    "conflicting-arguments": "Two arguments exclude each other.",
+    "duplicate-column": "Two columns have the same name, or names that differ only in case.",
+    "duplicate-key": "A key occurs twice in a map.",
+    "duplicate-label": "An earlier stage stores rows under the same label.",
+    "duplicate-path": "An earlier stage saves rows under the same path.",
+    "empty-pipeline": "The text is empty.",
+    "forbidden-column": "SQL refers to a column that reveals paths of the server.",
+    "forbidden-function": "SQL calls a function that is not allowed.",
+    "invalid-argument": "An argument has an invalid value.",
+    "invalid-character": "The text contains a character that YAML does not allow.",
+    "invalid-column-name": "A column's name is empty or cannot be stored.",
+    "invalid-encoding": "The file is not UTF-8 text.",
+    "invalid-function": "A row transform is not a function of the expected form.",
+    "invalid-key": "A key of a map is not a plain name.",
+    "invalid-pipeline": "The pipeline is not valid for another reason.",
+    "invalid-python": "The text of a row transform is not valid Python.",
+    "invalid-selector": "A selector or path is not valid.",
+    "invalid-sql": "An SQL expression or query is not valid.",
+    "invalid-structure": "A part of the pipeline has the wrong form, such as a text instead of a map.",
+    "invalid-type": "A row transform declares a column type that does not exist.",
+    "invalid-yaml": "The text is not valid YAML.",
+    "misplaced-option": "An option of the key spindle is among the arguments of a stage.",
+    "missing-argument": "A required argument is missing.",
+    "missing-browser": "The pipeline needs a browser, and this machine has none.",
+    "missing-function": "The text of a row transform does not define its function.",
+    "missing-key": "A required key of the pipeline is missing.",
+    "missing-name": "A stage needs the name of a function.",
+    "missing-parameter": "A parameter has no value.",
+    "no-columns": "The pipeline returns no columns.",
+    "no-page": "A stage needs a page, and the rows have none.",
+    "no-rows": "A stage needs rows, and there are none.",
+    "null-column": "A stage reads an engine column that is null at this point.",
+    "reserved-column": "A column's name is reserved for the engine.",
+    "too-deep": "The text is nested too deep.",
+    "too-large": "A text exceeds its size limit.",
+    "too-many-arguments": "A stage has more arguments than it accepts.",
+    "too-many-problems": "The rest of the pipeline is not checked.",
+    "too-many-stages": "The pipeline has too many stages.",
+    "unknown-action": "No trace action has this name.",
+    "unknown-argument": "No argument has this name.",
+    "unknown-column": "No column has this name.",
+    "unknown-key": "No key has this name.",
+    "unknown-label": "No earlier stage stores rows under this label.",
+    "unknown-method": "No extractor method has this name.",
+    "unknown-row-transform": "No row transform has this name.",
+    "unknown-stage": "No stage has this name.",
+    "unknown-table": "SQL refers to a table other than the view rows.",
+    "unknown-value": "An argument has a value that is not one of its choices.",
+    "unsafe-transforms": "Row transforms run without a sandbox on this machine.",
+    "unsupported-action": "This version does not support the trace action.",
+    "unsupported-method": "This version does not support the extractor method.",
+    "unsupported-stage": "This version does not support the stage.",
+    "unsupported-yaml": "Anchors, aliases, tags and multiple documents are not supported.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A problem in a pipeline's text.
 
-    `path` is a path such as `pipeline[2].args[0]`, `line` and `column` count from 1, and `code` is stable
-    (`unknown-stage`): programs can rely on it, while the wording of `message` may change.
+    `path` is a path such as `pipeline[2].args[0]`, `line` and `column` count from 1, and `code` is one of
+    PROBLEM_CODES: programs can rely on it, while the wording of `message` may change.
     """
 
     path: str

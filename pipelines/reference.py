@@ -1,13 +1,15 @@
-"""The stage reference, from the registry: `python -m pipelines.reference > docs/stages.md`."""
+"""Reference of the pipeline language, generated from the catalogs: `python -m pipelines.reference > docs/stages.md`."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic.fields import FieldInfo
 
 from pipelines.browser.actions import ACTIONS, Action
+from pipelines.errors import PROBLEM_CODES
 from pipelines.extract.extractors import METHODS, Extractor, Method
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
@@ -21,7 +23,7 @@ Schema = dict[str, Any]
 _INTRODUCTION = """\
 # Pipelines and their stages
 
-A pipeline is YAML: where it begins, what is done stage by stage, and where its rows go. A whole crawl:
+A pipeline is a YAML text: a first page, a list of stages, and an output. This is a complete crawl:
 
 ```yaml
 fetch: {url: https://shop.example.com/}
@@ -31,126 +33,130 @@ pipeline:
   - {stage: extract, args: [{selector: h1, as: title}, {selector: .price, method: price}]}
 ```
 
-It runs on all cores, asks one host for 16 pages at a time at most, keeps to robots.txt and its Crawl-delay, tries again
-what fails for the moment, fetches no page twice, and on a server goes on where it was killed; none of that has to be
-written. The same with more of what can be said:
+It runs on all cores, sends at most 16 requests at once to a host, obeys robots.txt and its Crawl-delay, retries
+temporary failures, and fetches no page twice. On a server, an interrupted execution continues at the same point. None
+of this needs a setting. The same pipeline with more options:
 
 ```yaml
-fetch:                                   # the first page; or begin with a load or a wget
+fetch:                                   # the first page; a pipeline can also begin with a load or a wget
   url: https://shop.example.com/
 pipeline:                                # the stages, in order
-  - stage: wgetExplore                   # this page and those that "next" leads to, up to 20 deep
+  - stage: wgetExplore                   # this page and all pages behind "next" links, up to 20 levels deep
     args: [a.next, {depth: 20}]
-  - stage: flatSelect                    # a row for each product of each page
+  - stage: flatSelect                    # one row per product on every page
     args:
       - li.product
       - {selector: a, as: name}
-  - stage: wgetJoin                      # on to each product's own page
+  - stage: wgetJoin                      # the product's own page
     args: [a]
   - stage: extract                       # columns from that page
     args:
       - {selector: h1, as: title}
       - {selector: .price, method: price}
-spindle:                                 # optional: how this pipeline runs
+spindle:                                 # optional: options of the run
   keepColumns: [_url, _error]
-output:                                  # optional: a name that other jobs load, overwrite or append
+output:                                  # optional: a name for other jobs to load; overwrite or append
   path: ${OUTPUT_PRODUCTS}
 ```
 
-`spindle check FILE` tells what is wrong, with the line, or prints the plan: its passes and the columns after each step,
-`...` being those that are known only when it runs. `spindle run FILE` runs it here, and shows the rows or writes them
-(`-o rows.csv`, `.json` or `.parquet`). As `pipelineYaml` of an agent it runs on the server.
+`spindle check FILE` prints the problems with their lines, or the plan: its passes and the columns after every step,
+with `...` for columns that only the run can discover. With `--json`, it prints the problems as JSON, each with a stable
+[code](#problem-codes). `spindle run FILE` runs the pipeline locally and prints the rows, or writes them to a file
+(`-o rows.csv`, `.json` or `.parquet`). On a server, the text is the `pipelineYaml` of an agent. Stages of your own are
+[plugins](plugins.md).
 
-## What it is called elsewhere
+## Names in other products
 
-| in Scrapy, Crawlee or SpookyStuff | here |
+| Scrapy, Crawlee or SpookyStuff | Spindle |
 |---|---|
-| `start_urls`, a request list | `fetch`; of a file: `load_csv`, then `{stage: wget, args: [$url]}` |
-| `response.follow`, `enqueueLinks`, a crawling rule | `join` (one step), `explore` (to any depth) |
-| `css("h1::text")`, an item's field | `extract` with `{selector: h1, as: title}` |
+| `start_urls`, a request list | `fetch`; from a file: `load_csv`, then `{stage: wget, args: [$url]}` |
+| `response.follow`, `enqueueLinks`, a crawling rule | `join` (one step), `explore` (any depth) |
+| `css("h1::text")`, a field of an item | `extract` with `{selector: h1, as: title}` |
 | `css("a::attr(href)")` | `{selector: a, method: "attr:href"}`; absolute: `{selector: a, method: href}` |
-| an item for each element | `flatSelect`, then `extract` |
+| one item per element | `flatSelect`, then `extract` |
 | item pipelines | `filter`, `dedup`, `sql_query`, `python_row_transform` |
 | Playwright, Puppeteer, actions | `fetch` with `traces`, `visit`, `visitJoin`, `visitExplore` |
-| `DEPTH_LIMIT`, `maxRequestsPerCrawl` | `depth` of explore; `maxPages` of the key `spindle`, for each explore |
+| `DEPTH_LIMIT`, `maxRequestsPerCrawl` | `depth` of explore; `maxPages` of the key `spindle`, per explore |
 | delay, concurrency, robots, user agent, timeout, HTTP cache | the key `spindle` |
-| feeds, `-O items.csv` | the rows at the end; a file of its own: `save_csv`, `save_parquet` |
-| headers, cookies, POST | only `userAgent`; a login is a [trace](#traces) |
+| feeds, `-O items.csv` | the rows at the end; for other files: `save_csv`, `save_parquet` |
+| headers, cookies, POST | only `userAgent`; for a login, use a [trace](#traces) |
 
 ## Rows, pages and segments
 
-A row is columns and, once something was fetched, a page. The stages that follow links put a row on another page and
-keep its columns; extract reads the page into columns; flatSelect makes a row for each segment, and what follows reads
-inside the segment (a selector that begins with `:root` goes back to the whole page). Two links to one page give two
-rows and one fetch; `dedup` keeps the first. Stages that work on whole tables (dedup, filter, sql_query, ...) leave the
-pages behind: extract before them, or go back to the pages of the rows that are left with
-`{stage: wget, args: [$_requestedUrl]}` (or `visit`), which fetches none again. A load replaces the rows.
+A row consists of columns and, after a fetch, a page. Stages that follow links replace the page of a row and keep its
+columns. extract reads columns from the page. flatSelect returns one row per segment of the page, and later stages read
+inside the segment; a selector that begins with `:root` reads the whole page again. Two links to the same page return
+two rows, but the page is fetched once; `dedup` keeps the first row.
+
+Stages that work on whole tables (dedup, filter, sql_query and others) drop the pages. Extract before them, or return to
+the pages of the remaining rows with `{stage: wget, args: [$_requestedUrl]}` (or `visit`), which does not fetch them
+again. A load replaces all rows.
 
 ## Writing arguments
 
-- In a list in the order of the tables below, by name in a map, or first in order and the last in a map:
+- Write arguments in a list in the order of the tables below, by name in a map, or in a list that ends with a map:
   `[a, {depth: 2}]` = `[a, 2]` = `{selector: a, depth: 2}`.
-- A value that begins with `#`, `*`, `&`, `@`, `%` or a bracket, or has `: ` or ` #` in it, needs quotes in YAML, as
-  `"#main a"`; so does one with a comma or bracket within `[ ]` or `{ }`, as `{selector: "a[rel]"}`.
+- In YAML, a value needs quotes if it begins with `#`, `*`, `&`, `@`, `%` or a bracket, or contains `: ` or ` #`:
+  `"#main a"`. Within `[ ]` or `{ }`, so does a value with a comma or a bracket: `{selector: "a[rel]"}`.
 - Names of stages, arguments, methods, actions and join types ignore case and underscores: `visitJoin` = `visit_join`.
-- `$column` is the row's value of a column: `$page`, `$"a name with spaces"`, `$EAN number`. It stands alone: an address
-  that is put together is a column that sql_query makes, `SELECT *, concat('https://...', id) AS address FROM rows`.
-- `${NAME}` is a parameter, wherever it stands in a text. It is looked up in the execute call's `parameters` and its
-  `arguments` (NAME=value), the job's and the project's parameters, the credentials' variables, and the built-in ones:
-  `INPUT_PATH` (the job's input dataset), `OUTPUT_...` (a stable place in the project), `EXECUTION_ID`, `JOB_ID`,
-  `PROJECT_ID`, `RUN_DATE`. On the command line it is `-p NAME=value`. One without a value is an error before anything
-  runs.
-- A selector is CSS as browsers have it, with `:contains(text)`, leading combinators (`> a`) and the rest of what jsoup
-  accepts. As in jsoup, `[class~=^box-]` is a regular expression, in quotes or without; the text of `:contains(...)` is
-  taken as it stands, with its quotes; values of attributes are compared without regard to case, which the flag of
-  `[href$=".pdf" i]` only repeats and the one of `[id="A1" s]` turns off. `:enabled`, `:disabled` and `:hover` are not
-  there. A selector that does not parse is an error with its line.
+- `$column` is the value of a column in the row: `$page`, `$"a name with spaces"`, `$EAN number`. It must be the whole
+  argument. To build an address from columns, use sql_query:
+  `SELECT *, concat('https://...', id) AS address FROM rows`.
+- `${NAME}` is a parameter, anywhere in a text. Its value comes from the `parameters` and `arguments` (NAME=value) of
+  the execute call, the parameters of the job and of the project, the variables of the credentials, or the built-in
+  parameters: `INPUT_PATH` (the job's input dataset), `OUTPUT_...` (a name in the project's storage), `EXECUTION_ID`,
+  `JOB_ID`, `PROJECT_ID`, `RUN_DATE`. On the command line, use `-p NAME=value`. A parameter without a value is an error
+  before the run.
+- A selector is CSS as in browsers, with `:contains(text)`, leading combinators (`> a`) and the other extensions of
+  jsoup. As in jsoup, `[class~=^box-]` is a regular expression, with or without quotes; `:contains(...)` takes its text
+  literally, including quotes; and attribute values ignore case, except with the flag of `[id="A1" s]`. `:enabled`,
+  `:disabled` and `:hover` are not supported. An invalid selector is an error with its line.
 
-In the examples `${SHOP}` is the address of a small shop, `${FOLDER}` a folder of files.
+In the examples, `${SHOP}` is the address of a small shop and `${FOLDER}` a folder of files.
 
 ## Errors
 
-A page that cannot be fetched, or that the server answers with a status of 400 or more, does not end the run: its row
-stays, without a page, with `_status` and `_error` set, and what is extracted from it is null. explore keeps such rows
-and follows nothing from them. They are counted in the execution's error count; when more of the addresses fail than
-`spindle.maxFailureRatio` allows, the execution fails. `spindle: {keepColumns: [_url, _error]}` shows which they are.
+If a page cannot be fetched, or has a status of 400 or more, the run continues: the row remains without a page, with
+`_status` and `_error` set, and columns extracted from it are null. explore keeps such a row and follows no links from
+it. The error count of the execution includes these rows. If the share of failed addresses exceeds
+`spindle.maxFailureRatio`, the execution fails. `spindle: {keepColumns: [_url, _error]}` shows the failed addresses.
 
-An extractor that finds nothing gives null, and a flatSelect that finds nothing leaves the row, its own columns null.
-A row without a link is kept by joinType LeftOuter, the default, without a page, and dropped by Inner; a link that
-could not be fetched keeps its row under both.
+An extractor without a match returns null. A flatSelect without a match keeps the row, with null in its own columns. The
+joinType LeftOuter, the default, keeps a row without a link, without a page; Inner drops it. Both keep a row whose link
+could not be fetched.
 
 ## Fetching
 
-Nothing has to be set; what can be is the [key spindle](#the-key-spindle), for a whole pipeline.
+No option is required; the [key spindle](#the-key-spindle) sets them for a whole pipeline.
 
-- robots.txt holds, with its Crawl-delay, also where a redirect leads: a page that it forbids is a row with `_error`. A
-  site whose robots.txt answers with a server error is not asked. A host gets at most `concurrency` requests at once, or
-  one each `delay` seconds, over all workers together, and is left alone after a 429 or 503 for as long as Retry-After
-  says.
-- What may succeed the next time (no connection, a broken one, 429, 502, 503, 504) is tried twice more. A page may take
-  60 s (`timeout`) and have 16 MiB, decompressed; redirects are followed 20 times. Private and loopback addresses are
-  refused by a server unless its settings let them through; `spindle run` lets them through.
-- A run fetches no page twice. On the server what it has fetched is kept, and an execution that was killed goes on from
-  there. Pages of earlier executions, and with `spindle run --cache FOLDER` of earlier runs with that folder, are used
-  again as long as their servers say (Cache-Control, Expires), half an hour where they do not (`cache`), and are asked
-  after with ETag and Last-Modified from then on.
-- Two addresses are one page if they differ only in fragment, default port or how they are written; their queries count.
+- robots.txt and its Crawl-delay apply, also to redirects: a forbidden page is a row with `_error`. If robots.txt
+  returns a server error, no page of the site is fetched. A host receives at most `concurrency` requests at once, or one
+  request per `delay` seconds, over all workers together. After a status of 429 or 503, it receives none until
+  Retry-After.
+- Temporary failures (no connection, a lost connection, 429, 502, 503, 504) are retried twice. A page may take 60 s
+  (`timeout`) and have 16 MiB after decompression, and up to 20 redirects are followed. A server refuses private and
+  loopback addresses unless its settings allow them; `spindle run` allows them.
+- A run fetches no page twice. A server stores fetched pages, so that an interrupted execution continues at the same
+  point. Pages of earlier executions are reused while they are fresh according to Cache-Control and Expires, or for half
+  an hour without these headers (`cache`), and later revalidated with ETag and Last-Modified. `spindle run --cache
+  FOLDER` does the same for runs with the same folder.
+- Two addresses are the same page if they differ only in fragment, default port or spelling. Queries are significant.
 """
 
-_KEPT = """\
-Every row also has these. They can be read like other columns, and are left out of the output unless
+_ENGINE_COLUMNS = """\
+Every row also has these columns. Stages can read them like other columns. The output omits them unless
 `spindle.keepColumns` names them.
 """
 
 _ENGINE = {
-    "_url": "where the page came from, after redirects",
-    "_requestedUrl": "the address that was asked for",
-    "_status": "the HTTP status",
-    "_error": "why there is no page, or why a row transform gave no row",
-    "_depth": "how many links explore followed to the page",
-    "_linkText": "the text of the link that led to the page, cut after 10,000 characters",
-    "_ordinal": "the row's place in document order",
-    "_fetchedAt": "when the page was fetched",
+    "_url": "address of the page, after redirects",
+    "_requestedUrl": "requested address",
+    "_status": "HTTP status",
+    "_error": "reason for a missing page, or error of a row transform",
+    "_depth": "number of links that explore followed to the page",
+    "_linkText": "text of the link to the page, cut after 10,000 characters",
+    "_ordinal": "position of the row in document order",
+    "_fetchedAt": "time of the fetch",
 }
 
 _KINDS: tuple[tuple[type[Stage], str], ...] = (
@@ -161,22 +167,23 @@ _KINDS: tuple[tuple[type[Stage], str], ...] = (
     (Stage, "Whole tables"),
 )
 
-_COLUMN = """\
-A column of extract and flatSelect. The first match counts; without `selector` and `field` the page or segment itself
-is read. A `field` is another column, read by the methods that can, or with a dot or bracket a path in the page's JSON
-(`$.id`). `args: [NAME]` is another way to give `attr` its attribute. `as` is the column's name, by default the
-method's; two columns of one name in a stage are an error, and a column that is there already is overwritten.
+_EXTRACTORS = """\
+An extractor defines a column of extract or flatSelect. It reads the first match of its selector. Without `selector` and
+`field`, it reads the page or segment itself. A `field` is another column, for the methods that support it, or, with a
+dot or bracket, a path in the page's JSON (`$.id`). `args: [NAME]` is another way to write the attribute of `attr`. `as`
+is the column's name, by default the method's. Two columns with the same name in a stage are an error; an existing
+column is overwritten.
 """
 
 _TRACES = """\
-What is done in the browser before a page is read: a list of entries with `action` (or `factory`) and `params`, in the
-`fetch` block or as the argument `traces` of a visit stage. The page's own address is opened first, unless the trace
-begins with a visit. Selectors are CSS as browsers have it, and Playwright's (`:has-text("more")`, `text=more`).
-An action that fails fails the page: the row says which one in `_error`.
+A trace is a list of browser actions before a page is read. It is the key `traces` of the `fetch` block, or the argument
+`traces` of a visit stage. An entry has an `action` (or `factory`) and `params`. The page's own address is opened first,
+unless the trace begins with a visit. Selectors are CSS as in browsers, and Playwright's (`:has-text("more")`,
+`text=more`). If an action fails, the page fails, and `_error` names the action.
 
-A trace is performed on the pages of its own stage: `join` and `explore` after a fetch with traces open theirs in the
-browser too, but without them. Each page has a browser session of its own, without cookies of others. Where pages need
-a login, the `traces` of each stage that opens them begin with it and end with the row's own page:
+A trace applies to the pages of its own stage: `join` and `explore` after a fetch with traces use the browser too, but
+without the trace. Every page has its own browser session, without cookies of others. For pages that need a login, the
+`traces` of every stage that opens them begin with the login and end with the row's own page:
 
 ```yaml
   - stage: visitJoin
@@ -192,97 +199,107 @@ a login, the `traces` of each stage that opens them begin with it and end with t
 ```
 """
 
-
-def reference() -> str:
-    """The whole page as Markdown."""
-    parts = [_INTRODUCTION, _engine(), _overview(), _extractors(), _traces(), _options(), _output()]
-    return "\n".join([*parts, "# Stages\n", *(_stage(entry) for entry in STAGES)])
+_PROBLEM_CODES = """\
+`spindle check --json`, and the `details` of the REST API's errors, give each problem a stable code:
+"""
 
 
-def _engine() -> str:
+def build_reference() -> str:
+    """Return the whole page as Markdown."""
+    options = _format_section("The key spindle", "Options of a pipeline's run.", Options)
+    output = _format_section("The key output", inspect.cleandoc(Output.__doc__ or ""), Output)
+    parts = [_INTRODUCTION, _format_engine_columns(), _format_overview(), _format_extractors(), _format_traces()]
+    parts += [options, output, _format_problem_codes()]
+    return "\n".join([*parts, "# Stages\n", *(_format_stage(entry) for entry in STAGES)])
+
+
+def _format_engine_columns() -> str:
     rows = [f"| `{name}` | {type_} | {_ENGINE[name]} |" for name, type_ in ENGINE_COLUMNS.items()]
-    return "\n".join(["## Engine columns", "", _KEPT, "| column | type | what |", "|---|---|---|", *rows, ""])
+    return "\n".join(
+        ["## Engine columns", "", _ENGINE_COLUMNS, "| column | type | value |", "|---|---|---|", *rows, ""]
+    )
 
 
-def _overview() -> str:
+def _format_overview() -> str:
     kinds: dict[str, list[Entry[type[Stage]]]] = {title: [] for _, title in _KINDS}
     for entry in STAGES:
         kinds[next(title for kind, title in _KINDS if issubclass(entry.thing, kind))].append(entry)
     lines = ["## All stages", ""]
     for title, entries in kinds.items():
-        lines += [f"### {title}", "", "| stage | what |", "|---|---|", *map(_row, entries), ""]
+        lines += [f"### {title}", "", "| stage | purpose |", "|---|---|", *map(_format_stage_row, entries), ""]
     return "\n".join(lines)
 
 
-def _row(entry: Entry[type[Stage]]) -> str:
+def _format_stage_row(entry: Entry[type[Stage]]) -> str:
     aliases = f" ({', '.join(entry.aliases)})" if entry.aliases else ""
     summary = " ".join(entry.doc.partition("\n\n")[0].split())
     return f"| [{entry.name}](#{entry.name.casefold()}){aliases} | {summary} |"
 
 
-def _output() -> str:
-    return "\n".join(["## The key output", "", (Output.__doc__ or "").strip(), "", *_table(Output)])
+def _format_section(title: str, text: str, model: type[Arguments]) -> str:
+    return "\n".join([f"## {title}", "", text, "", *_format_arguments(model)])
 
 
-def _stage(entry: Entry[type[Stage]]) -> str:
+def _format_problem_codes() -> str:
+    rows = [f"| `{code}` | {meaning} |" for code, meaning in sorted(PROBLEM_CODES.items())]
+    return "\n".join(["## Problem codes", "", _PROBLEM_CODES, "| code | meaning |", "|---|---|", *rows, ""])
+
+
+def _format_stage(entry: Entry[type[Stage]]) -> str:
     lines = [f"## {entry.name}", ""]
     if entry.aliases:
         lines += [f"Also called {', '.join(f'`{alias}`' for alias in entry.aliases)}.", ""]
-    lines += [entry.doc, "", *_table(entry.thing), "```yaml", entry.thing.example.strip(), "```", ""]
+    lines += [entry.doc, "", *_format_arguments(entry.thing), "```yaml", entry.thing.example.strip(), "```", ""]
     return "\n".join(lines)
 
 
-def _extractors() -> str:
-    methods = [f"| `{_spelled(each)}` | {each.thing.type} | {each.thing.about} |" for each in METHODS]
-    listed = ["### Methods", "", "| method | column type | what it reads |", "|---|---|---|", *methods, ""]
-    return "\n".join(["## Extractors", "", _COLUMN, *_table(Extractor), *listed])
+def _format_extractors() -> str:
+    methods = [f"| `{_format_spellings(each)}` | {each.thing.type} | {each.thing.about} |" for each in METHODS]
+    listed = ["### Methods", "", "| method | column type | value |", "|---|---|---|", *methods, ""]
+    return "\n".join(["## Extractors", "", _EXTRACTORS, *_format_arguments(Extractor), *listed])
 
 
-def _spelled(method: Entry[Method]) -> str:
+def _format_spellings(method: Entry[Method]) -> str:
     names = "` or `".join(method.spellings)
     return f"{names}:{method.thing.takes}" if method.thing.takes else names
 
 
-def _traces() -> str:
-    actions = (line for each in ACTIONS for line in _action(each))
+def _format_traces() -> str:
+    actions = (line for each in ACTIONS for line in _format_action(each))
     return "\n".join(["## Traces", "", _TRACES, *actions])
 
 
-def _action(entry: Entry[type[Action]]) -> Iterator[str]:
+def _format_action(entry: Entry[type[Action]]) -> Iterator[str]:
     yield from (f"### {entry.name}", "")
     if entry.aliases:
         yield from (f"Also called {', '.join(f'`{alias}`' for alias in entry.aliases)}.", "")
-    yield from (entry.doc, "", *_table(entry.thing), "```yaml", f"traces: {entry.thing.example}", "```", "")
+    yield from (entry.doc, "", *_format_arguments(entry.thing), "```yaml", f"traces: {entry.thing.example}", "```", "")
 
 
-def _options() -> str:
-    return "\n".join(["## The key spindle", "", "What a pipeline sets about its own run.", "", *_table(Options)])
-
-
-def _table(model: type[Arguments]) -> Iterator[str]:
+def _format_arguments(model: type[Arguments]) -> Iterator[str]:
     fields = {name: field for name, field in model.model_fields.items() if name != "keywords"}
     if not fields:
-        yield from ("It takes no arguments.", "")
+        yield from ("No arguments.", "")
         return
     schema: Schema = model.model_json_schema(by_alias=True)
     yield from ("| argument | type | default |", "|---|---|---|")
     for name, field in fields.items():
         shown = field.alias or name
         about = f" - {field.description}" if field.description else ""
-        type_ = _type(schema["properties"].get(shown, {}), schema.get("$defs", {}))
-        yield f"| `{shown}`{about} | {type_} | {_default(field)} |"
+        type_ = _format_type(schema["properties"].get(shown, {}), schema.get("$defs", {}))
+        yield f"| `{shown}`{about} | {type_} | {_format_default(field)} |"
     yield ""
 
 
-def _type(schema: Schema, definitions: Schema) -> str:
-    """What a value looks like, in a few words."""
+def _format_type(schema: Schema, definitions: Schema) -> str:
+    """Describe the type of an argument in a few words."""
     kinds: list[Schema] = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
-    return " or ".join(dict.fromkeys(_kind(each, definitions) for each in kinds))
+    return " or ".join(dict.fromkeys(_format_kind(each, definitions) for each in kinds))
 
 
-def _kind(schema: Schema, definitions: Schema) -> str:
+def _format_kind(schema: Schema, definitions: Schema) -> str:
     if reference := schema.get("$ref"):
-        return _kind(definitions[reference.rpartition("/")[2]], definitions)
+        return _format_kind(definitions[reference.rpartition("/")[2]], definitions)
     if values := schema.get("enum"):
         return " or ".join(f"`{value}`" for value in values)
     return _TYPES.get(schema.get("type", ""), "any")
@@ -298,7 +315,7 @@ _TYPES = {
 }
 
 
-def _default(field: FieldInfo) -> str:
+def _format_default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=False)
@@ -308,4 +325,4 @@ def _default(field: FieldInfo) -> str:
 
 
 if __name__ == "__main__":
-    print(reference(), end="")
+    print(build_reference(), end="")

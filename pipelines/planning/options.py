@@ -23,32 +23,32 @@ class Robots(StrEnum):
 
 
 class Options(Arguments):
-    """The top-level key `spindle`: what a pipeline sets about its own run."""
+    """Options of a run, under the top-level key `spindle`."""
 
     robots: Annotated[Robots, validate_choice("robots", Robots)] = Field(
-        default=Robots.OBEY, description="whether pages that robots.txt forbids are left alone"
+        default=Robots.OBEY, description="whether to skip pages that robots.txt forbids"
     )
-    delay: NonNegativeFloat = Field(default=0, le=3600, description="seconds between two requests to one host")
+    delay: NonNegativeFloat = Field(default=0, le=3600, description="seconds between two requests to a host")
     cache: NonNegativeFloat | None = Field(
         default=None,
-        description="seconds that a page of an earlier run is used again whose server does not say; 0: always ask",
+        description="freshness lifetime in seconds of pages without cache headers; 0: always revalidate",
     )
     max_failure_ratio: float = Field(
         default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"
     )
     user_agent: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(check_user_agent)] | None = Field(
-        default=None, alias="userAgent", description="what servers are told; Spindle if not set"
+        default=None, alias="userAgent", description="the header User-Agent; Spindle by default"
     )
     concurrency: PositiveInt | None = Field(
-        default=None, le=256, description="requests at once to one host, over the whole run; 16 if not set"
+        default=None, le=256, description="requests at once to a host, over the whole run; 16 by default"
     )
     max_pages: PositiveInt | None = Field(
-        default=None, alias="maxPages", description="most pages that one explore visits; all if not set"
+        default=None, alias="maxPages", description="maximum number of pages per explore; unlimited by default"
     )
     keep_columns: tuple[EngineColumn, ...] = Field(
         default=(), alias="keepColumns", description="engine columns in the output"
     )
-    timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 if not set")
+    timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 by default")
 
 
 _DEFAULTS = FetchOptions()
@@ -57,7 +57,7 @@ _DEFAULTS = FetchOptions()
 def fetch_options(
     options: Options, allow_networks: tuple[str, ...], defaults: FetchOptions = _DEFAULTS
 ) -> FetchOptions:
-    """How pages are fetched, as far as the pipeline says so; `defaults` otherwise."""
+    """Return the options for fetching pages, with `defaults` where the pipeline sets nothing."""
     per_host = options.concurrency or defaults.per_host
     return replace(
         defaults,
@@ -72,5 +72,5 @@ def fetch_options(
 
 
 def cache_options(options: Options, cache: CacheOptions) -> CacheOptions:
-    """Which kept pages are trusted: `cache`, and how long as far as the pipeline says so."""
+    """Return the options for cached pages, with the lifetime that the pipeline sets."""
     return cache if options.cache is None else replace(cache, lifetime_seconds=options.cache)

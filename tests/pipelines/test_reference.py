@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.planning.stage import STAGES, Stage
-from pipelines.reference import reference
+from pipelines.reference import build_reference
 from pipelines.registry.catalog import Entry
 from tests.support.pipelines import Run
 from tests.support.site import Site
@@ -30,7 +30,7 @@ Lamp,US,The worst lamp ever,2026-02-11,$9,4006381333931,,lamp green
 
 def test_the_page_is_up_to_date() -> None:
     page = Path(__file__).parents[2] / "docs" / "stages.md"
-    assert page.read_text() == reference(), "run: python -m pipelines.reference > docs/stages.md"
+    assert page.read_text() == build_reference(), "run: python -m pipelines.reference > docs/stages.md"
 
 
 @pytest.mark.parametrize("entry", tuple(STAGES), ids=lambda entry: entry.name)
@@ -48,7 +48,7 @@ def test_every_example_gives_rows(entry: Entry[type[Stage]], run: Run, site: Sit
 
 def test_the_first_pipelines_of_the_page_give_their_rows(run: Run, site: Site) -> None:
     shop = site.serve(SHOP)
-    blocks = reference().replace("https://shop.example.com", shop).split("```yaml\n")[1:3]
+    blocks = build_reference().replace("https://shop.example.com", shop).split("```yaml\n")[1:3]
     short, whole = (block.split("```")[0] for block in blocks)
     assert run(short) == [{"title": "Lamp", "price": None}, {"title": "Cup", "price": None}]
     assert run(whole, OUTPUT_PRODUCTS="spindle://shop/products") == [

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.errors import PROBLEM_CODES, PipelineError
 from pipelines.pipeline import Pipeline, check_yaml
 from tests.pipelines.planning.problems import format_problems, read_cases, write_cases
 
@@ -132,3 +132,8 @@ def test_among_very_many_columns_the_first_may_have_been_meant() -> None:
     columns = ", ".join(f"{{selector: h1, as: title{n}}}" for n in range(1000))
     with pytest.raises(PipelineError, match="did you mean title1 or"):
         check_yaml(FETCH + f"- {{stage: extract, args: [{columns}]}}\n- {{stage: dedup, args: [titel1]}}\n")
+
+
+def test_every_code_is_documented() -> None:
+    codes = {line.split()[2] for _, problems in read_cases() for line in problems.splitlines()}
+    assert codes <= PROBLEM_CODES.keys()

@@ -143,7 +143,7 @@ import json
 from pipelines.errors import PipelineError
 from pipelines.listing import listing
 from pipelines.pipeline import Pipeline
-from pipelines.reference import reference
+from pipelines.reference import build_reference
 
 def told(text):
     try:
@@ -153,7 +153,7 @@ def told(text):
 
 print(json.dumps({
     "listing": [(each.name, each.plugin, each.description) for each in listing() if each.of_plugin],
-    "docs": reference(),
+    "docs": build_reference(),
     "stage": told("pipeline: [{stage: beaufor}]"),
     "clashing": told("pipeline: [{stage: gusts}]"),
     "method": told("pipeline: [{stage: extract, args: [{selector: a, method: degree}]}]"),
