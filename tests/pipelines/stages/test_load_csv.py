@@ -74,7 +74,7 @@ def test_a_wrong_column_is_told_before_anything_is_fetched(run: Run, file: Path)
 @pytest.mark.parametrize("taken", ["__link", "__Place"])
 def test_a_column_that_is_called_as_one_of_the_engines_own_is_told(run: Run, tmp_path: Path, taken: str) -> None:
     (tmp_path / "a.csv").write_text(f"name,__v,{taken}\nlamp,1,2\n")
-    with pytest.raises(RunError, match=f"line 1: load_csv .* has a column '{taken}', as the engine calls one"):
+    with pytest.raises(RunError, match=f"line 1: load_csv .* has a column '{taken}', which is reserved"):
         run(LOAD, FILE=str(tmp_path / "a.csv"))
 
 
