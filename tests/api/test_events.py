@@ -233,7 +233,7 @@ def test_a_key_has_so_many_streams_and_gets_them_back(acme: Api, job: Job, monke
         refused = acme.call("GET", path)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
         assert "streams" in refused.json()["error"]
-    wait_until(lambda: stream.OF_KEYS._taken.total() == 0, PATIENCE_SECONDS)
+    wait_until(lambda: stream.OF_KEYS._running.total() == 0, PATIENCE_SECONDS)
 
 
 def test_many_keys_of_an_organization_leave_streams_for_others(
@@ -247,7 +247,7 @@ def test_many_keys_of_an_organization_leave_streams_for_others(
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
         with opened(rival, theirs) as response:
             assert response.status_code == 200
-    wait_until(lambda: stream.OF_ORGANIZATIONS._taken.total() == 0, PATIENCE_SECONDS)
+    wait_until(lambda: stream.OF_ORGANIZATIONS._running.total() == 0, PATIENCE_SECONDS)
     with opened(third, path) as response:
         assert response.status_code == 200
 
@@ -262,7 +262,7 @@ def test_a_stream_that_is_not_read_is_closed(acme: Api, server: Server, job: Job
         path = f"{BASE}{job.path}/executions/{execution}/events"
         lazy.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nX-API-Key: {acme.key}\r\n\r\n".encode())
         assert lazy.recv(1), "it has begun"
-        wait_until(lambda: stream.OF_KEYS._taken.total() == 0, PATIENCE_SECONDS)
+        wait_until(lambda: stream.OF_KEYS._running.total() == 0, PATIENCE_SECONDS)
         assert sum(map(len, iter(lambda: lazy.recv(65_536), b""))) < 200 * 60_000, "and not come to its end"
 
 
