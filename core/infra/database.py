@@ -178,7 +178,7 @@ class Database:
         self._sqlite_lock = Lock()
 
     def fetch_one(self, statement: Select[Any], parameters: Mapping[str, Any]) -> RowMapping | None:
-        """Read one row without a session, for a fifth of its cost (docs/adr/0022): build the statement only once."""
+        """Read one row without a session, for a fifth of its cost (docs/adr/0015): build the statement only once."""
         with translate_errors(), self._single_readers.connect() as connection:
             return connection.execute(statement, parameters).mappings().one_or_none()
 
