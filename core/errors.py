@@ -56,6 +56,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "rate-limit": "Too many requests within a minute, or at the same time. Retry after `Retry-After` seconds.",
     "read-only": "The statement would write; queries only read.",
     "request-timeout": "The body did not arrive in time.",
+    "reserved-name": "The name is a segment of an operation's path.",
     "too-large": "The request, or the answer to it, exceeds a size limit.",
     "unavailable": "A part that the service depends on does not answer. A retry may help.",
     "undecryptable": "A stored secret cannot be decrypted with the service's key. Write it again.",

@@ -6,7 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from api.agents.schemas import AgentCreate, AgentRecord, AgentUpdate, WrittenAgent, agent_record, written_agent
+from api.agents.schemas import (
+    AgentCreate,
+    AgentRecord,
+    AgentUpdate,
+    WrittenAgent,
+    build_agent_record,
+    build_written_agent,
+)
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
@@ -21,12 +28,12 @@ router = APIRouter(prefix="/agents", tags=["agents"], route_class=KeyRoute)
 def list_agents(caller: Reader, services: ServicesOf, page: PageOf) -> list[AgentRecord]:
     agents = services.agents.list(caller, limit=page.limit, after=page.after)
     page.link([each.agent.id for each in agents])
-    return [agent_record(each) for each in agents]
+    return [build_agent_record(each) for each in agents]
 
 
 @router.post("", summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409)})
 def create_agent(body: AgentCreate, caller: Writer, services: ServicesOf, response: Response) -> WrittenAgent:
-    return written_agent(set_etag(response, services.agents.create(caller, body.values())))
+    return build_written_agent(set_etag(response, services.agents.create(caller, body.values())))
 
 
 @router.get(
@@ -40,7 +47,7 @@ def list_agents_of_category(
 ) -> list[AgentRecord]:
     agents = services.agents.list_of_category(caller, category_id, limit=page.limit, after=page.after)
     page.link([each.agent.id for each in agents])
-    return [agent_record(each) for each in agents]
+    return [build_agent_record(each) for each in agents]
 
 
 @router.get("/{categoryId}/name/{agentName}", summary="Read an agent by its name", responses={**TAGGED, **answers(404)})
@@ -51,14 +58,14 @@ def read_agent_by_name(
     services: ServicesOf,
     response: Response,
 ) -> AgentRecord:
-    return agent_record(set_etag(response, services.agents.get_by_name(caller, category_id, agent_name)))
+    return build_agent_record(set_etag(response, services.agents.get_by_name(caller, category_id, agent_name)))
 
 
 @router.get("/{categoryId}/{agentId}", summary="Read an agent", responses={**TAGGED, **answers(404)})
 def read_agent(
     category_id: CategoryId, agent_id: AgentId, caller: Reader, services: ServicesOf, response: Response
 ) -> AgentRecord:
-    return agent_record(set_etag(response, services.agents.get(caller, category_id, agent_id)))
+    return build_agent_record(set_etag(response, services.agents.get(caller, category_id, agent_id)))
 
 
 @router.put(
@@ -77,7 +84,7 @@ def update_agent(
     response: Response,
 ) -> WrittenAgent:
     updated = services.agents.update(caller, category_id, agent_id, body.values(), if_match)
-    return written_agent(set_etag(response, updated))
+    return build_written_agent(set_etag(response, updated))
 
 
 @router.delete("/{agentId}", summary="Delete an agent; its jobs stay", responses=answers(404, 412))

@@ -50,11 +50,11 @@ class WrittenAgent(AgentRecord):
     warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
 
 
-def agent_record(found: AgentWithScript) -> AgentRecord:
+def build_agent_record(found: AgentWithScript) -> AgentRecord:
     return AgentRecord.from_row(found.agent, **_computed(found))
 
 
-def written_agent(found: AgentWithScript) -> WrittenAgent:
+def build_written_agent(found: AgentWithScript) -> WrittenAgent:
     return WrittenAgent.from_row(found.agent, **_computed(found), warnings=list(found.warnings))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from api.categories.schemas import CategoryCreate, CategoryRecord, CategoryUpdate, category_record
+from api.categories.schemas import CategoryCreate, CategoryRecord, CategoryUpdate, build_category_record
 from api.kit.auth import AnyKey, KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
@@ -21,12 +21,12 @@ router = APIRouter(prefix="/categories", tags=["categories"], route_class=KeyRou
 def list_categories(caller: Reader, services: ServicesOf, page: PageOf) -> list[CategoryRecord]:
     categories = services.categories.list(caller, limit=page.limit, after=page.after)
     page.link([each.category.id for each in categories])
-    return [category_record(each) for each in categories]
+    return [build_category_record(each) for each in categories]
 
 
 @router.post("", summary="Create a category", responses={**TAGGED, **answers(409)})
 def create_category(body: CategoryCreate, caller: Writer, services: ServicesOf, response: Response) -> CategoryRecord:
-    return category_record(set_etag(response, services.categories.create(caller, body.values())))
+    return build_category_record(set_etag(response, services.categories.create(caller, body.values())))
 
 
 @router.get("/test", summary="Tell that the categories answer")
@@ -36,7 +36,7 @@ def categories_answer(_caller: AnyKey) -> Nothing:
 
 @router.get("/id/{categoryId}", summary="Read a category", responses={**TAGGED, **answers(404)})
 def read_category(category_id: CategoryId, caller: Reader, services: ServicesOf, response: Response) -> CategoryRecord:
-    return category_record(set_etag(response, services.categories.get(caller, category_id)))
+    return build_category_record(set_etag(response, services.categories.get(caller, category_id)))
 
 
 @router.put(
@@ -53,7 +53,7 @@ def update_category(
     response: Response,
 ) -> CategoryRecord:
     updated = services.categories.update(caller, category_id, body.values(), if_match)
-    return category_record(set_etag(response, updated))
+    return build_category_record(set_etag(response, updated))
 
 
 @router.delete("/id/{categoryId}", summary="Delete a category; its agents stay", responses=answers(404, 412))
@@ -66,4 +66,4 @@ def delete_category(category_id: CategoryId, caller: Writer, services: ServicesO
 def read_category_by_name(
     category_name: Annotated[str, Path(alias="categoryName")], caller: Reader, services: ServicesOf, response: Response
 ) -> CategoryRecord:
-    return category_record(set_etag(response, services.categories.get_by_name(caller, category_name)))
+    return build_category_record(set_etag(response, services.categories.get_by_name(caller, category_name)))

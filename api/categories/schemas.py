@@ -39,5 +39,5 @@ class CategoryRecord(Record):
     updated_at: datetime
 
 
-def category_record(record: CategoryWithAgents) -> CategoryRecord:
+def build_category_record(record: CategoryWithAgents) -> CategoryRecord:
     return CategoryRecord.from_row(record.category, agent_ids=list(record.agent_ids))

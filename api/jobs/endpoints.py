@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from api.executions.schemas import Level, Logs, PodType
-from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, job_record
+from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, build_job_record
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
@@ -24,21 +24,21 @@ router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
 def list_jobs(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[JobRecord]:
     jobs = services.jobs.list(caller, project_id, limit=page.limit, after=page.after)
     page.link([each.job.id for each in jobs])
-    return [job_record(each) for each in jobs]
+    return [build_job_record(each) for each in jobs]
 
 
 @router.post("", summary="Create a job", responses={**TAGGED, **answers(404)})
 def create_job(
     project_id: ProjectId, body: JobCreate, caller: Writer, services: ServicesOf, response: Response
 ) -> JobRecord:
-    return job_record(set_etag(response, services.jobs.create(caller, project_id, body.values())))
+    return build_job_record(set_etag(response, services.jobs.create(caller, project_id, body.values())))
 
 
 @router.get("/{jobId}", summary="Read a job", responses={**TAGGED, **answers(404)})
 def read_job(
     project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, response: Response
 ) -> JobRecord:
-    return job_record(set_etag(response, services.jobs.get(caller, project_id, job_id)))
+    return build_job_record(set_etag(response, services.jobs.get(caller, project_id, job_id)))
 
 
 @router.put(
@@ -56,7 +56,7 @@ def update_job(
     response: Response,
 ) -> JobRecord:
     updated = services.jobs.update(caller, project_id, job_id, body.values(), if_match)
-    return job_record(set_etag(response, updated))
+    return build_job_record(set_etag(response, updated))
 
 
 @router.delete("/{jobId}", summary="Delete a job with its executions and its dataset", responses=answers(404, 412))
@@ -69,7 +69,7 @@ def delete_job(
 
 @router.post("/{jobId}/stop", summary="Cancel all executions of a job that have not ended", responses=answers(404))
 def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, services: ServicesOf) -> JobRecord:
-    return job_record(services.jobs.stop(caller, project_id, job_id))
+    return build_job_record(services.jobs.stop(caller, project_id, job_id))
 
 
 @router.get(

@@ -50,5 +50,5 @@ class JobRecord(Record):
     updated_at: datetime
 
 
-def job_record(found: JobWithTasks) -> JobRecord:
+def build_job_record(found: JobWithTasks) -> JobRecord:
     return JobRecord.from_row(found.job, task_ids=list(found.task_ids), execution_status=found.execution_status)

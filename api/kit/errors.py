@@ -16,7 +16,7 @@ from starlette.routing import Match
 
 from api.kit.auth import count_unidentified
 from core.errors import CODES, Detail, SpindleError, TooMany
-from core.infra.validation import cleaned, format_time
+from core.infra.validation import format_time, replace_unstorable
 
 RETRY_AFTER_SECONDS = 5
 MAX_DETAILS = 100  # of the problems of a long pipeline
@@ -83,7 +83,9 @@ def error_response(
 ) -> JSONResponse:
     entries = [{"path": each.path, "message": each.message, "code": each.code} for each in details[:MAX_DETAILS]]
     body = {"error": sentence, "code": status, "timestamp": format_time(datetime.now(UTC)), "details": entries}
-    return JSONResponse(cleaned(body), status, dict(headers or {}))  # sentences may quote unpaired surrogates
+    return JSONResponse(
+        replace_unstorable(body), status, dict(headers or {})
+    )  # sentences may quote unpaired surrogates
 
 
 def http_error_response(status: int, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -6,14 +6,8 @@ from collections.abc import Collection
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Response
-from sqlalchemy import RowMapping
-from sqlalchemy.orm import Session
 
-from core.executions.transitions import lock_project
-from core.identity.api_keys import Identity
-from core.infra.preconditions import ANY, Versioned, compute_etag
-from core.infra.repository import lock_organization, lock_row
-from core.tables import Base
+from core.infra.preconditions import ANY, Versioned
 
 HEADER = {"ETag": {"description": "Names this state of the record, for `If-Match`.", "schema": {"type": "string"}}}
 TAGGED: dict[int | str, dict[str, Any]] = {200: {"headers": HEADER}}
@@ -51,35 +45,3 @@ def _unquote(tag: str) -> str:
 
 
 IfMatch = Annotated[Collection[str], Depends(_parse_if_match)]
-
-
-class Tag:
-    """To be removed: use `set_etag`."""
-
-    def __init__(self, response: Response) -> None:
-        self._response = response
-
-    def put(self, row: Base | RowMapping) -> None:
-        self._response.headers["ETag"] = f'"{compute_etag(row)}"'
-
-
-class Expected(Tag):
-    """To be removed: pass `IfMatch` to a service."""
-
-    def __init__(self, response: Response, if_match: IfMatch) -> None:
-        super().__init__(response)
-        self._if_match = if_match
-
-    def hold(self, session: Session, caller: Identity, row: Base, project_id: str | None = None) -> None:
-        lock_organization(session, caller.organization_id)
-        if project_id is not None:
-            lock_project(session, project_id)
-        lock_row(session, caller.organization_id, row, self._if_match)
-
-
-async def _tag(response: Response) -> Tag:
-    return Tag(response)
-
-
-TagOf = Annotated[Tag, Depends(_tag)]
-ExpectedOf = Annotated[Expected, Depends()]

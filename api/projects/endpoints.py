@@ -12,21 +12,23 @@ from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing, ProjectId
 from api.kit.services import ServicesOf
-from api.projects.schemas import ProjectCreate, ProjectRecord, ProjectUpdate, project_record
+from api.projects.schemas import ProjectCreate, ProjectRecord, ProjectUpdate, build_project_record
 
 router = APIRouter(prefix="/projects", tags=["projects"], route_class=KeyRoute)
 
 
 @router.get("", summary="List the projects")
 def list_projects(caller: Reader, services: ServicesOf, page: PageOf) -> list[ProjectRecord]:
-    records = [project_record(each) for each in services.projects.list(caller, limit=page.limit, after=page.after)]
+    records = [
+        build_project_record(each) for each in services.projects.list(caller, limit=page.limit, after=page.after)
+    ]
     page.link([each.id for each in records])
     return records
 
 
 @router.post("", summary="Create a project", responses={**TAGGED, **answers(409)})
 def create_project(body: ProjectCreate, caller: Writer, services: ServicesOf, response: Response) -> ProjectRecord:
-    return project_record(set_etag(response, services.projects.create(caller, body.values())))
+    return build_project_record(set_etag(response, services.projects.create(caller, body.values())))
 
 
 @router.get("/test", summary="Tell that the projects answer")
@@ -36,7 +38,7 @@ def projects_answer(_caller: AnyKey) -> Nothing:
 
 @router.get("/id/{projectId}", summary="Read a project", responses={**TAGGED, **answers(404)})
 def read_project(project_id: ProjectId, caller: Reader, services: ServicesOf, response: Response) -> ProjectRecord:
-    return project_record(set_etag(response, services.projects.get(caller, project_id)))
+    return build_project_record(set_etag(response, services.projects.get(caller, project_id)))
 
 
 @router.put(
@@ -52,7 +54,9 @@ def update_project(
     if_match: IfMatch,
     response: Response,
 ) -> ProjectRecord:
-    return project_record(set_etag(response, services.projects.update(caller, project_id, body.values(), if_match)))
+    return build_project_record(
+        set_etag(response, services.projects.update(caller, project_id, body.values(), if_match))
+    )
 
 
 @router.delete(
@@ -67,4 +71,4 @@ def delete_project(project_id: ProjectId, caller: Writer, services: ServicesOf, 
 def read_project_by_name(
     project_name: Annotated[str, Path(alias="projectName")], caller: Reader, services: ServicesOf, response: Response
 ) -> ProjectRecord:
-    return project_record(set_etag(response, services.projects.get_by_name(caller, project_name)))
+    return build_project_record(set_etag(response, services.projects.get_by_name(caller, project_name)))

@@ -36,5 +36,5 @@ class ProjectRecord(Record):
     updated_at: datetime
 
 
-def project_record(record: ProjectWithJobs) -> ProjectRecord:
+def build_project_record(record: ProjectWithJobs) -> ProjectRecord:
     return ProjectRecord.from_row(record.project, job_ids=list(record.job_ids))

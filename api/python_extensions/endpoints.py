@@ -22,8 +22,8 @@ from api.python_extensions.schemas import (
     PipelineText,
     ProcessedText,
     Validation,
-    extension_record,
-    processed_text,
+    build_extension_record,
+    build_processed_text,
 )
 from core.errors import BadInput
 from core.python_extensions.scripts import process_pipeline
@@ -61,7 +61,7 @@ def list_extension_types(_caller: Reader) -> list[str]:
     "stored here, and nothing run. `warnings` name the row transforms that the pipeline calls and its text has not.",
 )
 def process_pipeline_text(body: PipelineText, _caller: Reader) -> ProcessedText:
-    return processed_text(process_pipeline(body.pipeline_yaml))
+    return build_processed_text(process_pipeline(body.pipeline_yaml))
 
 
 @about.post("/validate", summary="Check a function without storing or running it")
@@ -82,7 +82,7 @@ def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
 def register_extension(
     body: ExtensionRegistration, caller: Writer, services: ServicesOf, response: Response
 ) -> ExtensionRecord:
-    return extension_record(
+    return build_extension_record(
         set_etag(response, services.python_extensions.create(caller, body.agent_id, body.function()))
     )
 
@@ -93,7 +93,7 @@ def register_extension(
 def read_extension(
     extension_id: ExtensionId, caller: Reader, services: ServicesOf, response: Response
 ) -> ExtensionRecord:
-    return extension_record(set_etag(response, services.python_extensions.get(caller, extension_id)))
+    return build_extension_record(set_etag(response, services.python_extensions.get(caller, extension_id)))
 
 
 @router.put(
@@ -111,7 +111,7 @@ def update_extension(
     response: Response,
 ) -> ExtensionRecord:
     updated = services.python_extensions.update(caller, extension_id, body.values(), if_match)
-    return extension_record(set_etag(response, updated))
+    return build_extension_record(set_etag(response, updated))
 
 
 @router.delete(f"{PREFIX}/{{extensionId}}", summary="Delete a Python extension", responses=answers(404, 412))
@@ -143,7 +143,7 @@ def list_python_extensions(
 ) -> list[ExtensionRecord]:
     extensions = services.python_extensions.list_of_agent(caller, agent_id, limit=page.limit, after=page.after)
     page.link([each.id for each in extensions])
-    return [extension_record(each) for each in extensions]
+    return [build_extension_record(each) for each in extensions]
 
 
 @router.post(
@@ -154,4 +154,6 @@ def list_python_extensions(
 def create_python_extension(
     agent_id: AgentId, body: ExtensionCreate, caller: Writer, services: ServicesOf, response: Response
 ) -> ExtensionRecord:
-    return extension_record(set_etag(response, services.python_extensions.create(caller, agent_id, body.values())))
+    return build_extension_record(
+        set_etag(response, services.python_extensions.create(caller, agent_id, body.values()))
+    )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from api.kit.schemas import Body, Record, example
-from core.infra.validation import cleaned
+from core.infra.validation import replace_unstorable
 from core.python_extensions.scripts import ProcessedPipeline, write_pipeline
 from core.python_extensions.validation import ExtensionFunction
 from core.tables import PythonExtension
@@ -30,7 +30,7 @@ pipeline:
 TEXT_NAMES = ("pipelineYaml", "yaml", "code")
 SOURCE_NAMES = AliasChoices("function", "code", "source")
 SOURCE_DESCRIPTION = "The function's text, of at most 64 KiB. Also understood as `code` or `source`."
-Sentences = Annotated[list[str], BeforeValidator(cleaned)]  # they quote the function, which may hold what is no text
+Sentences = Annotated[list[str], BeforeValidator(replace_unstorable)]  # they quote the function
 ExtensionName = Annotated[
     str | None, Field(description="What the agent's pipeline calls it by: `python_row_transform:<name>`.")
 ]
@@ -146,7 +146,7 @@ class Information(Record):
     row_memory_mib: int
 
 
-def extension_record(extension: PythonExtension) -> ExtensionRecord:
+def build_extension_record(extension: PythonExtension) -> ExtensionRecord:
     return ExtensionRecord(
         id=extension.id,
         agent_id=extension.agent_id,
@@ -158,10 +158,10 @@ def extension_record(extension: PythonExtension) -> ExtensionRecord:
     )
 
 
-def processed_text(processed: ProcessedPipeline) -> ProcessedText:
-    extensions = [_function_record(each) for each in processed.functions]
+def build_processed_text(processed: ProcessedPipeline) -> ProcessedText:
+    extensions = [_build_function_record(each) for each in processed.functions]
     return ProcessedText(extensions=extensions, warnings=[*processed.warnings], code=processed.code)
 
 
-def _function_record(function: ExtensionFunction) -> FunctionRecord:
+def _build_function_record(function: ExtensionFunction) -> FunctionRecord:
     return FunctionRecord(name=function.name, extension_type=function.type, function=function.source)

@@ -22,9 +22,9 @@ from api.tasks.schemas import (
     TaskStatus,
     TaskUpdate,
     ZombieCleanup,
-    task_metrics,
-    task_record,
-    zombie_cleanup,
+    build_task_metrics,
+    build_task_record,
+    build_zombie_cleanup,
 )
 from core.executions.reconcile import MAX_HOURS
 
@@ -39,21 +39,21 @@ def list_tasks(
 ) -> list[TaskRecord]:
     tasks = services.tasks.list(caller, project_id, job_id, limit=page.limit, after=page.number)
     page.link([each.task.id for each in tasks])
-    return [task_record(each) for each in tasks]
+    return [build_task_record(each) for each in tasks]
 
 
 @router.post("", summary="Create a task", responses={**TAGGED, **answers(404)})
 def create_task(
     project_id: ProjectId, job_id: JobId, body: TaskCreate, caller: Writer, services: ServicesOf, response: Response
 ) -> TaskRecord:
-    return task_record(set_etag(response, services.tasks.create(caller, project_id, job_id, body.values())))
+    return build_task_record(set_etag(response, services.tasks.create(caller, project_id, job_id, body.values())))
 
 
 @router.get("/{taskId}", summary="Read a task", responses={**TAGGED, **answers(404)})
 def read_task(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf, response: Response
 ) -> TaskRecord:
-    return task_record(set_etag(response, services.tasks.get(caller, project_id, job_id, task_id)))
+    return build_task_record(set_etag(response, services.tasks.get(caller, project_id, job_id, task_id)))
 
 
 @router.put(
@@ -72,7 +72,7 @@ def update_task(
     response: Response,
 ) -> TaskRecord:
     updated = services.tasks.update(caller, project_id, job_id, task_id, body.values(), if_match)
-    return task_record(set_etag(response, updated))
+    return build_task_record(set_etag(response, updated))
 
 
 @router.delete("/{taskId}", summary="Delete a task; its executions stay", responses=answers(404, 412))
@@ -95,7 +95,7 @@ def read_task_status(
 def read_task_metrics(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf
 ) -> TaskMetrics:
-    return task_metrics(services.tasks.get(caller, project_id, job_id, task_id).value)
+    return build_task_metrics(services.tasks.get(caller, project_id, job_id, task_id).value)
 
 
 @router.post(
@@ -136,4 +136,4 @@ def mark_zombie_tasks(
         int, Query(alias="timeoutHours", json_schema_extra={"minimum": 0, "maximum": MAX_HOURS})
     ] = DEFAULT_TIMEOUT_HOURS,
 ) -> ZombieCleanup:
-    return zombie_cleanup(services.executions.fail_zombies(caller, timeout_hours))
+    return build_zombie_cleanup(services.executions.fail_zombies(caller, timeout_hours))

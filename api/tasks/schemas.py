@@ -89,7 +89,7 @@ class ZombieCleanup(Record):
     message: str
 
 
-def task_record(found: TaskWithExecution) -> TaskRecord:
+def build_task_record(found: TaskWithExecution) -> TaskRecord:
     return TaskRecord.from_row(
         found.task,
         id=str(found.task.id),
@@ -100,11 +100,11 @@ def task_record(found: TaskWithExecution) -> TaskRecord:
     )
 
 
-def task_metrics(found: TaskWithExecution) -> TaskMetrics:
+def build_task_metrics(found: TaskWithExecution) -> TaskMetrics:
     return TaskMetrics.model_validate({"taskId": found.task.id} | found.read_metrics())
 
 
-def zombie_cleanup(cleanup: MarkedZombies) -> ZombieCleanup:
+def build_zombie_cleanup(cleanup: MarkedZombies) -> ZombieCleanup:
     return ZombieCleanup(
         marked_count=len(cleanup.marked_task_ids),
         marked_task_ids=list(cleanup.marked_task_ids),

@@ -12,7 +12,7 @@ from core.agents.validation import calls_functions, check_pipeline, looks_like_p
 from core.categories.repository import CategoryRepository
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.repository import Repository, lock_organization, validate_fields
-from core.infra.validation import check_storable, storable
+from core.infra.validation import check_storable, is_storable
 from core.tables import Agent
 
 NO_CATEGORY = "none"  # stands for the category of agents without one
@@ -79,7 +79,7 @@ class AgentRepository(Repository[Agent]):
 
     def get_by_name(self, category_id: str, name: str) -> Agent:
         """Return the oldest agent of this name: without a category, several may share one."""
-        if not storable(category_id + name):
+        if not is_storable(category_id + name):
             raise self._not_found("name")
         return self._fetch_one(self._select().where(_is_in(category_id), Agent.name == name).order_by(Agent.id), "name")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from core.errors import BadInput, Detail
-from core.infra.validation import storable
+from core.infra.validation import is_storable
 from pipelines.errors import MAX_PROBLEMS, PipelineError
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.transforms.transform import Transforms
@@ -33,7 +33,7 @@ def find_valid_pipelines(texts: Iterable[str | None]) -> Set[str]:
 
     Called before a transaction: parsing takes long, and other writers wait for the transaction's lock.
     """
-    return {text for text in set(texts) if text is not None and storable(text) and _is_valid(text)}
+    return {text for text in set(texts) if text is not None and is_storable(text) and _is_valid(text)}
 
 
 def describe_problems(error: PipelineError) -> BadInput:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import BadInput, Conflict
 from core.infra.repository import Repository, lock_organization, validate_fields
-from core.infra.validation import check_not_reserved, storable
+from core.infra.validation import check_not_reserved, is_storable
 from core.tables import Agent, Category
 
 VISIBILITIES = ("PUBLIC", "PRIVATE")
@@ -59,7 +59,7 @@ class CategoryRepository(Repository[Category]):
         return self._fetch_by_id(category_id)
 
     def get_by_name(self, name: str) -> Category:
-        if not storable(name):
+        if not is_storable(name):
             raise self._not_found("name")
         return self._fetch_one(self._select().where(Category.name == name), "name")
 

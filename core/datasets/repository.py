@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Select, select
 
 from core.infra.repository import Repository
-from core.infra.slugs import unique_slug
-from core.infra.validation import storable
+from core.infra.slugs import make_unique_slug
+from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 
 DEFAULT_SCHEMA = "default"
@@ -60,7 +60,7 @@ class DatasetRepository(Repository[Dataset]):
 
     def find_at(self, path: str) -> DatasetVersion | None:
         """Return the newest version that was written to a spindle:// path, or else of the table of that name."""
-        if not storable(path):
+        if not is_storable(path):
             return None
         written = self._select_published().where(DatasetVersion.logical_path == path)
         newest = self.session.scalar(written.order_by(DatasetVersion.id.desc()).limit(1))
@@ -124,7 +124,7 @@ class DatasetRepository(Repository[Dataset]):
             organization_id=self.organization_id,
             project_id=project.id,
             schema_slug=project.slug,
-            slug=unique_slug(slug, taken),
+            slug=make_unique_slug(slug, taken),
             **values,
         )
         self.session.add(dataset)

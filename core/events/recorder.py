@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from core.executions.states import State
 from core.infra.database import execute_update
-from core.infra.validation import format_time, iso
+from core.infra.validation import format_optional_time, format_time
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
 
 STATE, PROGRESS = "state", "progress"
@@ -55,8 +55,8 @@ def build_event_data(execution: Execution) -> dict[str, Any]:
         "attempt": execution.attempt,
         "status": State(execution.state).public,
         "state": execution.state,
-        "startedAt": iso(execution.started_at),
-        "completedAt": iso(execution.completed_at),
+        "startedAt": format_optional_time(execution.started_at),
+        "completedAt": format_optional_time(execution.completed_at),
         "errorMessage": execution.error_message,
     }
 

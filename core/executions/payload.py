@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from core.errors import BadInput, Detail
-from core.infra.validation import cleaned, deeper_than
+from core.infra.validation import exceeds_depth, replace_unstorable
 
 MAX_DEPTH = 64
 _COUNTS = (
@@ -121,9 +121,9 @@ class CompletionPayload(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _clean(cls, value: Any) -> Any:
-        if deeper_than(MAX_DEPTH, value):
+        if exceeds_depth(MAX_DEPTH, value):
             raise ValueError(f"a report is nested in at most {MAX_DEPTH} levels")
-        return cleaned(value)
+        return replace_unstorable(value)
 
     @field_validator("spark_ui_url")
     @classmethod

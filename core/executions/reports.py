@@ -15,7 +15,7 @@ from core.executions.states import State, Trigger
 from core.executions.transitions import lock_project, move
 from core.infra.database import Database, execute_update
 from core.infra.repository import lock_organization
-from core.infra.validation import storable
+from core.infra.validation import is_storable
 from core.tables import Execution, now
 
 NO_MESSAGE = "The execution failed without saying why; its log may tell more."
@@ -49,7 +49,7 @@ def record_report(
     for a report that the execution's own token signed. Raises NotFound for an unknown execution.
     """
     with database.write() as session:
-        if payload.status == "COMPLETED" and storable(payload.execution_id):
+        if payload.status == "COMPLETED" and is_storable(payload.execution_id):
             # before the project, as everywhere: publishing chooses names within the organization
             owner = session.scalar(select(Execution.organization_id).where(Execution.id == payload.execution_id))
             if owner is not None:
@@ -130,7 +130,7 @@ def _match_attempt(attempt: int | None) -> Sequence[ColumnElement[bool]]:
 
 def _lock_execution(session: Session, execution_id: str, organization_id: str | None = None) -> Execution:
     """Return the execution, after locking its project and itself; raise NotFound."""
-    if not storable(execution_id):
+    if not is_storable(execution_id):
         raise _make_not_found()
     query = select(Execution).where(Execution.id == execution_id)
     if organization_id is not None:

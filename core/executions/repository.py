@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from core.executions.states import State, Trigger, get_sources
 from core.infra.repository import Repository
-from core.infra.validation import storable
+from core.infra.validation import is_storable
 from core.jobs.repository import JobRepository
 from core.metrics.usage import measure_seconds
 from core.tables import Execution
@@ -58,7 +58,7 @@ class ExecutionRepository(Repository[Execution]):
     noun = "execution"
 
     def get(self, project_id: str, job_id: str, execution_id: str) -> Execution:
-        if not storable(project_id + job_id + execution_id):
+        if not is_storable(project_id + job_id + execution_id):
             raise self._not_found()
         query = self._select().where(Execution.id == execution_id, Execution.job_id == job_id)
         return self._fetch_one(query.where(Execution.project_id == project_id))
@@ -80,7 +80,7 @@ class ExecutionRepository(Repository[Execution]):
 
 def load_current_attempt(session: Session, execution_id: str) -> int:
     """Return the number of the execution's current attempt, 1 for an unknown execution."""
-    if not storable(execution_id):
+    if not is_storable(execution_id):
         return 1
     return session.scalar(select(Execution.attempt).where(Execution.id == execution_id)) or 1
 

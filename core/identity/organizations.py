@@ -8,8 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.errors import Conflict, NotFound
-from core.infra.slugs import unique_slug
-from core.infra.validation import check_name, storable
+from core.infra.slugs import make_unique_slug
+from core.infra.validation import check_name, is_storable
 from core.tables import Organization
 
 
@@ -17,7 +17,7 @@ def create_organization(session: Session, name: str) -> Organization:
     check_name(name)
     if find_organization(session, name):
         raise Conflict("An organization with this name exists already.", code="name-taken", path="name")
-    slug = unique_slug(name, set(session.scalars(select(Organization.slug))))
+    slug = make_unique_slug(name, set(session.scalars(select(Organization.slug))))
     organization = Organization(name=name, slug=slug)
     session.add(organization)
     session.flush()
@@ -40,7 +40,7 @@ def get_organization(session: Session, organization_id: str) -> Organization:
 
 def get_visible_organization(session: Session, own_id: str, organization_id: str, *, others: bool) -> Organization:
     """Return the caller's own organization, or with `others` any; raise NotFound otherwise."""
-    visible = storable(organization_id) and (others or organization_id == own_id)
+    visible = is_storable(organization_id) and (others or organization_id == own_id)
     found = session.get(Organization, organization_id) if visible else None
     if found is None:
         raise NotFound("There is no organization with this id.")

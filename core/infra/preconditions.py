@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from sqlalchemy import RowMapping, inspect
+from sqlalchemy import inspect
 
 from core.errors import PreconditionFailed
 from core.tables import Base
@@ -29,15 +29,10 @@ class Versioned(Generic[Value]):
     etag: str
 
 
-def compute_etag(row: Base | RowMapping) -> str:
+def compute_etag(row: Base) -> str:
     """Hash the row's columns, apart from counters."""
-    if isinstance(row, RowMapping):
-        computed = COUNTERS | {"job_ids", "task_ids", "execution_status"}
-        values = [row[field] for field in sorted(row.keys()) if field not in computed]
-    else:
-        fields = sorted(column.key for column in inspect(type(row)).column_attrs if column.key not in COUNTERS)
-        values = [getattr(row, field) for field in fields]
-    text = json.dumps(values, default=_serialize, sort_keys=True)
+    fields = sorted(column.key for column in inspect(type(row)).column_attrs if column.key not in COUNTERS)
+    text = json.dumps([getattr(row, field) for field in fields], default=_serialize, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

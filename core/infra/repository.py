@@ -14,7 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from core.errors import Conflict, NotFound
 from core.infra.database import Database
 from core.infra.preconditions import check_etag
-from core.infra.validation import check_name, check_storable, storable
+from core.infra.validation import check_name, check_storable, is_storable
 from core.tables import Base, Organization
 
 Row = TypeVar("Row", bound=Base)
@@ -37,7 +37,7 @@ class Repository(Generic[Row]):
 
         The parameters are the caller's organization and the ids in the path.
         """
-        found = database.fetch_one(statement, ids) if all(map(storable, ids.values())) else None
+        found = database.fetch_one(statement, ids) if all(map(is_storable, ids.values())) else None
         if found is None:
             raise cls._not_found()
         values = dict(found)
@@ -54,7 +54,7 @@ class Repository(Generic[Row]):
         return select(self.row).where(self.row.organization_id == self.organization_id)
 
     def _fetch_by_id(self, row_id: str) -> Row:
-        if not storable(row_id):
+        if not is_storable(row_id):
             raise self._not_found()
         return self._fetch_one(self._select().where(self.row.id == row_id))
 

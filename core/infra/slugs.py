@@ -1,4 +1,4 @@
-"""Slugs: the lower-case `[a-z0-9_]` names that projects, jobs and datasets carry in SQL and Dagster."""
+"""Slugs: the lower-case `[a-z0-9_]` names of projects, jobs and datasets in SQL and Dagster."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import unicodedata
 from collections.abc import Iterable
 
 
-def slugify(name: str) -> str:
-    """`Café prices (EU)` → `cafe_prices_eu`; `unnamed` when nothing is left."""
+def make_slug(name: str) -> str:
+    """Convert `Café prices (EU)` to `cafe_prices_eu`; return `unnamed` when no character is left."""
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     slug = re.sub(r"[^a-z0-9]+", "_", ascii_name.lower()).strip("_")[:60].strip("_")
     return slug or "unnamed"
 
 
-class Slugs:
-    """The slugs of one place, where each is given once."""
+class SlugAllocator:
+    """Allocates slugs that are unique within one namespace, such as a project's jobs."""
 
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = set(taken)
-        self._given: dict[str, int] = {}
+    def __init__(self, used: Iterable[str]) -> None:
+        self._used = set(used)
+        self._last_numbers: dict[str, int] = {}
 
-    def give(self, name: str) -> str:
-        """The slug of `name`, with the first free `_2`, `_3`, … behind it when it is taken."""
-        slug = slugify(name)
-        n, candidate = self._given.get(slug, 1), slug
-        while candidate in self._taken:
-            n += 1
-            candidate = f"{slug}_{n}"
-        self._given[slug] = n
-        self._taken.add(candidate)
+    def allocate(self, name: str) -> str:
+        """Return the slug of `name`, with the first free suffix `_2`, `_3`, … when it is used already."""
+        slug = make_slug(name)
+        number, candidate = self._last_numbers.get(slug, 1), slug
+        while candidate in self._used:
+            number += 1
+            candidate = f"{slug}_{number}"
+        self._last_numbers[slug] = number
+        self._used.add(candidate)
         return candidate
 
 
-def unique_slug(name: str, taken: Iterable[str]) -> str:
-    return Slugs(taken).give(name)
+def make_unique_slug(name: str, used: Iterable[str]) -> str:
+    return SlugAllocator(used).allocate(name)

@@ -17,8 +17,8 @@ from core.executions.states import State
 from core.executions.transitions import cancel_all, lock_project
 from core.infra.database import Database
 from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
-from core.infra.slugs import unique_slug
-from core.infra.validation import storable
+from core.infra.slugs import make_unique_slug
+from core.infra.validation import is_storable
 from core.projects.repository import ProjectRepository
 from core.tables import Execution, Job, Task
 
@@ -82,7 +82,7 @@ class JobRepository(Repository[Job]):
         job = self.build(project.id, self._validate(values))
         lock_organization(self.session, self.organization_id)
         used = select(Job.slug).where(Job.project_id == project.id)
-        job.slug = unique_slug(job.name, self.session.scalars(used))
+        job.slug = make_unique_slug(job.name, self.session.scalars(used))
         self.session.add(job)
         self.session.flush()
         return job
@@ -107,12 +107,12 @@ class JobRepository(Repository[Job]):
         return [JobWithTasks(*row) for row in self.session.execute(query)]
 
     def get(self, project_id: str, job_id: str) -> Job:
-        if not storable(project_id + job_id):
+        if not is_storable(project_id + job_id):
             raise self._not_found()
         return self._fetch_one(self._select().where(Job.project_id == project_id, Job.id == job_id))
 
     def get_with_tasks(self, project_id: str, job_id: str) -> JobWithTasks:
-        if not storable(project_id + job_id):
+        if not is_storable(project_id + job_id):
             raise self._not_found()
         query = self._select_with_tasks().where(Job.project_id == project_id, Job.id == job_id)
         row = self.session.execute(query).one_or_none()

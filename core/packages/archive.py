@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 from pydantic import TypeAdapter, ValidationError
 
 from core.errors import BadInput, Detail, TooLarge
-from core.infra.validation import NAME_LENGTH, deeper_than
+from core.infra.validation import NAME_LENGTH, exceeds_depth
 from core.packages.contents import Contents
 from pipelines.language.names import normalize
 
@@ -175,7 +175,7 @@ def _parse_json(name: str, content: bytes) -> Any:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise reject(f"'{name}' is not JSON.", name) from error
-    if deeper_than(MAX_DEPTH, value):
+    if exceeds_depth(MAX_DEPTH, value):
         raise reject(f"'{name}' is nested deeper than {MAX_DEPTH} levels.", name)
     return value
 

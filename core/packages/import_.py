@@ -16,7 +16,7 @@ from core.categories.repository import CategoryRepository
 from core.credentials.repository import get_job_credential_ids
 from core.errors import BadInput
 from core.infra.repository import lock_organization, validate_fields
-from core.infra.slugs import Slugs
+from core.infra.slugs import SlugAllocator
 from core.jobs.repository import JobRepository
 from core.packages.archive import reject
 from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, CredentialName, ProjectPart
@@ -146,11 +146,11 @@ class _Importer:
     def _import_projects(self, parts: Sequence[ProjectPart]) -> Sequence[Project]:
         repository = ProjectRepository(self._session, self._organization_id)
         existing = {row.name: row for row in repository.list()}
-        slugs = Slugs(repository.load_slugs())
+        slugs = SlugAllocator(repository.load_slugs())
 
         def create(values: Mapping[str, Any]) -> Project:
             project = repository.build(values)
-            project.slug = slugs.give(project.name)
+            project.slug = slugs.allocate(project.name)
             return project
 
         projects: list[Project] = []
@@ -170,14 +170,14 @@ class _Importer:
         credentials = self._load_credential_ids() if any(job.cloud_credentials for p in parts for job in p.jobs) else {}
         for part, project in zip(parts, projects, strict=True):
             jobs = jobs_by_project.get(project.id, [])
-            slugs = Slugs(job.slug for job in jobs)
+            slugs = SlugAllocator(job.slug for job in jobs)
             existing: defaultdict[str, list[Job]] = defaultdict(list)
             for job in jobs:
                 existing[job.name].append(job)
 
-            def create(values: Mapping[str, Any], project_id: str = project.id, slugs: Slugs = slugs) -> Job:
+            def create(values: Mapping[str, Any], project_id: str = project.id, slugs: SlugAllocator = slugs) -> Job:
                 job = repository.build(project_id, validate_fields(values, JobRepository.fields))
-                job.slug = slugs.give(job.name)
+                job.slug = slugs.allocate(job.name)
                 return job
 
             update = partial(repository.update, project.id)

@@ -20,7 +20,7 @@ from core.infra.database import Database
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, package_key, packages_key
-from core.infra.validation import storable
+from core.infra.validation import is_storable
 from core.packages.archive import pack, unpack
 from core.packages.export import export_contents
 from core.packages.import_ import ImportReport, import_contents, select_project
@@ -122,7 +122,7 @@ class PackageService:
     def find_linked(self, package_id: str) -> Package:
         """Return the package of a signed link, of whichever organization. Raises NotFound."""
         with self._database.read() as session:
-            package = session.get(Package, package_id) if storable(package_id) else None
+            package = session.get(Package, package_id) if is_storable(package_id) else None
         if package is None:
             raise NotFound("The package of this link does not exist any more.")
         return package
@@ -182,7 +182,7 @@ def _find_upload(session: Session, organization_id: str, upload_id: str | None) 
 
 
 def _get(session: Session, organization_id: str, kind: str, package_id: str) -> Package:
-    found = storable(package_id) and _find_newest(session, organization_id, kind, Package.id == package_id)
+    found = is_storable(package_id) and _find_newest(session, organization_id, kind, Package.id == package_id)
     if not found:
         raise NotFound(f"There is no {kind.lower()} with this id.")
     return found

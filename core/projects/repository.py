@@ -14,8 +14,8 @@ from core.errors import BadInput, Conflict
 from core.executions.transitions import cancel_all
 from core.infra.database import Database
 from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
-from core.infra.slugs import unique_slug
-from core.infra.validation import check_not_reserved, storable
+from core.infra.slugs import make_unique_slug
+from core.infra.validation import check_not_reserved, is_storable
 from core.tables import Execution, Job, Project
 
 RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
@@ -55,7 +55,7 @@ class ProjectRepository(Repository[Project]):
         """Store a new project; raise BadInput without a valid name, Conflict when the name is taken."""
         project = self.build(values)
         self._check_name_is_free(project.name)
-        project.slug = unique_slug(project.name, self.load_slugs())
+        project.slug = make_unique_slug(project.name, self.load_slugs())
         self.session.add(project)
         self.session.flush()
         return project
@@ -80,7 +80,7 @@ class ProjectRepository(Repository[Project]):
         return [ProjectWithJobs(*row) for row in self.session.execute(query)]
 
     def get_with_jobs(self, project_id: str) -> ProjectWithJobs:
-        if not storable(project_id):
+        if not is_storable(project_id):
             raise self._not_found()
         query = self._select().add_columns(_JOB_IDS).where(Project.id == project_id)
         row = self.session.execute(query).one_or_none()
@@ -89,7 +89,7 @@ class ProjectRepository(Repository[Project]):
         return ProjectWithJobs(*row)
 
     def get_by_name(self, name: str) -> Project:
-        if not storable(name):
+        if not is_storable(name):
             raise self._not_found("name")
         return self._fetch_one(self._select().where(Project.name == name), "name")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from core.agents.validation import describe_problems
 from core.errors import BadInput, Conflict, Detail
-from core.infra.validation import deeper_than
+from core.infra.validation import exceeds_depth
 from core.python_extensions.validation import ROW_TRANSFORM, ExtensionFunction, validate_function
 from core.tables import PythonExtension
 from pipelines.errors import PipelineError
@@ -50,7 +50,7 @@ def process_pipeline(text: str) -> ProcessedPipeline:
 
 def write_pipeline(pipeline: Mapping[str, object]) -> str:
     """Return the YAML of a pipeline sent as a JSON object; raise ValueError when it is nested too deeply."""
-    if deeper_than(document.MAX_DEPTH, pipeline):
+    if exceeds_depth(document.MAX_DEPTH, pipeline):
         raise ValueError(f"a pipeline is nested at most {document.MAX_DEPTH} deep")
     text = json.dumps(pipeline, ensure_ascii=False)
     return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

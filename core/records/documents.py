@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.errors import BadInput, TooLarge
-from core.infra.validation import check_storable, deeper_than
+from core.infra.validation import check_storable, exceeds_depth
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 64
@@ -19,7 +19,7 @@ _UNSTORABLE = "The record contains a value that cannot be stored: NUL, half a su
 
 def serialize(document: Mapping[str, Any]) -> str:
     """Return the document as compact JSON. Raises BadInput for values that cannot be stored, TooLarge beyond 1 MiB."""
-    if deeper_than(MAX_DEPTH, document):
+    if exceeds_depth(MAX_DEPTH, document):
         sentence = f"The record is nested deeper than {MAX_DEPTH} levels."
         raise BadInput(sentence, path="body")
     try:

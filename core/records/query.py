@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.errors import BadInput
-from core.infra.validation import storable
+from core.infra.validation import is_storable
 
 PAGE_SIZE = 50
 MAX_PAGE_SIZE = 1000
@@ -87,13 +87,13 @@ def _parse_sorts(text: str) -> Sequence[Sort]:
 
 def _parse_field(name: str) -> Field:
     parts = tuple(name.split("."))
-    if len(parts) > MAX_PARTS or not all(_FIELD_PART.fullmatch(part) and storable(part) for part in parts):
+    if len(parts) > MAX_PARTS or not all(_FIELD_PART.fullmatch(part) and is_storable(part) for part in parts):
         sentence = f"'{name[:100]}' is not the name of a field: names are separated by dots, without quotes."
         raise BadInput(sentence, path=name[:100])
     return parts
 
 
 def _check_value(name: str, value: str) -> str:
-    if not storable(value):
+    if not is_storable(value):
         raise BadInput(f"The value of '{name[:100]}' contains characters that cannot be stored.", path=name[:100])
     return value

@@ -13,7 +13,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from core.errors import BadInput, NotFound, TooLarge
 from core.infra.repository import lock_row
-from core.infra.validation import storable
+from core.infra.validation import is_storable
 from core.records.documents import merge, remove_server_fields, serialize
 from core.records.fields import make_field
 from core.records.query import Field, RecordPage, RecordQuery, Sort
@@ -80,7 +80,7 @@ class RecordRepository:
 
     def _fetch(self, record_id: str, *, lock: bool = False) -> StoredRecord:
         query = self._select(StoredRecord).where(StoredRecord.id == record_id)
-        found = self._session.scalar(query.with_for_update() if lock else query) if storable(record_id) else None
+        found = self._session.scalar(query.with_for_update() if lock else query) if is_storable(record_id) else None
         if found is None:
             raise NotFound("There is no record with this id.")
         return cast(StoredRecord, found)

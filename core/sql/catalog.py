@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
-from core.infra.validation import storable
+from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion
 
 QUERYABLE_FORMATS = frozenset({"parquet"})
@@ -60,17 +60,17 @@ class Catalog:
         """Return all tables, or those of one schema, by name."""
         query = self._select()
         if schema is not None:
-            if not storable(schema):
+            if not is_storable(schema):
                 return []
             query = query.where(Dataset.schema_slug == schema)
         return self._load(query.order_by(Dataset.schema_slug, Dataset.slug))
 
     def find_by_names(self, names: Collection[str]) -> list[Table]:
         """Return the tables of any schema that have one of these names."""
-        return self._load(self._select().where(Dataset.slug.in_([name for name in names if storable(name)])))
+        return self._load(self._select().where(Dataset.slug.in_([name for name in names if is_storable(name)])))
 
     def find_by_dataset(self, dataset_id: str) -> Table | None:
-        if not storable(dataset_id):
+        if not is_storable(dataset_id):
             return None
         found = self._load(self._select().where(Dataset.id == dataset_id))
         return found[0] if found else None

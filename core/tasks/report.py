@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from core.executions.states import State
-from core.infra.validation import format_time, iso, storable
+from core.infra.validation import format_optional_time, format_time, is_storable
 from core.metrics.usage import measure_seconds
 from core.tables import Execution, Task
 
@@ -60,7 +60,7 @@ class TaskWithExecution:
         """Return the metrics line of the log; None for each metric that it lacks."""
         line = _find_metrics_line(self.log or "")
         status = line.get("status")
-        has_status = isinstance(status, str) and status and storable(status)
+        has_status = isinstance(status, str) and status and is_storable(status)
         return {name: line.get(name) for name in METRICS} | {"status": status if has_status else self.status}
 
 
@@ -74,8 +74,8 @@ def _format_log(execution: Execution) -> str:
     lines = [f"{format_time(at)} {text}" for at, text in changes if at is not None]
     metrics = {
         "status": status,
-        "startedAt": iso(execution.started_at),
-        "completedAt": iso(execution.completed_at),
+        "startedAt": format_optional_time(execution.started_at),
+        "completedAt": format_optional_time(execution.completed_at),
         "durationSeconds": execution.metrics.get(
             "duration_seconds", measure_seconds(execution.started_at, execution.completed_at)
         ),

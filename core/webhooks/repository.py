@@ -19,7 +19,7 @@ from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.http_client import is_host_name, is_own_url, normalize_url
 from core.infra.repository import Repository
 from core.infra.settings import Settings
-from core.infra.validation import check_storable, storable
+from core.infra.validation import check_storable, is_storable
 from core.projects.repository import ProjectRepository
 from core.tables import Delivery, Webhook, new_id, now
 from pipelines.fetch import Guard, GuardRefused
@@ -60,7 +60,7 @@ class WebhookRepository(Repository[Webhook]):
         return self._fetch_page(self._select().where(Webhook.project_id == project.id), limit, after)
 
     def get(self, project_id: str, webhook_id: str) -> Webhook:
-        if not storable(project_id + webhook_id):
+        if not is_storable(project_id + webhook_id):
             raise self._not_found()
         return self._fetch_one(self._select().where(Webhook.project_id == project_id, Webhook.id == webhook_id))
 
@@ -99,7 +99,7 @@ class WebhookRepository(Repository[Webhook]):
 
     def get_delivery(self, project_id: str, webhook_id: str, delivery_id: str) -> Delivery:
         webhook = self.get(project_id, webhook_id)
-        found = self.session.get(Delivery, delivery_id) if storable(delivery_id) else None
+        found = self.session.get(Delivery, delivery_id) if is_storable(delivery_id) else None
         if found is None or found.webhook_id != webhook.id:
             raise NotFound("There is no delivery with this id.")
         return found

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from api.python_extensions.schemas import Validation, processed_text
+from api.python_extensions.schemas import Validation, build_processed_text
 from core.identity.organizations import create_organization
 from core.infra.database import open_database
 from core.python_extensions.scripts import ProcessedPipeline
@@ -263,7 +263,7 @@ def test_every_name_that_can_be_registered_has_a_script(acme: Api, agent: str, n
 
 
 def test_what_cannot_be_sent_is_replaced_in_what_is_told():
-    told = Validation(valid=False, errors=["a\ud800"]), processed_text(ProcessedPipeline([], ["a\ud800"], None))
+    told = Validation(valid=False, errors=["a\ud800"]), build_processed_text(ProcessedPipeline([], ["a\ud800"], None))
     assert (told[0].errors, told[1].warnings) == (["a?"], ["a?"])
 
 

@@ -154,7 +154,7 @@ def test_metrics_are_read_from_the_log(shop: Shop) -> None:
     )
     record = get(shop, str(execution.task_id))
     log = (record.log or "").splitlines()
-    assert log[1:3] == ["2026-03-01T12:00:00+00:00 Started.", "2026-03-01T12:01:30+00:00 COMPLETED."]
+    assert log[1:3] == ["2026-03-01T12:00:00Z Started.", "2026-03-01T12:01:30Z COMPLETED."]
     assert json.loads(log[-1])["recordsOutput"] == 7
     assert record.read_metrics() == {
         "status": "COMPLETED",
