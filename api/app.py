@@ -58,7 +58,7 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
         strict_content_type=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # not used, and else looked for each time
-        generate_unique_id_function=_operation_id,
+        generate_unique_id_function=_make_operation_id,
         lifespan=lifespan,
     )
     errors.install(app)
@@ -110,6 +110,7 @@ def _include_twice(app: FastAPI, router: APIRouter, prefix: str, *, undocumented
     app.include_router(router, prefix=undocumented, responses=EVERYWHERE, include_in_schema=False)
 
 
-def _operation_id(route: APIRoute) -> str:
-    deletes_by_another_name = "DELETE" in (route.methods or ()) and not route.name.startswith("delete")
-    return f"{route.name}_by_delete" if deletes_by_another_name else route.name
+def _make_operation_id(route: APIRoute) -> str:
+    """Return the endpoint's name; an endpoint with a second route for DELETE needs a second id."""
+    is_second_route = "DELETE" in (route.methods or ()) and not route.name.startswith("delete")
+    return f"{route.name}_by_delete" if is_second_route else route.name

@@ -51,12 +51,12 @@ class WrittenAgent(AgentRecord):
 
 
 def build_agent_record(found: AgentWithScript) -> AgentRecord:
-    return AgentRecord.from_row(found.agent, **_computed(found))
+    return AgentRecord.from_row(found.agent, **_compute_fields(found))
 
 
 def build_written_agent(found: AgentWithScript) -> WrittenAgent:
-    return WrittenAgent.from_row(found.agent, **_computed(found), warnings=list(found.warnings))
+    return WrittenAgent.from_row(found.agent, **_compute_fields(found), warnings=list(found.warnings))
 
 
-def _computed(found: AgentWithScript) -> dict[str, Any]:
+def _compute_fields(found: AgentWithScript) -> dict[str, Any]:
     return {"code": found.agent.code or found.agent.pipeline_yaml, "pyspark_code": found.pyspark_code}

@@ -13,7 +13,7 @@ from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import Services, ServicesOf
 from core.errors import BadInput, Detail
-from core.identity.api_keys import Identity, authenticate
+from core.identity.api_keys import Identity
 
 router = APIRouter(tags=["events"], route_class=KeyRoute)
 MAX_DIGITS = 18
@@ -75,7 +75,7 @@ def follow_project(
 
 
 def _make_key_check(services: Services, request: Request) -> partial[Identity]:
-    return partial(authenticate, services.database, extract_key(request.headers) or "")
+    return partial(services.keys.authenticate_uncached, extract_key(request.headers) or "")
 
 
 def _parse_id(last_event_id: str | None) -> int | None:

@@ -107,7 +107,7 @@ class AgentRepository(Repository[Agent]):
         self.session.flush()
 
     def load_row_transforms(self, agent: Agent) -> Mapping[str, str]:
-        """Return the sources of the agent's row transforms by name; none when its pipeline calls none."""
+        """Return the sources of the agent's row transforms by name, unless its pipeline calls no function."""
         if agent.pipeline_yaml is None or not calls_functions(agent.pipeline_yaml):
             return {}
         return {each.name: each.source for each in agent.extensions}

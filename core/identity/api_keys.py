@@ -98,6 +98,10 @@ class KeyCache:
         self._entries[_hash_key(key)] = identity, min(expires_at, key_expires_at or expires_at)
         return identity
 
+    def authenticate_uncached(self, key: str) -> Identity:
+        """Do the same with the database's current state, for streams that outlive the cache."""
+        return _authenticate(self._database, key)[0]
+
     def remove(self, *key_ids: str) -> None:
         for key_hash, (identity, _) in list(self._entries.items()):
             if identity.key_id in key_ids:

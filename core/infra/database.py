@@ -56,7 +56,7 @@ def database_url(settings: Settings) -> str:
 
 
 def dagster_database_url(settings: Settings) -> str | None:
-    """Return the URL of Dagster's own schema in PostgreSQL; None with SQLite, where Dagster has files of its own."""
+    """Return the URL of Dagster's schema in PostgreSQL. Beside SQLite, Dagster uses its own files and has no URL."""
     url = make_url(database_url(settings))
     if url.get_backend_name() == "sqlite":
         return None
@@ -164,7 +164,7 @@ class Database:
     def __init__(self, engine: Engine, rates: Rates) -> None:
         self.engine = engine
         self._is_postgresql = engine.dialect.name == "postgresql"
-        # PostgreSQL: each statement sees what is committed by then anyway, so BEGIN and ROLLBACK only cost round trips
+        # in PostgreSQL's READ COMMITTED a transaction gives reads no snapshot, so BEGIN and ROLLBACK are wasted round trips
         readers = engine.execution_options(isolation_level="AUTOCOMMIT") if self._is_postgresql else engine
         info = {"rates": rates}
         self._single_readers = readers if self._is_postgresql else engine.execution_options(single_statement=True)

@@ -121,7 +121,7 @@ def validate_fields(values: Mapping[str, Any], fields: Collection[str]) -> dict[
 def lock_row(session: Session, organization_id: str, row: Base, if_match: Collection[str] = ()) -> None:
     """Lock a row until the transaction ends and load its current state.
 
-    Raise Conflict when it was deleted meanwhile, PreconditionFailed when it has none of the expected ETags.
+    Raise Conflict for a row that was deleted meanwhile, PreconditionFailed unless its ETag is expected.
     """
     lock_organization(session, organization_id)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def make_slug(name: str) -> str:
-    """Convert `Café prices (EU)` to `cafe_prices_eu`; return `unnamed` when no character is left."""
+    """Convert `Café prices (EU)` to `cafe_prices_eu`; return `unnamed` if the result is empty."""
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     slug = re.sub(r"[^a-z0-9]+", "_", ascii_name.lower()).strip("_")[:60].strip("_")
     return slug or "unnamed"
@@ -22,7 +22,7 @@ class SlugAllocator:
         self._last_numbers: dict[str, int] = {}
 
     def allocate(self, name: str) -> str:
-        """Return the slug of `name`, with the first free suffix `_2`, `_3`, … when it is used already."""
+        """Return the slug of `name`, with a suffix (`_2`, `_3`, …) if it is used already."""
         slug = make_slug(name)
         number, candidate = self._last_numbers.get(slug, 1), slug
         while candidate in self._used:

@@ -122,7 +122,7 @@ class ProjectRepository(Repository[Project]):
 
 
 def _check_cron(schedule: str | None) -> None:
-    """Raise BadInput unless the schedule is empty or a valid cron expression."""
+    """Raise BadInput for an invalid cron expression; an empty text removes the schedule."""
     if schedule and not (len(schedule) <= LONGEST_CRON and _is_cron(schedule.lower().split())):
         sentence = "'cronSchedule' is no cron schedule: minute, hour, day, month and weekday, such as 30 6 * * MON-FRI."
         raise BadInput(sentence, path="cronSchedule")

@@ -29,7 +29,7 @@ METRICS = ("status", "durationSeconds", "startedAt", "completedAt", *_COUNTS)
 
 @dataclass(frozen=True, slots=True)
 class TaskWithExecution:
-    """A task and its execution, None before the first run."""
+    """A task and, after its first run, the execution that it is bound to."""
 
     task: Task
     execution: Execution | None
@@ -57,7 +57,7 @@ class TaskWithExecution:
         return self.task.execution_log if self.execution is None else _format_log(self.execution)
 
     def read_metrics(self) -> dict[str, Any]:
-        """Return the metrics line of the log; None for each metric that it lacks."""
+        """Return the metrics line of the log, with null for missing metrics."""
         line = _find_metrics_line(self.log or "")
         status = line.get("status")
         has_status = isinstance(status, str) and status and is_storable(status)
