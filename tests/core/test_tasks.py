@@ -159,8 +159,8 @@ def test_metrics_are_read_from_the_log(shop: Shop) -> None:
     assert record.read_metrics() == {
         "status": "COMPLETED",
         "durationSeconds": 90,
-        "startedAt": "2026-03-01T12:00:00+00:00",
-        "completedAt": "2026-03-01T12:01:30+00:00",
+        "startedAt": "2026-03-01T12:00:00Z",
+        "completedAt": "2026-03-01T12:01:30Z",
         "recordsProcessed": 10,
         "recordsOutput": 7,
         "outputFileSizeBytes": None,
