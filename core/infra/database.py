@@ -164,7 +164,7 @@ class Database:
     def __init__(self, engine: Engine, rates: Rates) -> None:
         self.engine = engine
         self._is_postgresql = engine.dialect.name == "postgresql"
-        # in PostgreSQL's READ COMMITTED a transaction gives reads no snapshot, so BEGIN and ROLLBACK are wasted round trips
+        # PostgreSQL in READ COMMITTED gives reads no snapshot, so BEGIN and ROLLBACK are wasted round trips
         readers = engine.execution_options(isolation_level="AUTOCOMMIT") if self._is_postgresql else engine
         info = {"rates": rates}
         self._single_readers = readers if self._is_postgresql else engine.execution_options(single_statement=True)
