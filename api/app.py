@@ -23,7 +23,7 @@ from api.html import endpoints as html
 from api.jobs import endpoints as jobs
 from api.kit import docs, errors
 from api.kit.errors import answers
-from api.kit.middleware import AccessLog, RateHeaders, SizeLimits
+from api.kit.middleware import AccessLog, EncodedSlashes, RateHeaders, SizeLimits
 from api.kit.openapi import describe
 from api.kit.services import run_services
 from api.metrics import endpoints as metrics
@@ -70,6 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(packages.links, prefix=service)
     tables = f"{settings.root_path}/api/{settings.tables_segment}"
     app.include_router(cms_tables.router, prefix=tables, responses=EVERYWHERE)
+    app.add_middleware(EncodedSlashes)
     app.add_middleware(RateHeaders)
     app.add_middleware(SizeLimits, larger={f"{service}{packages.LINKS}/": MAX_PACKAGE})
     app.add_middleware(AccessLog)

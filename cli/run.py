@@ -23,7 +23,8 @@ from cli.terminal import escape_text, format_count, parse_parameters, read_trans
 from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
 from pipelines.errors import PipelineError, RunError, summarize_error
-from pipelines.page_cache.cache import CacheOptions, compact_shared_store
+from pipelines.page_cache.cache import compact_shared_store
+from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import cache_options, fetch_options

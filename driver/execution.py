@@ -22,7 +22,8 @@ from driver.resource_usage import UsageMeter
 from driver.secrets import Secrets
 from driver.spec import ExecutionSpec, PageCacheSpec, read_spec
 from driver.webhook import WebhookFailed
-from pipelines.page_cache.cache import CacheOptions, compact_shared_store
+from pipelines.page_cache.cache import compact_shared_store
+from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import Files, RunContext
 from pipelines.planning.options import cache_options, fetch_options

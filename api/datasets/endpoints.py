@@ -60,7 +60,7 @@ def list_tables(
     ]
 
 
-@router.get("/query/columns", summary="List the columns of a table")
+@router.get("/query/columns", summary="List the columns of a table", responses=answers(404))
 def list_columns(
     table: Annotated[str, Query(description="Name of the table.")],
     caller: DatasetReader,

@@ -1,4 +1,4 @@
-"""Middleware of every request: size limits, RateLimit headers, access log, and the answer to unexpected errors."""
+"""Middleware of every request: encoded slashes, size limits, RateLimit headers, access log, unexpected errors."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import asyncio
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
+from urllib.parse import unquote
 
 import structlog
+from starlette.convertors import CONVERTOR_TYPES, StringConvertor
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,7 +20,32 @@ MAX_PATH = 8 * 2**10
 STALL_SECONDS = 30.0  # between two parts of a body
 RATE_HEADERS = (b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset")
 PROBES = frozenset({"/livez", "/readyz"})
+SLASH = "\ud800"  # stands for an encoded slash; half a surrogate pair is not in any decoded path
 log = structlog.get_logger()
+
+
+class EncodedSlashes:
+    """Lets `%2F` in a path belong to a name instead of separating two segments."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        encoded: bytes = scope.get("raw_path") or b""
+        if b"%2F" in encoded or b"%2f" in encoded:
+            segments = [unquote(segment).replace("/", SLASH) for segment in encoded.decode("ascii").split("/")]
+            scope = {**scope, "path": "/".join(segments)}
+        await self._app(scope, receive, send)
+
+
+class NameConvertor(StringConvertor):
+    """Gives path parameters their slashes back."""
+
+    def convert(self, value: str) -> str:
+        return value.replace(SLASH, "/")
+
+
+CONVERTOR_TYPES["str"] = NameConvertor()  # Starlette's default for `{parameter}`
 
 
 class SizeLimits:

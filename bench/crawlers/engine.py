@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
 from bench.crawlers.pipeline import pipeline
-from pipelines.page_cache.cache import CacheOptions
+from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import fetch_options

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Self
@@ -11,24 +10,8 @@ from pipelines.fetch.failures import is_retryable_status
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import spellings
 from pipelines.page_cache.freshness import get_lifetime, is_shareable
+from pipelines.page_cache.options import CacheOptions
 from pipelines.page_cache.store import PageStore, open_store
-
-
-@dataclass(frozen=True, slots=True)
-class CacheOptions:
-    """Locations of the stores `shared` by an organization and `private` to the execution; None for no such store.
-
-    Pages fetched since `since`, when the execution began, are always fresh. Earlier ones are fresh as long as their
-    server says, or for `lifetime_seconds` without such a header; with 0 never. Pages whose URLs contain one of
-    `secrets` are not stored. Unless `enabled`, an execution gets no private store.
-    """
-
-    shared: str | None = None
-    private: str | None = None
-    lifetime_seconds: float = 1800
-    since: datetime | None = None
-    secrets: tuple[str, ...] = ()
-    enabled: bool = True
 
 
 class ExecutionPageCache:

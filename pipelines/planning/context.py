@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
-from pipelines.page_cache.cache import CacheOptions
+from pipelines.page_cache.options import CacheOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from pipelines.fetch.fetcher import FetchOptions, check_user_agent
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.names import validate_choice
-from pipelines.page_cache.cache import CacheOptions
+from pipelines.page_cache.options import CacheOptions
 
 EngineColumn = Annotated[str, validate_choice("engine column", ENGINE_COLUMNS)]
 

@@ -25,7 +25,8 @@ from pipelines.extract.rows import NOTHING, Fetched, Ordinal, Row
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
 from pipelines.fetch.throttle import HostThrottle
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
-from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
+from pipelines.page_cache.cache import ExecutionPageCache
+from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
 from pipelines.spark.progress import ProgressReporter, StepCounts
 from pipelines.spark.record_batches import PassOutput, RecordBuffer

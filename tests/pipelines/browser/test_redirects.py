@@ -13,7 +13,8 @@ from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.coordination.client import Connection, SharedHostThrottle
 from pipelines.coordination.server import Coordinator
 from pipelines.fetch import FetchOptions, Page
-from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
+from pipelines.page_cache.cache import ExecutionPageCache
+from pipelines.page_cache.options import CacheOptions
 from tests.support.browser import OPTIONS, visited
 from tests.support.browser_site import BrowserSite
 from tests.support.site import Site, serve_site

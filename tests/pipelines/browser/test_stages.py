@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from pipelines.browser.actions.elements import Click
 from pipelines.errors import PipelineError, RunError
-from pipelines.page_cache.cache import CacheOptions
+from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from tests.support.browser_site import BrowserSite

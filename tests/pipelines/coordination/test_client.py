@@ -29,7 +29,8 @@ from pipelines.coordination.server import Coordinator
 from pipelines.fetch import FetchOptions, HttpFetcher
 from pipelines.fetch.robots import Robots, make_unreached
 from pipelines.fetch.throttle import Refusal
-from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
+from pipelines.page_cache.cache import ExecutionPageCache
+from pipelines.page_cache.options import CacheOptions
 from tests.support.site import Site, serve_site
 
 LOOPBACK = ("127.0.0.1/32",)

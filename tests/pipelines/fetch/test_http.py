@@ -11,7 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from pipelines.fetch import HttpFetcher, Page
-from pipelines.page_cache.cache import CacheOptions, ExecutionPageCache
+from pipelines.page_cache.cache import ExecutionPageCache
+from pipelines.page_cache.options import CacheOptions
 from tests.support.bad_server import PAGE, BadServer
 from tests.support.fetching import fetch, fetch_all, options
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from driver.progress import Progress
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
-from pipelines.page_cache.cache import CacheOptions
+from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import fetch_options

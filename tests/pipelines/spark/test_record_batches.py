@@ -12,7 +12,7 @@ from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
-from pipelines.page_cache.cache import CacheOptions
+from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.stage import RowStage
 from pipelines.spark.schema import build_rows_schema
 from pipelines.spark.worker import Pass, run_pass

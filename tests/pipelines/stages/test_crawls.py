@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import RunError
-from pipelines.page_cache.cache import CacheOptions
+from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.context import RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site, serve_site

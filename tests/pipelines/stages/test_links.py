@@ -10,7 +10,7 @@ import pytest
 from pipelines.extract.rows import Fetched, Link, Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
-from pipelines.page_cache.cache import CacheOptions
+from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.stage import LinkStage
 from pipelines.spark.schema import build_explore_schema, build_links_schema, build_rows_schema
 from pipelines.spark.worker import Exploration, Pass, run_pass
