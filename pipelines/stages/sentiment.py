@@ -9,7 +9,6 @@ from itertools import accumulate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pydantic import Field
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright: ignore[reportMissingTypeStubs]
 
@@ -21,6 +20,7 @@ from pipelines.planning.stage import RowStage, TableStage, register_stage
 from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from pipelines.planning.context import RunContext
@@ -52,13 +52,17 @@ def compute_score(text: str) -> float:
 
 def _build_score_column(texts: Column) -> Column:
     """Return the score of each text, null where there is no text."""
+    import pyarrow as pa
     from pyspark.sql import functions as F
 
     arrow_udf: Any = F.arrow_udf  # its stubs know only the decorator without a type
-    return arrow_udf(_scores, "double")(texts)
+    _compute_scores.__annotations__ = {"texts": pa.Array, "return": pa.Array}  # Spark cannot look `pa` up itself
+    return arrow_udf(_compute_scores, "double")(texts)
 
 
-def _scores(texts: pa.Array) -> pa.Array:
+def _compute_scores(texts: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
     stripped = (text.strip() if text else "" for text in texts.to_pylist())
     return pa.array([compute_score(text) if text else None for text in stripped], pa.float64())
 
