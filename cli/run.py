@@ -27,7 +27,7 @@ from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import cache_options, fetch_options
+from pipelines.planning.options import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.run import Run
 from pipelines.spark.session import start_session
@@ -105,8 +105,8 @@ def _check_output(path: Path) -> None:
 
 def _create_context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:
     networks = () if guard else _OWN_NETWORKS
-    pages = cache_options(plan.options, CacheOptions(_open_page_folder(cache) if cache else None))
-    return RunContext(fetch=fetch_options(plan.options, networks), limit=limit, cache=pages)
+    pages = make_cache_options(plan.options, CacheOptions(_open_page_folder(cache) if cache else None))
+    return RunContext(fetch=make_fetch_options(plan.options, networks), limit=limit, cache=pages)
 
 
 def _open_page_folder(cache: Path) -> str:

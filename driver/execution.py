@@ -26,7 +26,7 @@ from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import Files, RunContext
-from pipelines.planning.options import cache_options, fetch_options
+from pipelines.planning.options import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.registry.catalog import load_plugins
 from pipelines.spark.output import SavedRows, WrittenFiles
@@ -105,8 +105,8 @@ def _run(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: Usage
 
 def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
     return RunContext(
-        cache=cache_options(plan.options, _open_page_cache(spec.pages, secrets)),
-        fetch=fetch_options(plan.options, spec.fetch.allow_networks),
+        cache=make_cache_options(plan.options, _open_page_cache(spec.pages, secrets)),
+        fetch=make_fetch_options(plan.options, spec.fetch.allow_networks),
         inputs={path: Files(each.paths, each.format) for path, each in spec.inputs.items()},
         local_folders=spec.local_folders,
         limit=spec.limit,

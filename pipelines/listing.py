@@ -1,4 +1,4 @@
-"""All stages as data, for those who show them or write forms for them: the engine's and those of plugins."""
+"""List of all stages, including those of plugins, as data for the REST API and user interfaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StageListing:
-    """One stage; `arguments` is a JSON schema of them by name, `positional` in it says their order in a list."""
+    """One stage; `arguments` is their JSON schema, in which `positional` is their order in a list."""
 
     name: str
     description: str
@@ -29,47 +29,49 @@ class StageListing:
     guide: str
 
     @property
-    def of_plugin(self) -> bool:
+    def is_from_plugin(self) -> bool:
         return self.plugin != ENGINE
 
 
 @cache
-def listing() -> tuple[StageListing, ...]:
-    """Every stage by name; a plugin's row transform is a stage of its own."""
-    found = (*(_stage(entry) for entry in STAGES), *(_transform(entry) for entry in ROW_TRANSFORMS))
+def list_all_stages() -> tuple[StageListing, ...]:
+    """Return all stages by name; every row transform of a plugin is listed as a stage."""
+    found = (*(_list_stage(entry) for entry in STAGES), *(_list_transform(entry) for entry in ROW_TRANSFORMS))
     return tuple(sorted(found, key=lambda each: each.name.casefold()))
 
 
-def _stage(entry: Entry[type[Stage]]) -> StageListing:
+def _list_stage(entry: Entry[type[Stage]]) -> StageListing:
     description, _, more = entry.doc.partition("\n\n")
     example = entry.thing.example.strip()
     guide = "\n\n".join(part for part in (more, f"```yaml\n{example}\n```" if example else "") if part)
-    return StageListing(entry.name, _line(description), entry.plugin, entry.aliases, _arguments(entry.thing), guide)
+    return StageListing(
+        entry.name, _join_lines(description), entry.plugin, entry.aliases, _build_schema(entry.thing), guide
+    )
 
 
-def _arguments(stage: type[Stage]) -> Schema:
+def _build_schema(stage: type[Stage]) -> Schema:
     schema = stage.model_json_schema(by_alias=True)
     schema.pop("description", None)
     schema["positional"] = [*stage.positional, *([stage.rest] if stage.rest else [])]
-    if stage.takes_name:  # its other arguments are those of what it names
+    if stage.takes_name:  # the function has the other arguments
         schema["properties"].pop("keywords", None)
         schema |= {"additionalProperties": True, "positional": []}
     definitions: Schema = schema.get("$defs", {})
     if "Extractor" in definitions:
         definitions["Extractor"]["properties"]["method"]["examples"] = [each.name for each in METHODS]
     if "Action" in definitions:
-        definitions["Action"] = {"oneOf": list(_actions())}
+        definitions["Action"] = {"oneOf": list(_list_action_schemas())}
     return schema
 
 
-def _actions() -> Iterator[Schema]:
+def _list_action_schemas() -> Iterator[Schema]:
     for entry in ACTIONS:
         parameters = entry.thing.model_json_schema(by_alias=True)
         properties = {"action": {"enum": list(entry.spellings)}, "params": parameters}
         yield {"type": "object", "properties": properties, "required": ["action"]}
 
 
-def _transform(entry: Entry[RowFunction]) -> StageListing:
+def _list_transform(entry: Entry[RowFunction]) -> StageListing:
     name = f"python_row_transform:{entry.name}"
     description, _, more = entry.doc.partition("\n\n")
     keywords = describe_function(entry.name, entry.thing).keywords
@@ -82,8 +84,8 @@ def _transform(entry: Entry[RowFunction]) -> StageListing:
     }
     example = f"```yaml\n- stage: {name}\n  args: {{{', '.join(f'{each}: ...' for each in keywords.required)}}}\n```"
     guide = "\n\n".join(part for part in (more, example) if part)
-    return StageListing(name, _line(description), entry.plugin, (), arguments, guide)
+    return StageListing(name, _join_lines(description), entry.plugin, (), arguments, guide)
 
 
-def _line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())

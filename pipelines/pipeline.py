@@ -11,7 +11,7 @@ from pipelines.language.nodes import Node, Plain, locate_problem, parse, to_node
 from pipelines.language.parameters import Value, find_parameters, replace_parameters
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import PipelineModel, StageCall
-from pipelines.planning.options import cache_options, fetch_options
+from pipelines.planning.options import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import make_plan
 from pipelines.planning.reader import find_misspelled_keys, read_model, select_engine_keys
@@ -103,8 +103,8 @@ class Pipeline:
 
         plan = self.plan(parameters, Transforms(transforms or {}))
         context = context or RunContext()
-        fetch = fetch_options(plan.options, context.fetch.allow_networks, context.fetch)
-        context = replace(context, fetch=fetch, cache=cache_options(plan.options, context.cache))
+        fetch = make_fetch_options(plan.options, context.fetch.allow_networks, context.fetch)
+        context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))
         with Run(plan, context) as run:
             return run.collect(spark)
 

@@ -6,11 +6,11 @@ from fastapi import APIRouter
 
 from api.catalog.schemas import StageCatalog, stage_record
 from api.kit.auth import KeyRoute, Reader
-from pipelines.listing import listing
+from pipelines.listing import list_all_stages
 
 router = APIRouter(prefix="/catalog", tags=["catalog"], route_class=KeyRoute)
 
 
 @router.get("/stages", summary="List the stages that pipelines can be made of, those of plugins included")
 def list_stages(_caller: Reader) -> StageCatalog:
-    return StageCatalog(data=[stage_record(stage) for stage in listing()])
+    return StageCatalog(data=[stage_record(stage) for stage in list_all_stages()])

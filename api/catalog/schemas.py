@@ -33,7 +33,7 @@ def stage_record(stage: StageListing) -> StageRecord:
     return StageRecord(
         stage_name=stage.name,
         description=stage.description,
-        plugin_type="plugin" if stage.of_plugin else "core",
+        plugin_type="plugin" if stage.is_from_plugin else "core",
         plugin_id=stage.plugin,
         aliases=list(stage.aliases),
         arg_schema=stage.arguments,

@@ -22,7 +22,7 @@ from bench.crawlers.pipeline import pipeline
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import fetch_options
+from pipelines.planning.options import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.run import Run
 from pipelines.spark.session import start_session
@@ -58,7 +58,7 @@ def crawled(crawl: Crawl, site: str, cores: int = 2, cache: str = "off") -> Gene
 
 
 def one_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
-    options = fetch_options(plan.options, ("127.0.0.1/32",))
+    options = make_fetch_options(plan.options, ("127.0.0.1/32",))
     with tempfile.TemporaryDirectory() as folder:
         kept = {"off": None, "written": f"{folder}/pages", "read": pages}[cache]
         context = RunContext(fetch=options, cache=CacheOptions(kept, enabled=kept is not None))

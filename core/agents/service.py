@@ -14,7 +14,7 @@ from core.identity.api_keys import Identity
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
 from core.tables import Agent
-from pipelines.planning.script import script
+from pipelines.planning.script import make_script
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,9 @@ def _open_repository(session: Session, caller: Identity, valid_pipelines: Set[st
 
 
 def _add_script(agent: Agent, transforms: Mapping[str, str]) -> AgentWithScript:
-    return AgentWithScript(agent, script(agent.pipeline_yaml, transforms) if agent.pipeline_yaml is not None else None)
+    return AgentWithScript(
+        agent, make_script(agent.pipeline_yaml, transforms) if agent.pipeline_yaml is not None else None
+    )
 
 
 def _add_script_and_warnings(agent: Agent, transforms: Mapping[str, str]) -> AgentWithScript:

@@ -17,7 +17,7 @@ from pipelines.language import nodes as document
 from pipelines.language.names import normalize
 from pipelines.language.nodes import Plain, to_node
 from pipelines.pipeline import Pipeline
-from pipelines.planning.script import script_of
+from pipelines.planning.script import make_script_of
 from pipelines.transforms import source as texts
 from pipelines.transforms.transform import Transforms
 
@@ -45,7 +45,7 @@ def process_pipeline(text: str) -> ProcessedPipeline:
         warnings = Pipeline(root).check(transforms)
     except PipelineError as error:
         raise describe_problems(error) from error
-    return ProcessedPipeline(functions, [str(each) for each in warnings], script_of(root, {}))
+    return ProcessedPipeline(functions, [str(each) for each in warnings], make_script_of(root, {}))
 
 
 def write_pipeline(pipeline: Mapping[str, object]) -> str:
@@ -74,7 +74,7 @@ def generate_script(extension: PythonExtension) -> str:
             "args": {name: f"${{ARG_{name}}}" for name in required},
         },
     ]
-    return script_of(to_node({"pipeline": stages}), {extension.name: extension.source})
+    return make_script_of(to_node({"pipeline": stages}), {extension.name: extension.source})
 
 
 def _read_inline_functions(root: Plain) -> Sequence[ExtensionFunction]:

@@ -54,7 +54,7 @@ class Options(Arguments):
 _DEFAULTS = FetchOptions()
 
 
-def fetch_options(
+def make_fetch_options(
     options: Options, allow_networks: tuple[str, ...], defaults: FetchOptions = _DEFAULTS
 ) -> FetchOptions:
     """Return the options for fetching pages, with `defaults` where the pipeline sets nothing."""
@@ -71,6 +71,6 @@ def fetch_options(
     )
 
 
-def cache_options(options: Options, cache: CacheOptions) -> CacheOptions:
+def make_cache_options(options: Options, cache: CacheOptions) -> CacheOptions:
     """Return the options for cached pages, with the lifetime that the pipeline sets."""
     return cache if options.cache is None else replace(cache, lifetime_seconds=options.cache)

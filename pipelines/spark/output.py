@@ -55,7 +55,7 @@ class Saves:
 
     def write(self, stage: Sink, rows: DataFrame) -> None:
         """Write the rows; from now on the run itself loads them by the stage's path. Raise RunError."""
-        target = self._context.local_target(stage.path)
+        target = self._context.resolve_local_target(stage.path)
         earlier = self._get_appended_files(stage, target)
         folder = self._stage_move(stage, target) if target else f"{self._context.saves_folder}/{len(self._saved) + 1}"
         stage.write(rows, folder)
@@ -76,7 +76,7 @@ class Saves:
         """Return the existing files that the stage appends to."""
         if stage.mode is Mode.OVERWRITE or not (target.exists() if target else stage.path in self._context.inputs):
             return ()
-        return self._context.files(stage.path).paths
+        return self._context.find_files(stage.path).paths
 
     def _stage_move(self, stage: Sink, target: Path) -> str:
         """Return a hidden folder that `commit` moves to the target, and that a failed run deletes."""

@@ -46,7 +46,7 @@ class FileSource(Source):
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
         """Read the files; those of a dataset are read in the format in which they were written."""
-        files = context.files(self.path)
+        files = context.find_files(self.path)
         reader = self if files.format in (None, self.format) else _find_reader(files.format, self.path)
         options = reader.build_options()
         read = spark.read.options(**options).format(reader.format)

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import cache_options, fetch_options
+from pipelines.planning.options import make_cache_options, make_fetch_options
 from pipelines.spark.run import Run as EngineRun
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms
@@ -30,9 +30,9 @@ def run(spark: SparkSession) -> Run:
         text: str, context: RunContext | None = None, transforms: dict[str, str] | None = None, **parameters: str
     ) -> Rows:
         plan = Pipeline.from_yaml(text).plan(parameters, Transforms(transforms or {}))
-        fetch = fetch_options(plan.options, ("127.0.0.0/8",))
+        fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         context = context or RunContext()
-        context = replace(context, fetch=fetch, cache=cache_options(plan.options, context.cache))
+        context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))
         with EngineRun(plan, context) as run:
             found = to_records(run.collect_ordered(spark))
         spark.catalog.clearCache()

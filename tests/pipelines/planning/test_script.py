@@ -15,8 +15,8 @@ from pipelines.errors import PipelineError
 from pipelines.language.nodes import to_node
 from pipelines.pipeline import Pipeline, stage
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import fetch_options
-from pipelines.planning.script import script, script_of
+from pipelines.planning.options import make_fetch_options
+from pipelines.planning.script import make_script, make_script_of
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms
 from tests.support.site import Site
@@ -32,7 +32,7 @@ SHOUT = "def shout(row, *, times=1) -> {'name': str}:\n    return {'name': row['
 
 def test_the_script_is_as_written() -> None:
     golden = YAML.with_suffix(".py.txt")
-    written = script(YAML.read_text())
+    written = make_script(YAML.read_text())
     assert written is not None
     if os.environ.get("UPDATE_SCRIPTS"):
         golden.write_text(written)
@@ -43,7 +43,7 @@ def test_the_script_is_as_written() -> None:
 def test_the_name_of_a_parameter_is_text_in_the_script(quote: str) -> None:
     name = f"A{quote}+CALLED+{quote}B"
     url = "fetch:\n  url: |-\n    http://x/${" + name + "}\n"
-    written = script(url + "pipeline: [{stage: extract, args: [{selector: h1, method: text, as: t}]}]\n")
+    written = make_script(url + "pipeline: [{stage: extract, args: [{selector: h1, method: text, as: t}]}]\n")
     assert written is not None
     nodes = list(ast.walk(ast.parse(written)))
     assert not [node for node in nodes if isinstance(node, ast.Name) and node.id == "CALLED"]
@@ -57,8 +57,8 @@ def test_the_script_gives_the_rows_of_the_pipeline(
     monkeypatch.setenv("SHOP", shop)
     text = YAML.read_text()
     names: dict[str, Any] = {"__name__": "script"}
-    exec(script(text) or "", names)
-    context = RunContext(fetch=fetch_options(Pipeline.from_yaml(text).plan_open().options, ("127.0.0.0/8",)))
+    exec(make_script(text) or "", names)
+    context = RunContext(fetch=make_fetch_options(Pipeline.from_yaml(text).plan_open().options, ("127.0.0.0/8",)))
     inline = names["FUNCTION_SHOUT"]
     expected = Pipeline.from_yaml(text).run(spark, {"SHOP": shop}, context, {"shout": inline})
     found = names["rows"](spark, context)
@@ -71,7 +71,7 @@ def test_the_script_gives_the_rows_of_the_pipeline(
 
 
 def test_a_function_of_the_agent_goes_before_one_that_stands_in_the_text() -> None:
-    assert SHOUT in (script(YAML.read_text(), {"Shout": SHOUT}) or "")
+    assert SHOUT in (make_script(YAML.read_text(), {"Shout": SHOUT}) or "")
 
 
 ARGUMENTS = [
@@ -89,7 +89,7 @@ def test_the_script_says_what_the_text_says(args: str) -> None:
     text = f"fetch: {{url: 'http://a/'}}\npipeline:\n- {{stage: explore, args: {args}}}\n"
     text += "- {stage: extract, args: [{selector: a}]}\n"
     built: dict[str, Any] = {"__name__": "script"}
-    exec(script(text) or "", built)
+    exec(make_script(text) or "", built)
     planned = [built["pipeline"].plan({"N": 3}), Pipeline.from_yaml(text).plan({"N": 3})]
     assert [(step.key, step.title, step.stage) for step in planned[0].steps] == [
         (step.key, step.title, step.stage) for step in planned[1].steps
@@ -116,7 +116,7 @@ def test_the_script_says_what_the_text_says(args: str) -> None:
 def test_a_function_may_be_called_what_is_no_name_in_python(name: str) -> None:
     root = to_node({"pipeline": [{"stage": "load_csv", "args": ["a"]}, {"stage": f"python_row_transform:{name}"}]})
     names: dict[str, Any] = {"__name__": "script"}
-    exec(script_of(root, {name: SHOUT}), names)
+    exec(make_script_of(root, {name: SHOUT}), names)
     assert names["stage"] is stage
     assert names["pipeline"].plan(transforms=Transforms({name: SHOUT})).steps
     [constant] = (each for each in names if each.startswith("FUNCTION_"))
@@ -127,7 +127,7 @@ def test_functions_whose_names_differ_by_signs_alone_keep_their_own_texts(monkey
     sources = {name: SHOUT.replace("name", f"n{number}") for number, name in enumerate(["a-b", "a b", "a.b", "a b 2"])}
     calls = "".join(f"- {{stage: 'python_row_transform:{name}'}}\n" for name in sources)
     names: dict[str, Any] = {"__name__": "script"}
-    exec(script(f"pipeline:\n- {{stage: load_csv, args: [a]}}\n{calls}", sources) or "", names)
+    exec(make_script(f"pipeline:\n- {{stage: load_csv, args: [a]}}\n{calls}", sources) or "", names)
     ran = Mock()
     monkeypatch.setattr(Pipeline, "run", ran)
     names["rows"](None)
@@ -153,7 +153,7 @@ SPECIAL = [
 def test_an_argument_of_a_function_may_have_any_name_and_number(args: str) -> None:
     text = f"pipeline:\n- {{stage: load_csv, args: [a]}}\n- {{stage: 'python_row_transform:f', args: {{{args}}}}}\n"
     names: dict[str, Any] = {"__name__": "script"}
-    exec(script(text, {"f": CALLED}) or "", names)
+    exec(make_script(text, {"f": CALLED}) or "", names)
     planned = [
         each.plan(transforms=Transforms({"f": CALLED})) for each in (names["pipeline"], Pipeline.from_yaml(text))
     ]
@@ -165,28 +165,29 @@ def test_an_argument_of_a_function_may_have_any_name_and_number(args: str) -> No
 def test_long_texts_are_not_kept_in_memory() -> None:
     load = "pipeline:\n- {stage: load_csv, args: [a]}\n"
     short, long = f"{load}# kept\n", f"{load}# {'x' * 60_000}\n"
-    assert script(short) is script(short)
-    assert script(long) is not script(long)
-    assert script(load, {"f": "#" * 60_000}) is not script(load, {"f": "#" * 60_000})
+    assert make_script(short) is make_script(short)
+    assert make_script(long) is not make_script(long)
+    assert make_script(load, {"f": "#" * 60_000}) is not make_script(load, {"f": "#" * 60_000})
 
 
 def test_a_function_keeps_its_text_whatever_is_in_it() -> None:
     text = 'pipeline:\n- {stage: load_csv, args: [a]}\n- {stage: "python_row_transform:f"}\n'
     for source in ('def f(row):\n  return {"a": """x"""}', "def f(row): return {'a': '\\n\t\u2028'}", 'def f(r): "x"'):
         names: dict[str, Any] = {"__name__": "script"}
-        exec(script(text, {"f": source}) or "", names)
+        exec(make_script(text, {"f": source}) or "", names)
         assert names["FUNCTION_F"] == source
 
 
 def test_what_a_function_writes_like_a_parameter_is_none() -> None:
     assert "environ" not in (
-        script(YAML.read_text().replace("${SHOP}", "http://a").replace('row["price £"]', "'${PRICE}'")) or "environ"
+        make_script(YAML.read_text().replace("${SHOP}", "http://a").replace('row["price £"]', "'${PRICE}'"))
+        or "environ"
     )
 
 
 def test_what_is_no_pipeline_has_no_script() -> None:
-    assert script("a: b: c") is None
-    assert script("pipeline: [{stage: nothing_like_it}]") is None
+    assert make_script("a: b: c") is None
+    assert make_script("pipeline: [{stage: nothing_like_it}]") is None
 
 
 def test_a_pipeline_from_python_tells_where_it_is_wrong() -> None:

@@ -141,7 +141,7 @@ def test_what_a_plugin_brings_shows_in_check_and_a_failed_one_is_told(installed:
 NAMES = """
 import json
 from pipelines.errors import PipelineError
-from pipelines.listing import listing
+from pipelines.listing import list_all_stages
 from pipelines.pipeline import Pipeline
 from pipelines.reference import build_reference
 
@@ -152,7 +152,7 @@ def told(text):
         return str(error)
 
 print(json.dumps({
-    "listing": [(each.name, each.plugin, each.description) for each in listing() if each.of_plugin],
+    "listing": [(each.name, each.plugin, each.description) for each in list_all_stages() if each.is_from_plugin],
     "docs": build_reference(),
     "stage": told("pipeline: [{stage: beaufor}]"),
     "clashing": told("pipeline: [{stage: gusts}]"),

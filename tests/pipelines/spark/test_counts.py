@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pipelines.coordination.server import Coordinator
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import fetch_options
+from pipelines.planning.options import make_fetch_options
 from pipelines.spark.engine import Engine
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site
@@ -21,7 +21,7 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
     base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>"})
     stages = "[{stage: join, args: [a]}, {stage: extract, args: [{selector: h1}]}]"
     plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
-    context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
+    context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))
     with Coordinator(context.fetch) as coordinator:
         Engine(spark, plan, context, coordinator.endpoint).build_rows().count()
         counts = coordinator.get_counts()
@@ -34,7 +34,7 @@ def test_an_explore_counts_each_page_once(spark: SparkSession, site: Site) -> No
     base = site.serve({"/": "<a href=/1>1</a>", "/1": "<a href=/2>2</a>", "/2": "<a href=/>0</a>"})
     stages = "[{stage: explore, args: [a, 5]}]\nspindle: {keepColumns: [_url]}"
     plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
-    context = RunContext(fetch=fetch_options(plan.options, ("127.0.0.0/8",)))
+    context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))
     with Coordinator(context.fetch) as coordinator:
         Engine(spark, plan, context, coordinator.endpoint).build_rows().count()
         counts = coordinator.get_counts()

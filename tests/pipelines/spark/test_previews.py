@@ -16,7 +16,7 @@ from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import fetch_options
+from pipelines.planning.options import make_fetch_options
 from pipelines.spark.engine import Engine
 from pipelines.spark.run import Run, RunResult
 from tests.support.site import Site
@@ -32,7 +32,7 @@ def write(
 ) -> Generator[tuple[RunResult, Progress]]:
     """Write the output of a run that caches no pages, so that a second request for a page would be seen."""
     plan = Pipeline.from_yaml(text).plan()
-    fetch = fetch_options(plan.options, ("127.0.0.0/8",))
+    fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
     context = RunContext(fetch=fetch, cache=CacheOptions(enabled=False), limit=limit)
     with Run(plan, context, shown) as run:
         progress = Progress(plan, run, _hidden)

@@ -14,7 +14,7 @@ from pipelines.coordination.server import Coordinator
 from pipelines.errors import PipelineError, RunError
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import fetch_options
+from pipelines.planning.options import make_fetch_options
 from pipelines.spark.engine import Engine
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.sandbox import Limits
@@ -45,7 +45,7 @@ def run(spark: SparkSession) -> RunWith:
 
     def run(text: str, seconds: float = 10, counted: dict[str, int] | None = None, **own: Any) -> Rows:
         plan = Pipeline.from_yaml(text).plan(transforms=Transforms(own, Limits(seconds)))
-        fetch = fetch_options(plan.options, ("127.0.0.0/8",))
+        fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         with Coordinator(fetch) as coordinator:
             engine = Engine(spark, plan, RunContext(fetch=fetch), coordinator.endpoint)
             rows = engine.build_rows().persist()
