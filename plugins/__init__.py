@@ -1,1 +1,1 @@
-"""First-party plugins, each found by its entry point as anyone's would be."""
+"""First-party plugins, found by their entry points like any other plugin."""

@@ -1,6 +1,6 @@
 """Public API of Spindle: everything that scripts, notebooks and plugins may import.
 
-Other packages are internal and may change with any version. `docs/plugins.md` has an example of each kind of plugin.
+Other packages are internal and may change with any version. `docs/plugins.md` has examples of all kinds of plugins.
 """
 
 from __future__ import annotations
