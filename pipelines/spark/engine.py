@@ -128,7 +128,8 @@ class Engine:
     def get_counts(self) -> dict[str, int]:
         """Return the numbers of rows of finished steps that Spark itself runs, by step key."""
         observed = self._observed.copy().items()  # another thread may be building DataFrames
-        return {key: each.get["rows"] for key, each in observed if _is_completed(each)}
+        counts = ((key, _read_count(each)) for key, each in observed)
+        return {key: rows for key, rows in counts if rows is not None}
 
     def _get_kept_columns(self, columns: Columns) -> tuple[tuple[str, str], ...]:
         """Return the engine's columns that the pipeline keeps, with their types."""
@@ -275,10 +276,17 @@ def _is_open(stage: RowStage | Exploration) -> bool:
     return isinstance(stage, RowStage) and stage.infer_columns(Columns()).open
 
 
-def _is_completed(observation: Observation) -> bool:
-    """Ask the JVM's object: PySpark's `get` blocks until there is a result."""
+def _read_count(observation: Observation) -> int | None:
+    """Return the observed number of rows; None before there is one.
+
+    Asks the JVM's object: PySpark's `get` blocks until there is a result, and fails when Spark has removed the counted
+    rows from its plan, because no row could follow from them.
+    """
     java: Any = observation._jo  # pyright: ignore[reportPrivateUsage]
-    return java.future().isCompleted()
+    if not java.future().isCompleted():
+        return None
+    row = java.getRow()
+    return int(row.getLong(0)) if row.length() else 0
 
 
 def _get_column(name: str) -> Column:

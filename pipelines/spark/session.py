@@ -31,6 +31,8 @@ _NO_C2 = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # the default
 _NO_EXTERNAL_XML = " ".join(f"-Djavax.xml.accessExternal{kind}=" for kind in ("DTD", "Schema", "Stylesheet"))
 _USER = "spindle"  # the value of `user` in SQL: a hidden account name
 _PACKAGES = str(Path(__file__).parents[2])
+# it drops the steps before an empty result from a running plan, and their counts with them
+_DROPS_COUNTS = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 
 _JAVA_WANTED = "Set JAVA_HOME to the folder of Java 17 or 21, or start with bin/spindle, which finds it."
 
@@ -107,6 +109,7 @@ def _get_defaults(loads: bool) -> dict[str, str]:
         "spark.sql.runSQLOnFiles": "false",
         "spark.sql.variable.substitute": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.adaptive.optimizer.excludedRules": _DROPS_COUNTS,
         # small batches: fetching starts earlier, and less text is in memory
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
+import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.coordination.server import Coordinator
@@ -13,6 +14,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import make_fetch_options
 from pipelines.spark.engine import Engine
+from pipelines.spark.run import Run
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site
 
@@ -62,3 +64,27 @@ def test_steps_can_be_counted_while_they_are_built(spark: SparkSession, tmp_path
     rows.collect()
     wait_until(lambda: len(engine.get_counts()) == 21, PATIENCE_SECONDS)  # Spark tells them after the rows
     assert list(engine.get_counts().values()) == [2] + [1] * 20
+
+
+@pytest.mark.parametrize(
+    ("lines", "stages", "loaded"),
+    [
+        ("", "{stage: wget, args: [$page]}", 0),
+        ("/a\n", "{stage: filter, args: [\"page = '/b'\"]}, {stage: wget, args: [$page]}", 1),
+        ("/a\n", "{stage: sql_query, args: ['SELECT page FROM rows LIMIT 0']}, {stage: wget, args: [$page]}", None),
+        ("", "{stage: wget, args: [$page]}, {stage: explore, args: [a, 2]}", 0),
+    ],
+)
+def test_no_rows_before_a_fetch_give_an_empty_table(
+    spark: SparkSession, tmp_path: Path, lines: str, stages: str, loaded: int | None
+) -> None:
+    (tmp_path / "a.csv").write_text(f"page\n{lines}")
+    load, extract = f"{{stage: load_csv, args: ['{tmp_path}/a.csv']}}", "{stage: extract, args: [{selector: h1}]}"
+    with Run(Pipeline.from_yaml(f"pipeline: [{load}, {stages}, {extract}]").plan(), preview_rows=3) as run:
+        result = run.write(spark, str(tmp_path / "rows"))
+        wait_until(lambda: "s01_load_csv" in run.get_counts(), PATIENCE_SECONDS)  # Spark tells them after the rows
+        first, *others = run.get_counts().values()
+    assert (result.output.rows, result.preview) == (0, [])
+    assert result.output.columns == (("page", "string"), ("text", "string"))
+    assert first.rows == loaded or loaded is None  # Spark does not compute rows that it needs not
+    assert {each.rows for each in others} <= {0}
