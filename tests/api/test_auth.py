@@ -96,7 +96,7 @@ def by_scope(server: Server, acme: Api) -> dict[str, Api]:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-def test_an_operation_is_open_to_its_scope_and_to_admins_alone(by_scope: dict[str, Api], operation: Operation):
+def test_an_operation_needs_its_scope_or_admin(by_scope: dict[str, Api], operation: Operation):
     implied = {"super_admin"} if "super_admin" in operation.scopes else {"admin", "super_admin"}
     allowed = {*implied, *operation.scopes} if operation.scopes else SCOPES
     for scope, api in by_scope.items():

@@ -22,7 +22,7 @@ def test_the_stages_are_listed_with_their_arguments_and_an_example(acme: Api):
     assert "- {stage: wgetJoin, args:" in join["usage_guide"]
 
 
-def test_methods_and_actions_stand_in_the_arguments_of_the_stages_that_take_them(acme: Api):
+def test_methods_and_actions_are_listed_in_the_arguments_of_their_stages(acme: Api):
     stages = {stage["stage_name"]: stage["arg_schema"]["$defs"] for stage in acme.get("/catalog/stages")["data"]
               if stage["stage_name"] in ("extract", "visit")}  # fmt: skip
     assert "price" in stages["extract"]["Extractor"]["properties"]["method"]["examples"]

@@ -71,7 +71,7 @@ def test_a_provider_without_a_question_says_so(acme: Api):
         ({"credentialId": "unknown"}, 404, None),
     ],
 )
-def test_what_cannot_be_asked_is_an_error(acme: Api, body: dict[str, str], status: int, where: str | None):
+def test_an_invalid_check_is_an_error(acme: Api, body: dict[str, str], status: int, where: str | None):
     answer = acme.call("POST", "/cloud-credentials/test", json=body)
     assert answer.status_code == status
     if where:

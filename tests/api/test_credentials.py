@@ -87,7 +87,7 @@ def test_an_execution_gets_the_named_credential_and_nobody_elses(caller: Api, ri
     assert load_driver_secrets(caller.settings, execution)["OPENAI_API_KEY"] == CANARY
 
 
-def test_the_callers_key_opens_what_it_sealed(caller: Api):
+def test_the_callers_key_opens_its_own_secrets(caller: Api):
     job = caller.job("sealed")
     made = caller.call("POST", PATH, json=AWS, headers={"X-Encryption-Key": OWN_KEY}).json()
     assert made["needsEncryptionKey"] is True

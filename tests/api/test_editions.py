@@ -29,7 +29,7 @@ def world(acme: Api) -> Mapping[str, str]:
 
 
 @pytest.mark.parametrize("noun", PATHS)
-def test_a_change_is_made_to_what_was_seen_or_not_at_all(acme: Api, world: Mapping[str, str], noun: str):
+def test_a_change_of_an_outdated_record_is_refused(acme: Api, world: Mapping[str, str], noun: str):
     path, field = PATHS[noun].format_map(world), FIELDS[noun]
     read = acme.call("GET", path)
     tag = read.headers["ETag"]
@@ -56,7 +56,7 @@ def test_a_change_is_made_to_what_was_seen_or_not_at_all(acme: Api, world: Mappi
 
 
 @pytest.mark.parametrize("noun", PATHS)
-def test_what_is_made_comes_with_its_tag_and_can_be_deleted_by_it(acme: Api, noun: str):
+def test_a_created_record_has_an_etag_for_its_deletion(acme: Api, noun: str):
     path = PATHS[noun].format_map(make_world(acme, f"tags of a {noun}"))
     tag = acme.call("GET", path).headers["ETag"]
     assert acme.call("DELETE", _deletion(path, noun), headers={"If-Match": tag}).status_code == 200

@@ -137,7 +137,7 @@ def test_codes_of_errors_are_documented():
     assert literals <= CODES.keys()
 
 
-def test_of_many_problems_the_first_are_told(acme: Api):
+def test_the_first_of_many_problems_are_listed(acme: Api):
     response = acme.call("POST", "/agents", json={"name": "x", "pipelineYaml": f"pipeline: [{'a,' * 900}]"})
     body = response.json()
     assert (response.status_code, len(body["details"])) == (400, 100)
@@ -160,7 +160,7 @@ def test_a_body_that_stalls_is_given_up(acme: Api, monkeypatch: pytest.MonkeyPat
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["details"][0]["code"] == "request-timeout"
 
 
-def test_405_tells_the_methods_that_are_known(acme: Api):
+def test_405_names_the_allowed_methods(acme: Api):
     assert acme.call("DELETE", "/projects").headers["Allow"] == "GET, POST"
     assert acme.call("PATCH", "/projects/a/jobs/b").headers["Allow"] == "GET, PUT, DELETE"
 
@@ -204,7 +204,7 @@ def test_a_job_that_cannot_be_executed_says_why(acme: Api):
     assert acme.get(f"/projects/id/{project}/jobs/{without}/executions") == []
 
 
-def test_a_fault_of_the_service_tells_nothing_of_it(acme: Api):
+def test_a_fault_of_the_service_leaks_no_internals(acme: Api):
     app = create_app(acme.settings)
 
     @app.get("/fault")
@@ -218,7 +218,7 @@ def test_a_fault_of_the_service_tells_nothing_of_it(acme: Api):
     assert "secret" not in response.text
 
 
-def test_an_error_may_speak_of_what_is_no_text(acme: Api):
+def test_an_error_may_contain_bytes_that_are_no_text(acme: Api):
     app = create_app(acme.settings)
 
     @app.get("/odd")

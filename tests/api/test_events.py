@@ -107,7 +107,7 @@ def test_an_execution_is_followed_to_its_end(job: Job):
     assert ids == sorted(set(ids))
 
 
-def test_a_reconnect_goes_on_where_it_was_and_an_ended_execution_asks_for_no_other(acme: Api, job: Job):
+def test_a_stream_resumes_after_a_reconnect_and_ends_with_the_execution(acme: Api, job: Job):
     execution = job.execute()
     job.report(execution, "RUNNING")
     job.report(execution, "FAILED", errorMessage="It broke.")
@@ -142,7 +142,7 @@ def test_a_project_shows_all_of_its_executions_and_nothing_else(acme: Api, job: 
         assert [next(replayed), next(replayed)] == told(seen)[2:]
 
 
-def test_a_stream_that_breaks_before_its_first_event_goes_on_where_it_began(acme: Api, job: Job):
+def test_a_stream_that_breaks_before_its_first_event_resumes_at_its_start(acme: Api, job: Job):
     job.execute()
     path = f"/projects/id/{job.project_id}/events"
     with opened(acme, path) as response:
@@ -154,9 +154,7 @@ def test_a_stream_that_breaks_before_its_first_event_goes_on_where_it_began(acme
         assert next(events(response))["data"]["executionId"] == missed
 
 
-def test_what_happens_while_a_stream_is_being_opened_is_its_first_event(
-    acme: Api, job: Job, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_event_while_a_stream_opens_is_its_first_event(acme: Api, job: Job, monkeypatch: pytest.MonkeyPatch):
     executed: list[str] = []
 
     get_last_id = EventService.get_last_id
@@ -217,7 +215,7 @@ def test_a_revoked_key_ends_a_stream_that_is_never_silent(acme: Api, job: Job, m
 
 @pytest.mark.usefixtures("soon_heard")
 @pytest.mark.parametrize("what", ["executions/{}", ""])
-def test_deleting_what_is_followed_ends_the_stream(acme: Api, job: Job, what: str):
+def test_deleting_the_followed_record_ends_the_stream(acme: Api, job: Job, what: str):
     execution = job.execute()
     path = f"{job.path}/executions/{execution}/events" if what else f"/projects/id/{job.project_id}/events"
     with following(acme, path) as seen:

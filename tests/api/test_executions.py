@@ -25,7 +25,7 @@ def simultaneous(job: Job, count: int) -> None:
     assert len(job.api.get(f"{job.path}/executions")) == 10
 
 
-def test_of_thirty_simultaneous_executes_ten_start_and_the_others_are_told_when_to_come_back(job: Job):
+def test_of_thirty_simultaneous_executes_ten_start_and_the_others_get_retry_after(job: Job):
     simultaneous(job, 30)
 
 

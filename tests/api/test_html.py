@@ -85,7 +85,7 @@ def test_a_charset_that_only_the_page_declares_stays_the_pages(acme: Api, site: 
         ("/huge", "could not be fetched"),
     ],
 )
-def test_what_is_no_page_is_told(acme: Api, site: str, address: str, part: str):
+def test_an_answer_that_is_no_page_is_an_error(acme: Api, site: str, address: str, part: str):
     response = acme.call("GET", f"/html/{site}{address}/http")
     assert (response.status_code, part in response.json()["error"]) == (400, True), response.text
 
@@ -112,7 +112,7 @@ def test_other_protocols_are_refused(acme: Api):
     assert acme.call("GET", "/html/etc%2Fpasswd/file").status_code == 400
 
 
-def test_the_services_own_ports_are_refused_whatever_networks_are_allowed(acme: Api, site: str):
+def test_the_services_own_ports_are_always_refused(acme: Api, site: str):
     host, _, port = site.partition(":")
     for address in (site, f"localhost:{port}", f"[::ffff:{host}]:{port}"):
         open_ = acme.settings.model_copy(update={"ui_port": int(port), "fetch_allow_networks": ("0.0.0.0/0", "::/0")})

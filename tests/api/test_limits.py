@@ -38,7 +38,7 @@ def twenty(caller: Api) -> list[httpx.Response]:
         return list(pool.map(lambda _: caller.call("GET", "/projects"), range(20)))
 
 
-def test_every_answer_to_a_key_tells_what_is_left(acme: Api):
+def test_every_authenticated_answer_has_the_remaining_allowance(acme: Api):
     for method, path in (
         ("GET", "/projects"), ("GET", "/projects/id/unknown"), ("PATCH", "/projects"), ("GET", "/nothing")
     ):  # fmt: skip

@@ -21,7 +21,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 GOLDEN = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 
-def test_the_committed_file_is_what_the_code_says():
+def test_the_committed_file_matches_the_code():
     assert json.loads(GOLDEN.read_text()) == OPENAPI, "python -m api.openapi > docs/openapi.json"
 
 

@@ -84,7 +84,7 @@ def test_an_export_is_the_same_until_something_changes(source: Api):
     assert source.get("/package/export/all")["exportId"] == first
 
 
-def test_one_project_comes_with_what_it_uses_alone(source: Api):
+def test_one_project_is_exported_with_only_its_own_references(source: Api):
     project = source.get("/projects/Library")["id"]
     exported = source.get(f"/package/export/id/{project}")["exportId"]
     with zipfile.ZipFile(io.BytesIO(package_of(source, exportId=exported))) as package:
@@ -119,7 +119,7 @@ def test_an_upload_needs_no_key_and_no_type(source: Api, headers: dict[str, str]
 @pytest.mark.parametrize(
     ("content", "status"), [(b"", 400), (b"PK\3\4 but nothing more", 400), (b"x" * 100_000, 400)], ids=["", "pk", "x"]
 )
-def test_what_is_no_package_is_not_kept(server: Server, content: bytes, status: int):
+def test_a_file_that_is_no_package_is_not_stored(server: Server, content: bytes, status: int):
     api = server.caller(f"refused {len(content)}", "admin")
     assert bring(api, content).status_code == status
     assert api.call("GET", "/package/import/all").status_code == 409
@@ -198,7 +198,7 @@ def test_a_link_opens_one_package_to_one_method_until_it_expires(
     assert httpx.get(url).status_code == 200
 
 
-def test_links_tell_nothing_of_organizations(server: Server, source: Api):
+def test_links_reveal_nothing_about_organizations(server: Server, source: Api):
     for kind in ("download", "upload"):
         url = source.get(f"/package/{kind}")["url"]
         assert url.startswith("http://")

@@ -98,7 +98,7 @@ def test_a_path_may_be_read_below_the_prefix_or_without_it(acme: Api, agent: str
     assert acme.call("DELETE", f"{ROOM}/{three}").status_code == 200
 
 
-def test_a_list_goes_on_where_its_link_says(acme: Api, agent: str):
+def test_a_list_continues_at_its_link(acme: Api, agent: str):
     ids = [registered(acme, agent, name=name) for name in "abc"]
     page = acme.call("GET", f"/agents/{agent}/extensions", params={"limit": 2})
     assert [each["id"] for each in page.json()] == ids[:2]
@@ -130,7 +130,7 @@ WRONG: list[tuple[dict[str, Any], str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("body", "sentence", "paths"), WRONG, ids=[each[1] for each in WRONG])
-def test_what_cannot_be_used_is_refused_with_its_field_and_line(
+def test_an_invalid_value_is_refused_with_its_field_and_line(
     acme: Api, agent: str, body: Any, sentence: str, paths: list[str]
 ):
     text = json.dumps(body)  # half a surrogate pair as clients can send it
@@ -149,7 +149,7 @@ def test_what_cannot_be_used_is_refused_with_its_field_and_line(
 
 
 @pytest.mark.parametrize("field", ["function", "code", "source"])
-def test_the_text_of_a_function_may_stand_under_several_names(acme: Api, agent: str, field: str):
+def test_a_function_may_have_several_names(acme: Api, agent: str, field: str):
     body: dict[str, Any] = {"function": None, "code": None, "source": None} | {field: SHOUT}
     assert acme.post(f"{ROOM}/validate", body) == {"valid": True, "errors": []}
     assert acme.post(f"/agents/{agent}/python-extensions", body)["function"] == SHOUT
@@ -178,7 +178,7 @@ def test_a_name_is_one_of_its_agent_in_any_spelling(acme: Api, agent: str):
     assert acme.put(f"{ROOM}/{first}", body)["name"] == "SH_OUT"
 
 
-def test_what_an_agents_pipeline_calls_and_nobody_registered_is_a_warning(acme: Api):
+def test_an_unregistered_function_of_an_agents_pipeline_is_a_warning(acme: Api):
     made = acme.post("/agents", {"name": "warned", "pipelineYaml": PIPELINE})
     assert made["warnings"] == UNKNOWN
     path = f"/agents/none/{made['id']}"
@@ -219,7 +219,7 @@ def test_an_execution_is_refused_until_the_function_is_registered(acme: Api):
     assert job.execute()
 
 
-def test_what_there_is(acme: Api):
+def test_the_supported_types_and_limits_are_listed(acme: Api):
     assert acme.get(f"{ROOM}/supported-types") == ["row_transform"]
     assert acme.get(f"{ROOM}/info") == {
         "supportedTypes": ["row_transform"],
@@ -247,7 +247,7 @@ def test_a_script_calls_the_function_for_each_row_of_a_file(acme: Api, agent: st
     assert "|KETTLE?|" in ended.stdout, ended.stderr
 
 
-def test_what_a_script_takes_from_the_environment_is_its_own_and_kept_apart(acme: Api, agent: str):
+def test_environment_variables_of_scripts_are_separate(acme: Api, agent: str):
     text = "def f(row, path, home, input_path, a, A): return row"
     code = acme.post(f"{ROOM}/{registered(acme, agent, function=text)}/generate-pyspark")["code"]
     taken = set(re.findall(r'os\.environ\["(\w+)"\]', code))
@@ -262,13 +262,13 @@ def test_every_name_that_can_be_registered_has_a_script(acme: Api, agent: str, n
     assert names["pipeline"].plan({"INPUT_PATH": "x", "ARG_mark": "!"}, Transforms({f"a{name}": SHOUT})).steps
 
 
-def test_what_cannot_be_sent_is_replaced_in_what_is_told():
+def test_characters_that_cannot_be_sent_are_replaced_in_messages():
     told = Validation(valid=False, errors=["a\ud800"]), build_processed_text(ProcessedPipeline([], ["a\ud800"], None))
     assert (told[0].errors, told[1].warnings) == (["a?"], ["a?"])
 
 
 class TestProcessedText:
-    def test_functions_that_stand_in_a_pipeline_are_told_and_are_in_its_script(self, acme: Api):
+    def test_functions_of_a_pipeline_are_listed_and_are_in_its_script(self, acme: Api):
         done = acme.post(f"{ROOM}/process-yaml", {"pipelineYaml": INLINE + PIPELINE})
         [function] = done["extensions"]
         assert function == {"name": "shout", "extensionType": "row_transform", "function": SHOUT}
@@ -276,7 +276,7 @@ class TestProcessedText:
         assert SHOUT in done["code"]
         assert 'stage("python_row_transform:Shout", mark="!")' in done["code"]
 
-    def test_what_they_are_told_as_can_be_registered(self, acme: Api, agent: str):
+    def test_the_listed_functions_can_be_registered(self, acme: Api, agent: str):
         [function] = acme.post(f"{ROOM}/process-yaml", {"yaml": INLINE + PIPELINE})["extensions"]
         assert acme.post(f"/agents/{agent}/python-extensions", function).items() >= function.items()
 
@@ -284,7 +284,7 @@ class TestProcessedText:
         done = acme.post(f"{ROOM}/process-yaml", {"pipelineYaml": PIPELINE})
         assert (done["extensions"], done["warnings"]) == ([], UNKNOWN)
 
-    def test_functions_may_stand_alone(self, acme: Api):
+    def test_functions_need_no_pipeline(self, acme: Api):
         done = acme.post(f"{ROOM}/process-yaml", {"pipelineYaml": INLINE})
         assert ([each["name"] for each in done["extensions"]], done["code"]) == (["shout"], None)
 
@@ -353,7 +353,7 @@ class TestProcessedText:
             (INLINE + PIPELINE.replace("mark", "sign"), "unknown argument 'sign'", "line 11"),
         ],
     )  # fmt: skip
-    def test_what_is_wrong_is_told_by_line_or_name(self, acme: Api, text: str, sentence: str, path: str):
+    def test_errors_name_the_line_or_the_field(self, acme: Api, text: str, sentence: str, path: str):
         status, told, paths = refusal(acme, "POST", f"{ROOM}/process-yaml", {"pipelineYaml": text})
         assert status == 400
         assert sentence in told

@@ -53,7 +53,7 @@ def test_3_a_webhook_that_says_failed_records_the_message(job: Job):
     assert (status["status"], status["errorMessage"]) == ("FAILED", "no rows")
 
 
-def test_3_what_runs_for_longer_than_24_hours_is_failed_when_zombies_are_marked(job: Job):
+def test_marking_zombies_fails_tasks_that_run_longer_than_24_hours(job: Job):
     execution = job.execute()
     started = datetime.now(UTC) - timedelta(hours=25)
     job.report(execution, "RUNNING", startedAt=started.isoformat())
@@ -78,7 +78,7 @@ def test_3_what_runs_for_longer_than_24_hours_is_failed_when_zombies_are_marked(
         ('{"recordsOutput": 1, "x": ' + "[" * 100_000, "recordsOutput"),
     ],
 )
-def test_3_metrics_that_a_client_wrote_into_a_log_are_told_where_they_are_some(job: Job, line: str, name: str):
+def test_metrics_in_a_clients_log_are_reported(job: Job, line: str, name: str):
     task = job.api.post(f"{job.path}/tasks", {"name": "by hand", "executionLog": line})
     assert job.api.get(f"{job.path}/tasks/{task['id']}/metrics")[name] is None
 

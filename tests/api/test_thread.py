@@ -168,7 +168,7 @@ def test_the_driver_reports_with_the_executions_own_signature(acme: Api, job: Jo
     assert job.status(execution)["status"] == "RUNNING"
 
 
-def test_the_token_tells_the_attempt(acme: Api, job: Job):
+def test_the_token_identifies_the_attempt(acme: Api, job: Job):
     execution = job.execute()
     first, second = (execution_token(acme.settings, execution, attempt) for attempt in (1, 2))
     job.report(execution, "FAILED", errorMessage="It broke.")
@@ -261,7 +261,7 @@ def test_an_agents_code_is_its_pipeline_in_another_field(acme: Api):
     assert (python["pipelineYaml"], python["code"]) == (None, "print('hello')\n")
 
 
-def test_put_merges_and_ignores_what_the_server_owns(acme: Api, job: Job):
+def test_put_merges_and_ignores_fields_of_the_server(acme: Api, job: Job):
     before = acme.get(job.path)
     changed = acme.put(
         job.path, before | {"description": "new", "agentId": None, "id": "x", "taskIds": ["1"], "odd": 1}
@@ -324,7 +324,7 @@ def test_lists_come_page_by_page_when_asked(server: Server):
     assert seen == names == [project["name"] for project in api.get("/projects")]
 
 
-def test_the_eleventh_execution_of_a_project_is_told_when_to_come_back(acme: Api, job: Job):
+def test_the_eleventh_execution_of_a_project_gets_retry_after(acme: Api, job: Job):
     executions = [job.execute() for _ in range(10)]
     response = acme.call("POST", f"{job.path}/execute")
     assert response.status_code == 429

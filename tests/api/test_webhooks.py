@@ -40,7 +40,7 @@ def test_a_webhook_is_made_shown_once_changed_and_deleted(acme: Api, job: Job):
     assert acme.call("GET", f"{path}/{made['id']}").status_code == 404
 
 
-def test_a_test_event_tells_what_came_of_it(acme: Api, job: Job, told: Receiver):
+def test_a_test_event_shows_its_result(acme: Api, job: Job, told: Receiver):
     path = f"/projects/id/{job.project_id}/webhooks"
     good = acme.post(path, {"url": f"{told.url}/200/x"})
     bad = acme.post(path, {"url": f"{told.url}/500/x"})
@@ -85,6 +85,6 @@ def test_deliveries_are_listed_newest_first_in_pages(acme: Api, job: Job):
         ({"url": "https://example.com/", "events": "all"}, "events"),
     ],
 )
-def test_what_cannot_be_called_is_refused(acme: Api, job: Job, body: dict[str, object], field: str):
+def test_an_invalid_webhook_is_refused_with_its_field(acme: Api, job: Job, body: dict[str, object], field: str):
     answer = acme.call("POST", f"/projects/id/{job.project_id}/webhooks", json=body)
     assert (answer.status_code, answer.json()["details"][0]["path"]) == (400, field)

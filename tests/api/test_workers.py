@@ -117,7 +117,7 @@ def new_key(data: Path) -> str:
 
 
 @pytest.mark.parametrize("request_", [b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n"])
-def test_what_cannot_be_read_as_http_is_told_in_the_one_shape(served: Workers, request_: bytes):
+def test_invalid_http_gets_the_common_error_body(served: Workers, request_: bytes):
     with socket.create_connection(
         ("127.0.0.1", httpx.URL(served.url).port or 80), timeout=PATIENCE_SECONDS
     ) as connection:

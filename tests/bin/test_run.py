@@ -51,7 +51,7 @@ def test_a_second_run_takes_the_pages_of_the_first_from_its_folder(pipeline: Pat
     assert (tmp_path / "second.json").read_text() == (tmp_path / "first.json").read_text()
 
 
-def test_a_folder_in_which_nothing_can_be_kept_is_told_before_anything_starts(pipeline: Path) -> None:
+def test_a_folder_without_write_access_is_an_error_before_the_start(pipeline: Path) -> None:
     given = ("--transforms", str(pipeline.parent / "functions.py"), "--cache", "/proc/none")
     done = run("bin/spindle", "run", str(pipeline), "-p", "SITE=http://shop.test", *given)
     assert done.returncode == 1

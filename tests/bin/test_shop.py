@@ -45,7 +45,7 @@ def test_pagination_leads_to_every_product(shop: httpx.Client) -> None:
     assert sorted(cards) == sorted(product.path for product in list_products())
 
 
-def test_a_hundred_and_twenty_product_pages_say_what_the_catalog_says(shop: httpx.Client) -> None:
+def test_120_product_pages_match_the_catalog(shop: httpx.Client) -> None:
     sold = [product for product in list_products() if product.page == "ok"]
     assert len(sold) == 120
     for product in sold:

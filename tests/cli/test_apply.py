@@ -49,7 +49,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_apply_makes_what_is_declared_and_again_nothing(api: Api, spindle: Spindle, file: Path):
+def test_apply_creates_the_declared_records_and_repeats_nothing(api: Api, spindle: Spindle, file: Path):
     shown = spindle("apply", "-f", file, "--dry-run")
     assert (shown.exit_code, "To be created 7, to be changed 0, to be deleted 0" in shown.output) == (3, True)
     assert api.get("/projects") == []
@@ -68,7 +68,7 @@ def test_apply_makes_what_is_declared_and_again_nothing(api: Api, spindle: Spind
         assert (again.exit_code, re.search(r"reated 0, .*hanged 0, .*eleted 0", again.output) is None) == (0, False)
 
 
-def test_apply_tells_what_the_service_warns_of(spindle: Spindle, tmp_path: Path):
+def test_apply_prints_the_warnings_of_the_service(spindle: Spindle, tmp_path: Path):
     file = tmp_path / "agents.yaml"
     calling = "fetch: {url: 'http://127.0.0.1/'}\npipeline: [{stage: 'python_row_transform:nope'}]"
     for described in ("made", "changed"):
@@ -170,7 +170,7 @@ def test_the_example_applies(api: Api, spindle: Spindle):
     assert [project["parameters"] for project in api.get("/projects")] == [{"SHOP_URL": "http://127.0.0.1:8900/"}]
 
 
-def test_apply_changes_what_differs_and_shows_how(api: Api, spindle: Spindle, file: Path):
+def test_apply_changes_differences_and_shows_them(api: Api, spindle: Spindle, file: Path):
     spindle("apply", "-f", file)
     file.write_text(DECLARED.replace("Bern", "Basel").replace("All of it", "Half of it"))
     (file.parent / "books.yaml").write_text(PIPELINE.replace("h1", "h2"))
@@ -182,7 +182,7 @@ def test_apply_changes_what_differs_and_shows_how(api: Api, spindle: Spindle, fi
     assert api.get("/projects")[0]["parameters"] == {"CITY": "Basel", "SIZES": [1, 2]}
 
 
-def test_what_the_file_leaves_out_goes_only_when_asked(api: Api, spindle: Spindle, file: Path):
+def test_records_missing_in_the_file_are_deleted_only_on_request(api: Api, spindle: Spindle, file: Path):
     spindle("apply", "-f", file)
     file.write_text("agents: []\nprojects:\n  - {name: Shop/North, jobs: [{name: books}]}\n")
     assert "deleted 0" in spindle("apply", "-f", file).output
@@ -259,7 +259,7 @@ def _job(api: Api, project: str, job: str) -> tuple[str, str]:
     ],
     ids=range(15),
 )
-def test_what_is_wrong_is_told_where_it_stands(spindle: Spindle, file: Path, text: str, said: str):
+def test_errors_have_their_position(spindle: Spindle, file: Path, text: str, said: str):
     file.write_text(text)
     result = spindle("apply", "-f", file)
     assert (result.exit_code, said in result.output) == (1, True), result.output
@@ -325,7 +325,9 @@ def test_organizations_are_for_the_instances_admin(server: Server, spindle: Spin
     assert "first admin" in spindle("keys", "list", "--key", key).output
 
 
-def test_beside_a_server_its_admin_key_is_the_key(server: Server, spindle: Spindle, monkeypatch: pytest.MonkeyPatch):
+def test_the_admin_key_of_a_local_server_is_the_default(
+    server: Server, spindle: Spindle, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.delenv("SPINDLE_KEY")
     listed = spindle("orgs", "list", "--data", server.settings.data)
     assert (listed.exit_code, "default" in listed.output) == (0, True)
@@ -344,12 +346,12 @@ def test_beside_a_server_its_admin_key_is_the_key(server: Server, spindle: Spind
         ("{server}/elsewhere", "No operation has this path."),
     ],
 )
-def test_what_does_not_answer_is_told(api: Api, spindle: Spindle, url: str, said: str):
+def test_an_address_without_spindle_is_an_error(api: Api, spindle: Spindle, url: str, said: str):
     result = spindle("export", "--url", url.format(server=str(api.client.base_url).rstrip("/")))
     assert (result.exit_code, said.lower() in result.output.lower()) == (1, True), result.output
 
 
-def test_a_wrong_key_is_told_and_not_shown(spindle: Spindle):
+def test_a_wrong_key_is_an_error_that_does_not_show_it(spindle: Spindle):
     result = spindle("export", "--key", "sk_wrong")
     assert result.exit_code == 1
     assert "--key" in result.output
@@ -357,7 +359,7 @@ def test_a_wrong_key_is_told_and_not_shown(spindle: Spindle):
     assert "sk_wrong" not in result.output
 
 
-def test_the_command_starts_without_loading_what_it_does_not_need():
+def test_the_command_starts_without_unneeded_imports():
     code = "import sys, cli.main; print([m for m in ('httpx', 'sqlalchemy', 'yaml', 'dagster') if m in sys.modules])"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == "[]\n"

@@ -152,7 +152,7 @@ class TestCategories:
 
 
 class TestAgents:
-    def test_a_wrong_pipeline_is_told_by_line_and_not_stored(self, shop: Shop) -> None:
+    def test_an_invalid_pipeline_is_refused_with_its_line(self, shop: Shop) -> None:
         wrong = "pipeline:\n  - {stage: wget, args: ['http://x/']}\n  - {stage: extrakt, args: []}\n"
         with pytest.raises(BadInput, match="extract") as error:
             shop.write_pipeline(wrong)

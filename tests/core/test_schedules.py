@@ -48,7 +48,7 @@ def test_schedules_of_every_cron_are_stored_as_they_are(shop: Shop, schedule: st
         *("60 0 * * 5L", "0 0 * * 8L", "0 0 * * LW", "0 0 5L * *", "0 0 L-31 * *", "0 0 * L *"),
     ],
 )
-def test_what_no_cron_reads_is_refused(shop: Shop, schedule: str) -> None:
+def test_an_invalid_cron_is_refused(shop: Shop, schedule: str) -> None:
     with shop.database.write() as session:
         projects = ProjectRepository(session, shop.organization_id)
         with pytest.raises(BadInput, match="cronSchedule"):

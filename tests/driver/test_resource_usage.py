@@ -17,7 +17,7 @@ from tests.support.service import PATIENCE_SECONDS
 BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
 
 
-def test_spark_counts_what_was_read_and_written(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_counts_rows_and_bytes_read_and_written(spark: SparkSession, tmp_path: Path) -> None:
     status = SparkStatus(spark.sparkContext)
     (tmp_path / "in.csv").write_text("a,b\n" + "1,x\n" * 50_000)
     size = (tmp_path / "in.csv").stat().st_size
@@ -70,7 +70,7 @@ def test_a_process_that_is_not_there_is_not_measured() -> None:
     assert measure_usage(2**22 + 1) is None
 
 
-def test_a_meter_tells_only_what_it_knows() -> None:
+def test_a_meter_reports_only_known_values() -> None:
     assert UsageMeter().get_report_fields() == {"metrics": {}}
     with UsageMeter() as meter:
         meter.finish()

@@ -180,7 +180,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setting
         yield Settings(data=tmp_path / "data", port=free_port(), database_url=SecretStr(url))
 
 
-def test_what_was_acknowledged_outlives_the_api(settings: Settings, tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_the_api(settings: Settings, tmp_path: Path) -> None:
     prepare(settings)
     chance, stop = random.Random(7), threading.Event()
     api, callers = Api(settings, tmp_path / "api.log"), [Caller(settings, stop) for _ in range(CALLERS)]

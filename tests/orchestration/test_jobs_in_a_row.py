@@ -35,7 +35,7 @@ def shout(row, *, mark) -> Loud:
 """
 
 
-def test_a_job_loads_what_another_made_with_its_agents_python(service: Service, site: GatedSite) -> None:
+def test_a_job_loads_the_output_of_another_jobs_python_transform(service: Service, site: GatedSite) -> None:
     site.open()
     saving = service.make_job(SAVING.format(url=site.url))
     agent = service.get(saving.path)["agentId"]

@@ -20,7 +20,7 @@ with hold_pidfile(Path(sys.argv[1])) as descriptor:
 """
 
 
-def test_a_pidfile_tells_whether_its_process_lives(tmp_path: Path) -> None:
+def test_a_pidfile_shows_whether_its_process_is_alive(tmp_path: Path) -> None:
     path = tmp_path / "pid"
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)])
     wait_until(lambda: path.exists() and read_alive_pid(path) == holder.pid, PATIENCE_SECONDS)

@@ -35,7 +35,7 @@ def on_postgresql(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     assert service.stop() == 0
 
 
-def test_an_execution_goes_from_end_to_end(on_postgresql: Service, site: GatedSite, url: str) -> None:
+def test_an_execution_runs_from_end_to_end(on_postgresql: Service, site: GatedSite, url: str) -> None:
     site.open()
     job = on_postgresql.make_job(PIPELINE.format(url=site.url))
     execution = on_postgresql.execute(job)

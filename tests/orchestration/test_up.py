@@ -40,7 +40,7 @@ def test_the_command_line_finds_it_by_its_data_folder(service: Service) -> None:
     assert Connection(None, None, service.data).service_url == service.base_url
 
 
-def test_a_setting_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_an_invalid_setting_is_an_error_in_a_sentence(tmp_path: Path) -> None:
     environment = {**os.environ, "SPINDLE_SECRET_KEY": "shorter", "SPINDLE_FETCH_ALLOW_NETWORKS": "home"}
     done = subprocess.run(
         [sys.executable, "-m", "cli.main", "up", "--data", tmp_path / "data"],

@@ -55,7 +55,7 @@ def injected(shop: Shop, execution: Execution) -> Mapping[str, str]:
 
 
 @pytest.mark.parametrize("callers_key", [None, OWN_KEY])
-def test_what_is_sealed_opens_at_its_place_alone(callers_key: str | None) -> None:
+def test_a_secret_opens_only_in_its_own_record(callers_key: str | None) -> None:
     keys = KeyRing(b"k" * 32, callers_key)
     sealed = keys.encrypt(CANARY, DATA)
     assert "canary" not in sealed
@@ -67,7 +67,7 @@ def test_what_is_sealed_opens_at_its_place_alone(callers_key: str | None) -> Non
             keys.decrypt(sealed, data)
 
 
-def test_a_flipped_bit_is_told_clearly() -> None:
+def test_a_flipped_bit_is_a_clear_error() -> None:
     keys = KeyRing(b"k" * 32)
     key_id, _, data = keys.encrypt(CANARY, DATA).partition(".")
     for position in range(0, len(data) - 4, 5):
@@ -76,7 +76,7 @@ def test_a_flipped_bit_is_told_clearly() -> None:
             keys.decrypt(f"{key_id}.{data[:position]}{flipped}{data[position + 1 :]}", DATA)
 
 
-def test_a_wrong_key_is_told_clearly() -> None:
+def test_a_wrong_key_is_a_clear_error() -> None:
     service, own = KeyRing(b"k" * 32), KeyRing(b"k" * 32, OWN_KEY)
     with pytest.raises(Conflict, match="another service key"):
         KeyRing(b"x" * 32).decrypt(service.encrypt(CANARY, DATA), DATA)
@@ -168,7 +168,7 @@ def test_a_provider_gives_its_usual_names(shop: Shop, provider: str, names: set[
     assert injected(shop, shop.submit()) == dict.fromkeys(names, "k")
 
 
-def test_global_ones_are_changed_by_a_super_admin_alone(shop: Shop) -> None:
+def test_only_a_super_admin_changes_global_ones(shop: Shop) -> None:
     credential_id = make(shop, everywhere=True)
     with shop.database.write() as session:
         ordinary = CredentialRepository(session, shop.organization_id)
@@ -255,7 +255,7 @@ def test_an_unknown_or_disabled_id_starts_nothing(shop: Shop, other_shop: Shop) 
 # the caller's own key
 
 
-def test_what_the_callers_key_sealed_needs_it_at_submit_and_never_after(shop: Shop) -> None:
+def test_a_secret_of_the_callers_key_needs_it_only_at_submit(shop: Shop) -> None:
     sealed = make(shop, api_key=CANARY, callers_key=OWN_KEY)
     for callers_key, sentence in ((None, "Send it in the header X-Encryption-Key"), ("wrong", "is not the key")):
         with pytest.raises(BadInput, match=sentence):
@@ -318,9 +318,7 @@ def test_a_pipeline_uses_a_variable_whose_value_only_the_driver_knows(
     assert secrets.mask(told) == {"message": f"GET /?key={MASK}", "rows": [{"quoted": MASK}, 1, None]}
 
 
-def test_what_is_left_of_a_value_where_a_text_was_cut_is_hidden_too(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rest_of_a_secret_in_a_truncated_text_is_masked(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     make(shop, api_key=CANARY)
     shop.write_pipeline(PIPELINE)
     execution = shop.submit(parameters={"OWN": "mine"})
@@ -337,7 +335,7 @@ def test_what_is_left_of_a_value_where_a_text_was_cut_is_hidden_too(
     assert secrets.mask(row) == f"{{'a': '{MASK}…', 'b': 'can…'}} can you… {CANARY[:9]}"
 
 
-def test_a_value_of_the_call_goes_before_the_credentials(shop: Shop) -> None:
+def test_a_value_of_the_call_overrides_the_credentials(shop: Shop) -> None:
     make(shop)
     shop.write_pipeline(PIPELINE.replace("${OWN}", ""))
     assert shop.submit(parameters={"OPENAI_API_KEY": "mine"}).parameters == {"OPENAI_API_KEY": "mine"}

@@ -66,7 +66,7 @@ def texts(shop: Shop) -> list[str]:
         return [text for row in session.query(CloudCredential) for text in row.secrets.values()]
 
 
-def test_everything_opens_under_the_new_key_alone(sealed: Shop) -> None:
+def test_everything_opens_only_under_the_new_key(sealed: Shop) -> None:
     old_key, before = load_service_key(sealed.settings), texts(sealed)
     rotation = rotate_service_key(sealed.settings, sealed.database)
     assert (rotation.values, rotation.unreadable) == (5, 0)
@@ -142,7 +142,7 @@ def test_a_key_that_is_a_setting_is_followed_by_another(shop: Shop, database: Da
     assert opened(shop, before.model_copy(update={"secret_key": NEW})) == [CANARY, CANARY]
 
 
-def test_what_no_key_opens_stays_and_is_told(sealed: Shop) -> None:
+def test_a_secret_that_no_key_opens_stays_and_is_reported(sealed: Shop) -> None:
     (sealed.settings.data / "secret-key").unlink()
     before = texts(sealed)
     rotation = rotate_service_key(sealed.settings, sealed.database)

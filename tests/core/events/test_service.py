@@ -40,7 +40,7 @@ def test_an_end_that_a_retry_follows_meanwhile_is_none(shop: Shop, monkeypatch: 
     assert ([event.data["state"] for event in after.events], after.ended) == (["PENDING"], False)
 
 
-def test_what_happens_between_state_and_events_is_told_now_or_next(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_event_between_state_and_stream_is_lost(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     execution = shop.submit()
     events_read = service._load
 

@@ -55,7 +55,7 @@ def test_without_output_block_the_newest_output_replaces(shop: Shop) -> None:
     assert (version.locations, version.row_count) == ([key(second)], 5)
 
 
-def test_append_adds_to_what_lies_at_the_path(shop: Shop) -> None:
+def test_append_adds_to_the_files_at_the_path(shop: Shop) -> None:
     shop.write_pipeline(output("append"))
     first, second = shop.submit(), shop.submit()
     shop.complete(first)
@@ -152,7 +152,7 @@ def test_another_organizations_project_is_outside(shop: Shop, other_shop: Shop) 
         shop.submit()
 
 
-def test_a_load_reads_what_was_published_when_it_was_submitted(shop: Shop) -> None:
+def test_a_load_reads_the_version_current_at_submission(shop: Shop) -> None:
     shop.write_pipeline(output("overwrite", "${OUTPUT_CSV}"))
     first = shop.submit()
     shop.complete(first)

@@ -32,7 +32,7 @@ def loaded(shop: Shop, path: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", ["prices", "spindle://shop/prices", "${OUTPUT_PRICES}"])
-def test_what_was_saved_is_loaded_by_its_name_once_the_execution_is_complete(shop: Shop, path: str) -> None:
+def test_a_save_is_loaded_by_its_name_after_the_execution(shop: Shop, path: str) -> None:
     shop.write_pipeline(SAVE % (path, "overwrite"))
     execution = shop.submit()
     shop.write_pipeline(LOAD % path)
@@ -50,7 +50,7 @@ def test_an_overwrite_replaces_and_an_append_adds(shop: Shop) -> None:
     assert loaded(shop, "prices")["prices"]["locations"] == [key(each) for each in executions[1:]]
 
 
-def test_an_append_in_another_format_begins_anew(shop: Shop) -> None:
+def test_an_append_in_another_format_starts_a_new_version(shop: Shop) -> None:
     first, second = shop.submit(), shop.submit()
     shop.complete(first, **saved("prices"))
     shop.complete(second, **saved("prices", "append", "parquet"))
@@ -68,12 +68,12 @@ def test_a_failed_execution_and_an_earlier_attempt_publish_nothing(shop: Shop) -
         shop.submit()
 
 
-def test_a_pipeline_may_load_what_it_saves(shop: Shop) -> None:
+def test_a_pipeline_may_load_its_own_saves(shop: Shop) -> None:
     shop.write_pipeline(SAVE % ("prices", "overwrite") + "  - {stage: load_csv, args: [prices]}\n")
     assert shop.submit().inputs == {}
 
 
-def test_sql_sees_what_was_saved_as_parquet_alone(shop: Shop) -> None:
+def test_sql_sees_only_parquet_saves(shop: Shop) -> None:
     execution = shop.submit()
     both = saved("as_csv")
     both["additional_metrics"]["saves"] += saved("as parquet", format_="parquet", folder="2")["additional_metrics"][

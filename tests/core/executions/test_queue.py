@@ -40,7 +40,7 @@ def test_with_a_free_slot_nothing_waits(shop: Shop) -> None:
     assert shop.submit(queue=True).state == "PENDING"
 
 
-def test_whatever_ends_hands_its_slot_to_the_one_that_waits_longest(shop: Shop) -> None:
+def test_an_ending_execution_hands_its_slot_to_the_oldest_in_the_queue(shop: Shop) -> None:
     running = full(shop)
     waiting = [shop.submit(queue=True) for _ in range(6)]
     shop.complete(running[0])
@@ -68,7 +68,7 @@ def silent(shop: Shop, execution: Execution) -> None:
     assert fail_lost(shop.database, shop.settings, at, at - timedelta(hours=1)) == [execution.id]
 
 
-def test_what_waits_can_be_cancelled(shop: Shop) -> None:
+def test_a_queued_execution_can_be_cancelled(shop: Shop) -> None:
     running = full(shop)
     first, second = shop.submit(queue=True), shop.submit(queue=True)
     assert cancel(shop.database, shop.organization_id, first.id, "Not wanted.") == "CANCELLED"
@@ -87,7 +87,7 @@ def test_stopping_the_job_starts_nothing_of_it(shop: Shop) -> None:
         assert fetch_due(session, now()) == []
 
 
-def test_a_project_is_deleted_with_what_waits(shop: Shop) -> None:
+def test_a_project_is_deleted_with_its_queued_executions(shop: Shop) -> None:
     full(shop)
     shop.submit(queue=True)
     with shop.database.write() as session:

@@ -51,7 +51,7 @@ def test_silence_counts_only_while_the_service_was_up(shop: Shop) -> None:
     assert len(fail_lost(shop.database, shop.settings, now(), now() - timedelta(seconds=61))) == 1
 
 
-def test_what_nobody_claimed_waits(shop: Shop) -> None:
+def test_an_unclaimed_execution_waits(shop: Shop) -> None:
     shop.submit()
     unclaimed = shop.submit()
     shop.report(unclaimed, "RUNNING")  # by somebody else's compute, which need not send heartbeats

@@ -74,7 +74,7 @@ def test_a_failure_without_message_says_so(shop: Shop) -> None:
     assert "without saying why" in (status(shop, execution).error_message or "")
 
 
-def test_times_agree_whatever_zone_they_came_in(shop: Shop) -> None:
+def test_equal_times_of_different_zones_agree(shop: Shop) -> None:
     execution = shop.submit()
     tokyo = timezone(timedelta(hours=9))
     shop.report(execution, "RUNNING", started_at=datetime(2026, 3, 1, 21, tzinfo=tokyo))
@@ -85,7 +85,7 @@ def test_times_agree_whatever_zone_they_came_in(shop: Shop) -> None:
     assert naive.started_at == datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def test_unknown_and_foreign_executions_are_told_alike(shop: Shop, other_shop: Shop) -> None:
+def test_unknown_and_foreign_executions_get_the_same_answer(shop: Shop, other_shop: Shop) -> None:
     theirs = other_shop.submit()
     places = [
         (shop.organization_id, shop.project_id, shop.job_id, theirs.id),
@@ -122,7 +122,7 @@ def test_only_web_addresses_are_kept(given: str, kept: str | None) -> None:
     assert CompletionPayload.model_validate(payload).spark_ui_url == kept
 
 
-def test_what_cannot_be_stored_is_replaced_not_refused(shop: Shop) -> None:
+def test_characters_that_cannot_be_stored_are_replaced(shop: Shop) -> None:
     execution = shop.submit()
     odd = {"attempt": 1, "ratio": float("nan"), "text": "a\0b\ud800", "list": [float("inf")]}
     shop.report(execution, "FAILED", error_message="broke\0n \ud800", additional_metrics=odd)
@@ -166,7 +166,7 @@ def test_one_run_claims(shop: Shop) -> None:
         assert list_claimed(session) == []
 
 
-def test_what_has_ended_is_not_claimed(shop: Shop) -> None:
+def test_an_ended_execution_is_not_claimed(shop: Shop) -> None:
     execution = shop.submit()
     cancel(shop.database, shop.organization_id, execution.id, "Stopped.")
     assert claim(shop.database, execution.id, 1, "run") is None

@@ -26,7 +26,7 @@ def failed(shop: Shop) -> Execution:
     return execution
 
 
-def test_a_retry_begins_anew_with_what_was_frozen(shop: Shop) -> None:
+def test_a_retry_uses_the_frozen_inputs(shop: Shop) -> None:
     execution = failed(shop)
     shop.write_pipeline(PIPELINE.replace("h1", "h2"))
     again = shop.reload(shop.retry(execution))
@@ -53,7 +53,7 @@ def test_the_earlier_attempt_cannot_touch_the_new_one(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("status", [None, "RUNNING", "COMPLETED"])
-def test_only_what_has_failed_is_retried(shop: Shop, status: str | None) -> None:
+def test_only_failed_executions_are_retried(shop: Shop, status: str | None) -> None:
     execution = shop.submit()
     if status == "COMPLETED":
         shop.complete(execution)
@@ -64,7 +64,7 @@ def test_only_what_has_failed_is_retried(shop: Shop, status: str | None) -> None
     assert shop.reload(execution).attempt == 1
 
 
-def test_what_was_cancelled_has_failed(shop: Shop) -> None:
+def test_a_cancelled_execution_is_shown_as_failed(shop: Shop) -> None:
     execution = shop.submit()
     cancel(shop.database, shop.organization_id, execution.id, "Stopped.")
     assert shop.retry(execution).attempt == 2
@@ -132,7 +132,7 @@ def test_a_disabled_job_and_another_organization_are_refused(shop: Shop, other_s
     assert shop.active() == 0
 
 
-def test_credentials_are_read_anew(shop: Shop) -> None:
+def test_a_retry_reads_the_credentials_again(shop: Shop) -> None:
     key_ring = KeyRing(load_service_key(shop.settings))
     with shop.database.write() as session:
         stored = CredentialRepository(session, shop.organization_id).create(

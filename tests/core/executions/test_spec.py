@@ -8,7 +8,7 @@ from core.infra.storage.protocol import output_key, pages_key, saves_key
 from tests.support.shop import Shop
 
 
-def test_the_spec_tells_the_driver_everything_but_secrets(shop: Shop) -> None:
+def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
     first = shop.submit()
     shop.complete(first)
     shop.write_pipeline("pipeline:\n  - {stage: load_csv, args: [{path: 'spindle://shop/books'}]}\n")

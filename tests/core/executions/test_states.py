@@ -131,7 +131,7 @@ def without_heartbeat(content: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("end", [Trigger.COMPLETE, Trigger.FAIL, Trigger.CANCEL])
-def test_what_comes_after_the_end_changes_nothing(shop: Shop, end: Trigger) -> None:
+def test_reports_after_the_end_change_nothing(shop: Shop, end: Trigger) -> None:
     execution = shop.submit()
     ended = happen(shop, execution, end)
     before = shop.content(execution)

@@ -88,7 +88,7 @@ def test_projects_have_slots_of_their_own(shop: Shop, other_shop: Shop) -> None:
         ({}, {"enabled": False}, "agent of this job is disabled"),
     ],
 )
-def test_what_cannot_be_executed_is_a_conflict(
+def test_executing_an_unfit_job_is_a_conflict(
     shop: Shop, job: dict[str, object], agent: dict[str, object], sentence: str
 ) -> None:
     with shop.database.write() as session:

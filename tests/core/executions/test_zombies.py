@@ -21,7 +21,7 @@ def running(shop: Shop, since: datetime) -> Execution:
     return execution
 
 
-def test_what_runs_longer_than_the_timeout_fails(shop: Shop) -> None:
+def test_a_run_longer_than_the_timeout_fails(shop: Shop) -> None:
     old, young = running(shop, NOW - DAY - SECOND), running(shop, NOW - DAY + SECOND)
     cleanup = fail_zombies(shop.database, shop.organization_id, 24, NOW)
     assert cleanup.marked_task_ids == (old.task_id,)
@@ -45,7 +45,7 @@ def test_without_a_start_the_scheduled_time_counts(shop: Shop, ago: timedelta, m
         assert shop.reload(execution).started_at == NOW - ago
 
 
-def test_only_what_says_that_it_is_running(shop: Shop, other_shop: Shop) -> None:
+def test_only_running_executions_are_failed(shop: Shop, other_shop: Shop) -> None:
     shop.submit()
     shop.complete(running(shop, NOW - 2 * DAY))
     running(other_shop, NOW - 2 * DAY)

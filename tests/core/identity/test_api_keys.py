@@ -19,7 +19,7 @@ def make_key(shop: Shop, **fields: object) -> tuple[ApiKey, str]:
         return create_key(session, shop.organization_id, "test", **fields)  # type: ignore[arg-type]
 
 
-def test_a_key_tells_who_calls(shop: Shop) -> None:
+def test_a_key_identifies_its_caller(shop: Shop) -> None:
     key, plaintext = make_key(shop, scopes=["etl:read"])
     assert plaintext.startswith("sk_")
     assert authenticate(shop.database, plaintext) == Identity(shop.organization_id, key.id, frozenset({"etl:read"}))

@@ -22,7 +22,7 @@ def raising(name: str, error: Exception | None) -> Callable[[], None]:
     return step
 
 
-def test_an_outage_is_told_once_and_so_is_its_end() -> None:
+def test_an_outage_and_its_end_are_each_logged_once() -> None:
     outages, away = OutageLog(), Unavailable("The database is away.")
     with capture_logs() as lines:
         for _ in range(20):
@@ -37,7 +37,7 @@ def test_an_outage_is_told_once_and_so_is_its_end() -> None:
     assert lines[1]["seconds"] >= 0
 
 
-def test_reasons_are_told_apart() -> None:
+def test_reasons_are_distinguished() -> None:
     outages, database, dagster = OutageLog(), Unavailable("No database."), Unavailable("No Dagster.")
     with capture_logs() as lines:
         for error in (database, database, dagster, None, database, None):
@@ -47,7 +47,7 @@ def test_reasons_are_told_apart() -> None:
     assert told == [*first, second, ("resumed", "No Dagster."), *first]
 
 
-def test_any_other_error_is_told_every_time_and_ends_the_outage() -> None:
+def test_any_other_error_is_logged_each_time_and_ends_the_outage() -> None:
     outages = OutageLog()
     with capture_logs() as lines:
         outages.run_step(raising("launch", Unavailable("Away.")))

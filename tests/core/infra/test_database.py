@@ -91,7 +91,7 @@ def test_a_lost_connection_is_replaced(shop: Shop, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("kind", ["postgresql"])
-def test_the_kernel_gives_up_a_server_that_has_gone_silent(shop: Shop) -> None:
+def test_the_kernel_closes_connections_to_a_silent_server(shop: Shop) -> None:
     with shop.database.engine.connect() as connection:
         driver: Any = connection.connection.dbapi_connection
         with socket.socket(fileno=os.dup(driver.fileno())) as peer:
@@ -103,7 +103,7 @@ def test_the_kernel_gives_up_a_server_that_has_gone_silent(shop: Shop) -> None:
 @pytest.mark.parametrize(
     "url", ["postgresql://someone:secret@127.0.0.1:1/none", "sqlite:////nowhere/at/all/spindle.db"]
 )
-def test_a_database_that_is_away_is_told_without_its_address(tmp_path: Path, url: str) -> None:
+def test_an_unreachable_database_is_reported_without_its_address(tmp_path: Path, url: str) -> None:
     database: Database = open_database(Settings(data=tmp_path, database_url=SecretStr(url)))
     for block in (database.read, database.write):
         with pytest.raises(Unavailable) as error, block() as session:

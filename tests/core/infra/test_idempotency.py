@@ -71,7 +71,7 @@ def test_a_hundred_calls_at_once_start_one_execution(shop: Shop) -> None:
     assert len(started) == count(shop) == shop.active() == 1
 
 
-def test_what_was_deleted_is_not_replayed(shop: Shop) -> None:
+def test_a_deleted_execution_is_not_replayed(shop: Shop) -> None:
     shop.submit(idempotency_key=key(shop))
     with shop.database.write() as session:
         jobs = JobRepository(session, shop.organization_id)

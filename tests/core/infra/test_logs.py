@@ -62,7 +62,7 @@ def test_level_is_the_least_that_is_shown(storage: Storage, execution: Execution
     assert read_execution_log(storage, execution, level=level) == [SHOWN[line] for line in lines]
 
 
-def test_tail_counts_what_is_shown(storage: Storage, execution: Execution) -> None:
+def test_tail_counts_the_lines_shown(storage: Storage, execution: Execution) -> None:
     write(storage, "\n".join(LINES).encode())
     assert read_execution_log(storage, execution, tail=2) == SHOWN[-2:]
     assert read_execution_log(storage, execution, tail=1, level="ERROR") == [LINES[5]]

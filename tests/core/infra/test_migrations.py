@@ -75,6 +75,6 @@ def test_every_table_compiles_for_postgresql() -> None:
             assert str(CreateIndex(index).compile(dialect=dialect))
 
 
-def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
+def test_only_its_owner_can_read_the_data_folder(tmp_path: Path) -> None:
     migrate(Settings(data=tmp_path / "data"))
     assert (tmp_path / "data").stat().st_mode & 0o077 == 0

@@ -46,7 +46,7 @@ def test_a_cancelled_execution_is_not_launched(shop: Shop) -> None:
         assert fetch_due(session, now()) == []
 
 
-def test_an_unclaimed_launch_is_orphaned_after_a_while_and_made_anew(shop: Shop) -> None:
+def test_an_unclaimed_launch_is_repeated_after_a_timeout(shop: Shop) -> None:
     execution = shop.submit()
     message = launch(shop)
     with shop.database.write() as session:
@@ -67,7 +67,7 @@ def test_a_claimed_launch_is_nobodys_orphan(shop: Shop) -> None:
         assert fetch_unclaimed(session, now() + SOON) == []
 
 
-def test_noting_a_launch_whose_project_is_gone_is_no_error(shop: Shop) -> None:
+def test_recording_a_launch_of_a_deleted_project_is_no_error(shop: Shop) -> None:
     shop.submit()
     with shop.database.read() as session:
         (message,) = fetch_due(session, now())

@@ -14,7 +14,7 @@ from core.tables import Agent, Job, Project
 from tests.support.shop import PIPELINE, Shop
 
 
-def test_of_twenty_edits_of_what_all_have_seen_one_is_made(shop: Shop) -> None:
+def test_one_of_twenty_simultaneous_edits_is_accepted(shop: Shop) -> None:
     with shop.database.read() as session:
         seen = compute_etag(session.get_one(Project, shop.project_id))
 
@@ -64,7 +64,7 @@ def test_every_new_text_of_an_agent_is_a_revision_of_its_own(shop: Shop) -> None
         assert session.get_one(Agent, shop.agent_id).revision == 11
 
 
-def test_executing_is_no_edit_and_goes_on_beside_edits(shop: Shop) -> None:
+def test_executing_is_no_edit_and_works_during_edits(shop: Shop) -> None:
     def read_etag() -> str:
         with shop.database.read() as session:
             return compute_etag(session.get_one(Job, shop.job_id))

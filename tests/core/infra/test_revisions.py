@@ -47,7 +47,7 @@ def test_a_database_of_an_earlier_revision_is_brought_up_to_date(empty: Settings
         assert compare_metadata(context, Base.metadata) == []
 
 
-def test_a_server_told_not_to_migrate_says_what_to_run(empty: Settings) -> None:
+def test_a_server_without_automatic_migration_names_the_command(empty: Settings) -> None:
     upgrade(empty, REVISIONS[-2])
     held = empty.model_copy(update={"migrate": False})
     with pytest.raises(OlderSchema, match="spindle migrate"):

@@ -9,7 +9,7 @@ from core.infra.settings import Settings
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/33", "10.0.0.0/8,localhost", "10.0.0.0/8 fd00::/8"])
-def test_what_is_no_network_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_an_invalid_network_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SPINDLE_FETCH_ALLOW_NETWORKS", text)
     with pytest.raises(ValidationError, match=r"SPINDLE_FETCH_ALLOW_NETWORKS: '.*' is not a network"):
         Settings()

@@ -100,7 +100,7 @@ def test_later_prices_do_not_change_a_bill(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("end", ["FAILED", "CANCELLED"])
-def test_what_fails_or_is_cancelled_is_billed_by_its_last_report(shop: Shop, end: str) -> None:
+def test_failed_and_cancelled_executions_are_billed_by_their_last_report(shop: Shop, end: str) -> None:
     execution = shop.submit()
     shop.report(execution, "RUNNING", **REPORT)
     if end == "FAILED":
@@ -115,7 +115,7 @@ def test_what_fails_or_is_cancelled_is_billed_by_its_last_report(shop: Shop, end
         assert summarize(session, shop.organization_id, today).summary.amounts["executions"] == 1
 
 
-def test_a_reporter_of_the_specified_fields_alone_is_understood(shop: Shop) -> None:
+def test_a_report_with_only_the_specified_fields_is_accepted(shop: Shop) -> None:
     execution = finished(shop, metrics=None, output_file_size_bytes=77)
     found = bill(shop, execution)
     assert (found.cpu_ms, found.memory_mb_seconds) == (43_000, 3 * 10**3 * 3600)
@@ -123,7 +123,7 @@ def test_a_reporter_of_the_specified_fields_alone_is_understood(shop: Shop) -> N
 
 
 @pytest.mark.parametrize("value", [-5, 10**300, float("inf"), float("nan"), "12", None, True, [], {"a": 1}])
-def test_what_no_number_can_be_is_still_billed(shop: Shop, value: Any) -> None:
+def test_invalid_numbers_in_a_report_are_still_billed(shop: Shop, value: Any) -> None:
     execution = finished(shop, metrics=dict.fromkeys(MEASURED, value), duration_seconds=-1, records_processed=2**62)
     found = bill(shop, execution)
     amounts = (found.seconds, found.cpu_ms, found.memory_mb_seconds, found.bytes_read, found.network_bytes)
@@ -172,7 +172,7 @@ def test_groups_by_job_and_by_pipeline(shop: Shop) -> None:
     ]
 
 
-def test_what_was_deleted_stays_in_the_totals(shop: Shop) -> None:
+def test_deleted_executions_stay_in_the_totals(shop: Shop) -> None:
     finished(shop)
     with shop.database.write() as session:
         JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id)

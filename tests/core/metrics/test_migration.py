@@ -29,7 +29,7 @@ EXECUTION = """INSERT INTO executions (id, organization_id, project_id, job_id, 
 METRICS = json.dumps({"total_cpu_time_seconds": 80, "records_processed": 7, "output_file_size_bytes": 1000})
 
 
-def test_what_ended_before_there_were_bills(empty: Settings) -> None:
+def test_executions_older_than_bills(empty: Settings) -> None:
     _at_revision_3(empty)
     migrate(empty)
     database = open_database(empty)

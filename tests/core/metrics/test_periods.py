@@ -109,7 +109,7 @@ def test_dates_and_times(start: str | None, end: str | None, expected: tuple[str
 
 
 @pytest.mark.parametrize("text", ["", "x", "2026-13-01", "2026-02-30", "0001-01-01", "9999-12-31", "1e9", "²", "\0"])
-def test_what_is_no_time(text: str) -> None:
+def test_invalid_times(text: str) -> None:
     for start, end in ((text, None), (None, text)):
         with pytest.raises(BadInput, match="Date'"):
             Period.from_texts(start, end, NOW)

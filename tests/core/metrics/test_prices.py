@@ -72,7 +72,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
         ({"prices": Path("/nowhere/prices.yaml")}, "cannot be read: No such file"),
     ],
 )
-def test_what_the_table_does_not_have(settings: dict[str, object], sentence: str) -> None:
+def test_unknown_columns_of_the_table(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadPrices, match=sentence):
         load_rates(Settings(**settings))  # type: ignore[arg-type]
 

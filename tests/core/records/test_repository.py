@@ -81,7 +81,7 @@ def test_a_record_comes_back_as_it_was_stored(table: Table) -> None:
     assert plain(table.create()) == {}
 
 
-def test_put_merges_and_leaves_what_the_server_owns(table: Table) -> None:
+def test_put_merges_and_ignores_fields_of_the_server(table: Table) -> None:
     made = table.create(title="Kettle", price=19.5, tags=["a"], id="mine")
     changed = table.update(made["id"], price=20, title=None, tags=["b"], id="x", createdAt="1970-01-01T00:00:00Z")
     assert plain(changed) == {"title": "Kettle", "price": 20, "tags": ["b"]}
@@ -211,7 +211,7 @@ def test_limits(table: Table) -> None:
 
 
 @pytest.mark.parametrize("value", ["\0", "a\ud800", float("nan"), float("inf"), {"\0": 1}, ["\\\0"]])
-def test_what_cannot_be_stored_is_named(table: Table, value: Any) -> None:
+def test_a_value_that_cannot_be_stored_is_an_error_that_names_it(table: Table, value: Any) -> None:
     with pytest.raises(BadInput) as raised:
         table.create(ok=1, bad=value)
     assert raised.value.details[0].path.startswith("bad")

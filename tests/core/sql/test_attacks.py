@@ -236,7 +236,7 @@ def test_the_list_of_attacks_is_long():
     assert len({*FILES, *STATEMENTS, *CATALOGS, *OTHERS}) >= 200
 
 
-def test_another_organizations_table_is_told_like_one_that_is_nowhere(warehouse: Warehouse):
+def test_another_organizations_table_is_unknown(warehouse: Warehouse):
     sentences = set()
     for name in ("secrets", "unheard"):
         with pytest.raises(BadInput) as refusal:

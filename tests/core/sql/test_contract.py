@@ -113,7 +113,7 @@ def test_register_refuses_a_table_whose_files_are_missing(engine: SqlEngine) -> 
         engine.register(ORGANIZATION, make_table(f"{ORGANIZATION}/missing", rows=1))
 
 
-def test_a_query_reads_the_tables_of_its_relations_alone(engine: SqlEngine, products: Table) -> None:
+def test_a_query_reads_only_the_tables_of_its_relations(engine: SqlEngine, products: Table) -> None:
     query = make_query(engine, "SELECT id FROM products", products)
     blind = EngineQuery(new_id(), ORGANIZATION, query.sql, ())
     with pytest.raises(BadInput):

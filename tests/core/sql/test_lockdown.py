@@ -75,7 +75,7 @@ def test_the_locked_connection_itself_reads_and_writes_nothing_else(tmp_path: Pa
         "SELECT $1",
     ],
 )  # fmt: skip
-def test_duckdbs_own_parser_refuses_what_is_not_on_the_lists(view: View, sql: str):
+def test_duckdbs_parser_refuses_anything_not_on_the_lists(view: View, sql: str):
     with pytest.raises(Refused):
         check_statement(sql, [view])
 
@@ -117,7 +117,7 @@ def test_a_process_killed_under_a_query_is_replaced(pool: Pool):
     assert pool.run("an organization", "q", request, PATIENCE_SECONDS).body == b'[{"x":1}]'
 
 
-def test_a_process_that_dies_in_the_middle_is_told_apart_from_one_out_of_time(tmp_path: Path):
+def test_a_dead_process_and_a_timeout_give_different_errors(tmp_path: Path):
     worker = Worker(tmp_path)
     try:
         os.kill(worker.process.pid, 9)
@@ -135,7 +135,7 @@ def test_organizations_never_share_a_process(pool: Pool):
     assert served.count("one") == served.count("two") == 1
 
 
-def test_a_process_whose_server_is_gone_ends_and_leaves_nothing(tmp_path: Path):
+def test_a_process_ends_and_cleans_up_when_its_server_dies(tmp_path: Path):
     worker = Worker(tmp_path)
     assert worker.process.stdin
     worker.process.stdin.close()

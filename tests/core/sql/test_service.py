@@ -184,7 +184,7 @@ NEAR = [
 
 
 @pytest.mark.parametrize(("sql", "message"), NEAR)
-def test_a_wrong_query_is_told_what_is_wrong(warehouse: Warehouse, sql: str, message: str):
+def test_an_invalid_query_is_an_error_with_a_reason(warehouse: Warehouse, sql: str, message: str):
     with pytest.raises(BadInput, match=f"(?i){message}"):
         warehouse.rows(sql)
 

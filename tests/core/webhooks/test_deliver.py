@@ -79,7 +79,7 @@ def stored(shop: Shop, webhook_id: str) -> Webhook:
 
 
 @pytest.mark.usefixtures("delivering")
-def test_everything_that_happens_is_told_signed_and_in_order(shop: Shop, told: Receiver) -> None:
+def test_all_events_are_delivered_signed_and_in_order(shop: Shop, told: Receiver) -> None:
     webhook_id, secret = hook(shop, f"{told.url}/200/all")
     execution = shop.submit()
     shop.report(execution, "RUNNING")
@@ -115,7 +115,7 @@ def test_a_receiver_that_does_not_answer_keeps_no_other_waiting(
 
 
 @pytest.mark.usefixtures("delivering")
-def test_what_is_wrong_with_a_receiver_is_told(shop: Shop, told: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_a_receiver_are_shown(shop: Shop, told: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing, "TOTAL_SECONDS", 3.0)
     paths = ("hang", "reset", "302", "500", "flood")
     bad = {path: hook(shop, f"{told.url}/{path}/x")[0] for path in paths}
@@ -198,7 +198,7 @@ def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disab
         ({"url": "http://127.0.0.1/\u00e9"}, "It could not be sent because of an internal error"),
     ],
 )
-def test_what_cannot_even_be_sent_is_a_failed_try(
+def test_a_delivery_that_cannot_be_sent_is_a_failed_try(
     shop: Shop, capsys: pytest.CaptureFixture[str], broken: dict[str, str], sentence: str
 ) -> None:
     webhook_id, _ = hook(shop, "http://127.0.0.1:9/", events=["execution.pending"])
@@ -214,7 +214,7 @@ def test_what_cannot_even_be_sent_is_a_failed_try(
     assert delivery.id in told.out + told.err
 
 
-def test_a_receiver_that_is_gone_is_not_asked_again(shop: Shop, told: Receiver) -> None:
+def test_a_receiver_that_answers_410_gets_no_more_events(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/410/x")
     fail(shop.database, shop.submit().id, "Over.")
     once(shop)
@@ -222,7 +222,7 @@ def test_a_receiver_that_is_gone_is_not_asked_again(shop: Shop, told: Receiver) 
     assert {delivery.state for delivery in deliveries(shop, webhook_id)} == {"FAILED"}
 
 
-def test_what_was_taken_by_one_that_died_is_sent_again(shop: Shop, told: Receiver) -> None:
+def test_a_delivery_claimed_by_a_dead_process_is_sent_again(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/200/x", events=["execution.pending"])
     shop.submit()
     assert len(Dispatcher(shop.settings, shop.database)._lease_due(now())) == 1  # and dies
@@ -233,7 +233,7 @@ def test_what_was_taken_by_one_that_died_is_sent_again(shop: Shop, told: Receive
     assert deliveries(shop, webhook_id)[0].state == "DELIVERED"
 
 
-def test_a_change_that_is_rolled_back_is_told_to_nobody(shop: Shop, told: Receiver) -> None:
+def test_a_change_that_is_rolled_back_sends_no_event(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/200/x")
     execution = shop.submit()
     with suppress(RuntimeError), shop.database.write() as session:
@@ -356,7 +356,7 @@ def test_pauses_grow_to_two_hours() -> None:
     assert 6000 < seconds[-1] < 8000
 
 
-def test_what_is_older_than_a_week_is_tidied_away(shop: Shop, told: Receiver) -> None:
+def test_files_older_than_a_week_are_deleted(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/200/x")
     shop.submit()
     delete_old(shop.database, now())

@@ -132,7 +132,7 @@ def test_a_page_reaches_nothing_that_is_refused(browser_site: BrowserSite, victi
     assert b"secret" not in page.body
 
 
-def test_the_same_ways_lead_to_what_is_allowed(browser_site: BrowserSite, victim: Victim) -> None:
+def test_the_same_attempts_reach_an_allowed_address(browser_site: BrowserSite, victim: Victim) -> None:
     least = len(WAYS) - len(NAVIGATING) - 1  # of those for one address, one may stand for two
 
     class Heard(Action):
@@ -216,7 +216,7 @@ SCROLL = {"action": "scroll_to_bottom", "params": {"seconds": 1, "pauseMs": 10}}
 
 
 @pytest.mark.parametrize("value", ["new Date(8.64e15)", "10n ** 5000n", "{valueOf: () => 5, more: new Date(8.64e15)}"])
-def test_what_a_page_says_of_its_height_is_not_believed(browser_site: BrowserSite, value: str) -> None:
+def test_a_page_cannot_fake_its_height(browser_site: BrowserSite, value: str) -> None:
     height = f"Object.defineProperty(document, 'scrollingElement', {{value: {{scrollTop: 0, scrollHeight: {value}}}}})"
     [page] = visited(attacking(browser_site, height, ""), SCROLL)
     assert (page.status, page.error) == (200, None)
@@ -229,7 +229,7 @@ def test_a_form_in_place_of_the_page_is_read(browser_site: BrowserSite) -> None:
     assert (page.status, page.error) == (200, None)
 
 
-def test_a_form_in_place_of_what_is_viewed_is_read(browser_site: BrowserSite) -> None:
+def test_a_form_that_imitates_the_xml_viewer_is_read_as_a_page(browser_site: BrowserSite) -> None:
     form = (
         "<form xmlns='http://www.w3.org/1999/xhtml' id='webkit-xml-viewer-source-xml'><input name='innerHTML'/></form>"
     )

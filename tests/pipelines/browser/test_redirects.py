@@ -71,7 +71,7 @@ def test_they_take_a_place_of_the_host_that_they_lead_to_and_none_waits_for_ever
     assert (site.most_running, other.most_running) == (1, 1)
 
 
-def test_cookies_that_are_set_on_the_way_stay_for_the_visit_alone(browser_site: BrowserSite) -> None:
+def test_cookies_set_by_redirects_last_for_the_visit(browser_site: BrowserSite) -> None:
     browser_site.requests.clear()
     pages = visited(f"{browser_site.url}/enter", again=2)
     assert [(page.error, b"Entered" in page.body) for page in pages] == [(None, True)] * 2
@@ -107,7 +107,7 @@ def test_they_do_not_go_on_for_ever(browser_site: BrowserSite) -> None:
     assert page.error == "redirects more than 3 times"
 
 
-def test_what_they_led_to_is_not_fetched_again_under_its_own_address(browser_site: BrowserSite, tmp_path: Path) -> None:
+def test_the_target_of_a_redirect_is_not_fetched_again(browser_site: BrowserSite, tmp_path: Path) -> None:
     browser_site.requests.clear()
     urls = [f"{browser_site.url}/{path}" for path in ("moved", "moved-again", "two")]
     with ExecutionPageCache(CacheOptions(str(tmp_path))) as cache:

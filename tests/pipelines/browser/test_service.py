@@ -63,7 +63,7 @@ def test_images_are_not_loaded_there_either(browser_site: BrowserSite, service: 
 REFUSED = "refused: {} is a loopback address, which pages are not fetched from"
 
 
-def test_what_its_requests_name_is_checked(browser_site: BrowserSite, service: str) -> None:
+def test_addresses_of_its_requests_are_checked(browser_site: BrowserSite, service: str) -> None:
     page = visit(f"{browser_site.url}/two", service, FetchOptions(retries=0))
     assert page.error == REFUSED.format("127.0.0.1")
 

@@ -91,7 +91,7 @@ fetch:
     ]
 
 
-def test_the_plan_says_what_was_chosen(browser_site: BrowserSite) -> None:
+def test_the_plan_shows_the_chosen_options(browser_site: BrowserSite) -> None:
     def keys(traces: str) -> list[str]:
         text = f"fetch: {{url: 'http://a.b/'{traces}}}\npipeline:\n- {{stage: Join, args: [a]}}\n"
         plan = Pipeline.from_yaml(f"{text}- {{stage: EXPLORE, args: [a]}}\nspindle: {{keepColumns: [_url]}}").plan()
@@ -101,7 +101,7 @@ def test_the_plan_says_what_was_chosen(browser_site: BrowserSite) -> None:
     assert keys(", traces: []") == ["s01_fetch", "s02_visitJoin", "s03_visitExplore", "s04_output"]
 
 
-def test_visit_takes_an_address_a_column_or_what_stands_before(run: Run, browser_site: BrowserSite) -> None:
+def test_visit_takes_a_url_a_column_or_the_page_before(run: Run, browser_site: BrowserSite) -> None:
     rows = run(
         """
 pipeline:
@@ -196,7 +196,7 @@ spindle: {maxFailureRatio: 1}
     assert [browser_site.requests[path] for path in ("/one", "/two")] == [1, 0]
 
 
-def test_what_a_trace_types_stands_in_no_cache(run: Run, browser_site: BrowserSite, tmp_path: Path) -> None:
+def test_text_typed_by_a_trace_is_not_cached(run: Run, browser_site: BrowserSite, tmp_path: Path) -> None:
     text = """
 fetch:
   url: "${BASE}/shop"
@@ -226,7 +226,7 @@ spindle: {keepColumns: [_status]}
     assert browser_site.impatient < 8, "a worker has four tabs; the other one's came late"
 
 
-def test_a_machine_without_a_browser_is_told_what_to_install(
+def test_a_missing_browser_is_an_error_that_names_the_package(
     run: Run, browser_site: BrowserSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -298,12 +298,12 @@ def test_every_fault_of_a_trace_has_its_line() -> None:
         "li>>a",
     ],
 )
-def test_what_the_browser_may_read_is_a_selector(selector: str) -> None:
+def test_a_selector_for_the_browser_is_accepted(selector: str) -> None:
     assert Click(selector=selector).selector == selector
 
 
 @pytest.mark.parametrize("selector", ["a]", "a(", "a[b='c]", "a >> >> b", ">> a", " ", "a:not([b)]", "li >> a["])
-def test_what_no_browser_can_read_is_no_selector(selector: str) -> None:
+def test_a_selector_that_no_browser_can_read_is_refused(selector: str) -> None:
     with pytest.raises(ValidationError, match="not a selector"):
         Click(selector=selector)
 

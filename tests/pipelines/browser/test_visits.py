@@ -27,7 +27,7 @@ def texts(page: Page, selector: str = "h1") -> list[str]:
     return [element.text() for element in Document(page).root.select(compile_selector(selector))]
 
 
-def test_a_page_is_what_scripts_have_made_of_it(browser_site: BrowserSite) -> None:
+def test_a_page_includes_the_changes_of_its_scripts(browser_site: BrowserSite) -> None:
     [page] = visited(f"{browser_site.url}/one")
     assert texts(page) == ["One, by script"]
     assert (page.status, page.error, page.url) == (200, None, f"{browser_site.url}/one")
@@ -46,12 +46,14 @@ def test_redirects_by_header_and_by_script_lead_to_the_final_address(browser_sit
     ("path", "kind", "body"),
     [("/json", "application/json", b'{"a": [1, "<b>"]}'), ("/text", "text/plain", b"a <b> & c\n")],
 )
-def test_what_is_not_html_keeps_its_own_text(browser_site: BrowserSite, path: str, kind: str, body: bytes) -> None:
+def test_a_document_that_is_not_html_keeps_its_text(
+    browser_site: BrowserSite, path: str, kind: str, body: bytes
+) -> None:
     [page] = visited(browser_site.url + path)
     assert (page.content_type, page.body) == (kind, body)
 
 
-def test_scripts_cannot_change_what_is_read(browser_site: BrowserSite) -> None:
+def test_scripts_cannot_change_the_content_that_is_read(browser_site: BrowserSite) -> None:
     [page] = visited(f"{browser_site.url}/tampered")
     assert (page.status, page.content_type, texts(page)) == (200, "text/html", ["True"])
 
@@ -150,12 +152,12 @@ def test_each_action_does_what_a_person_does(
 
 
 @pytest.mark.parametrize("params", [{"pauseMs": 300}, {"behavior": "smooth", "step": 900, "pauseMs": 600}])
-def test_scrolling_goes_on_until_nothing_more_comes(browser_site: BrowserSite, params: dict[str, Any]) -> None:
+def test_scrolling_continues_until_the_page_stops_growing(browser_site: BrowserSite, params: dict[str, Any]) -> None:
     [page] = visited(f"{browser_site.url}/feed", {"action": "scroll_to_bottom", "params": params})
     assert len(texts(page, "p")) == 30
 
 
-def test_a_trace_that_begins_with_a_visit_says_itself_where_it_goes(browser_site: BrowserSite) -> None:
+def test_a_trace_that_begins_with_a_visit_needs_no_url(browser_site: BrowserSite) -> None:
     base = browser_site.url
     browser_site.requests.clear()
     [page] = visited(
@@ -201,7 +203,7 @@ def test_each_snapshot_is_a_page_and_a_screenshot_is_a_value(browser_site: Brows
         ("/silent", "timed out after 3 s"),
     ],
 )
-def test_what_goes_wrong_is_a_sentence_on_the_page(browser_site: BrowserSite, path: str, error: str) -> None:
+def test_errors_are_sentences_on_the_page(browser_site: BrowserSite, path: str, error: str) -> None:
     options = replace(OPTIONS, max_body=1_000_000, total_timeout=3 if path == "/silent" else 60)
     [page] = visited(browser_site.url + path, options=options)
     assert (page.error, page.body) == (error, b"")
@@ -323,7 +325,7 @@ def test_a_selector_of_an_action_has_a_greatest_length() -> None:
 @pytest.mark.parametrize(
     "selector", ["text=a]", "css=[a >> b)", "a >> //b)", "a >> xpath = b)", "  'a]'", "a >> 'b' >> c)"]
 )
-def test_what_is_not_css_is_left_to_playwright(selector: str) -> None:
+def test_selectors_that_are_not_css_are_left_to_playwright(selector: str) -> None:
     assert read_action({"action": "click", "params": {"selector": selector}})
 
 

@@ -72,7 +72,7 @@ def test_counts_of_a_second_attempt_replace_those_of_the_first() -> None:
     assert (totals.urls, totals.failed) == (2, 1)
 
 
-def test_many_tasks_need_no_threads_and_all_are_heard() -> None:
+def test_many_tasks_are_served_without_threads() -> None:
     with Coordinator(FetchOptions(robots=False)) as coordinator, ExitStack() as stack:
         before = threading.active_count()
         tasks = [Connection(coordinator.endpoint, f"pass/{number}") for number in range(400)]

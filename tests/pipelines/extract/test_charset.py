@@ -69,7 +69,7 @@ def test_text_is_decoded_as_browsers_do(body: bytes, header: str | None, expecte
 
 
 @pytest.mark.parametrize("charset", ["utf-8", None])
-def test_bytes_that_are_no_utf8_are_replaced_wherever_they_are_read(charset: str | None) -> None:
+def test_invalid_utf8_is_replaced(charset: str | None) -> None:
     body = b'<meta charset=utf-8><p title="caf\xc3">caf\xc3</p><b>\xe2\x82</b>'
     root = document(body, charset=charset).root
     paragraph = root.first("p")
@@ -114,7 +114,7 @@ UNDECLARED = [
 
 @pytest.mark.parametrize(("encoding", "text"), UNDECLARED)
 @pytest.mark.parametrize("times", [3, 2000])
-def test_an_encoding_that_no_page_tells_is_detected(encoding: str, text: str, times: int) -> None:
+def test_an_undeclared_encoding_is_detected(encoding: str, text: str, times: int) -> None:
     body = f"<html><title>Shop</title><a href=/shop>Shop</a><p>{text * times}</p>".encode(encoding)
     assert decode(body, None) == body.decode(encoding)
     assert document(body).root.text() == f"Shop Shop {text * times}"

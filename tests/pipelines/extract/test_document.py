@@ -40,7 +40,7 @@ class TestSelecting:
         assert root.select("table") == []
         assert root.first("table") is None
 
-    def test_inside_an_element_is_what_is_below_it(self) -> None:
+    def test_inside_an_element_means_its_descendants(self) -> None:
         second = document(SHOP).root.select(".item")[1]
         assert [element.text() for element in second.select("a")] == ["Two", "Sub"]
         assert [element.text() for element in second.select("li")] == ["Sub"]
@@ -48,7 +48,7 @@ class TestSelecting:
         assert second.select("body li") == []
         assert second.first("title") is None
 
-    def test_root_goes_back_to_the_page(self) -> None:
+    def test_root_selects_from_the_page(self) -> None:
         second = document(SHOP).root.select(".item")[1]
         title = second.first(":root title")
         assert title is not None
@@ -109,7 +109,7 @@ class TestReading:
             ("", ""),
         ],
     )
-    def test_text_is_what_a_reader_sees(self, html: str, expected: str) -> None:
+    def test_text_is_the_visible_text(self, html: str, expected: str) -> None:
         body = document("<!doctype html>" + html).root.first("body")
         assert body is not None
         assert body.text() == expected
@@ -198,7 +198,7 @@ class TestExtracting:
 
     @pytest.mark.parametrize("method", ["text", "price"])
     @pytest.mark.parametrize("selector", ["b", "li > b", ".item:contains(Two) b", ":root b", "i"])
-    def test_a_column_is_what_the_method_reads_of_the_first_match(self, method: str, selector: str) -> None:
+    def test_a_column_has_the_methods_value_of_the_first_match(self, method: str, selector: str) -> None:
         read = Extractor.model_validate({"selector": selector, "method": method}).build_worker()
         page = document(SHOP).root
         for element in (page, *page.select("li")):
@@ -230,7 +230,7 @@ class TestExtracting:
         assert [(each.node, each.is_page) for each in (json, value)] == [(None, True), (None, False)]
 
     @pytest.mark.parametrize("method", ["text", "price"])
-    def test_a_row_may_stand_on_an_element_of_a_plugin(self, method: str) -> None:
+    def test_a_row_may_be_based_on_an_element_of_a_plugin(self, method: str) -> None:
         class Mirror(Element):
             def first(self, selector: object) -> Element | None:
                 return document("<b>2</b>").root
@@ -279,7 +279,7 @@ class TestExtracting:
     @pytest.mark.parametrize(
         "price", ["£1,09 incl. 20% VAT", "20% off: $.75", "35€99", "1 234,50 zł", "free", "sold out"]
     )
-    def test_a_price_is_found_wherever_it_stands_in_a_long_text(self, price: str) -> None:
+    def test_a_price_is_found_anywhere_in_a_long_text(self, price: str) -> None:
         words = "Lorem ipsum dolor sit amet. " * 40
         for text in (f"{words}{price}", f"{price} {words}", f"100% {words}{price} {words}"):
             assert parse_price(text) == Price.fromstring(text).amount_float
@@ -322,7 +322,7 @@ class TestWhatIsNotHtml:
             assert root.first("table") is None
 
     @pytest.mark.parametrize("body", [b"<!DOCTYPE html><p>x", b"  <html><p>x", b"<P>x", b"\xef\xbb\xbf<!-- c --><p>x"])
-    def test_without_a_type_what_looks_like_html_is_html(self, body: bytes) -> None:
+    def test_html_without_a_content_type_is_detected(self, body: bytes) -> None:
         element = document(body, content_type=None).root.first("p")
         assert element is not None
         assert element.text() == "x"

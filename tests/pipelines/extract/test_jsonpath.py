@@ -58,7 +58,7 @@ def test_members_are_attributes() -> None:
     assert found.link("url") == "https://shop.example/lamp"
 
 
-def test_an_array_alone_means_its_items_and_paths_begin_at_the_item() -> None:
+def test_a_top_level_array_means_its_items() -> None:
     items = page(BODY).root.select("$.data.items")
     assert [item.first("$.price").text() for item in items if item.first("$.price")] == ["12.5", "1.299,00 €"]  # type: ignore[union-attr]
     assert [item.text() for item in page("[1, null, [2]]").root.select("$[*]")] == ["1", "[2]"]
@@ -67,7 +67,7 @@ def test_an_array_alone_means_its_items_and_paths_begin_at_the_item() -> None:
 @pytest.mark.parametrize(
     "path", ["$.data.none", "$.data[0]", "$.data.items[2]", "$.data.items.name", "$.data.items[0].old"]
 )
-def test_what_is_not_there_is_not_found(path: str) -> None:
+def test_missing_records_are_not_found(path: str) -> None:
     assert page(BODY).root.first(path) is None
     assert page(BODY).root.select(path) == []
 
@@ -127,5 +127,5 @@ def test_half_a_surrogate_pair_is_no_character(written: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("written", [r"\ud80", r"\UD800", r"\ud8", "\\ud\n00", "\\"])
-def test_what_is_no_escape_stays_none(written: str) -> None:
+def test_text_that_is_no_escape_is_unchanged(written: str) -> None:
     assert page(f'["{written}"]').json is None

@@ -45,7 +45,7 @@ def digest(elements: list[Element]) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_selects_what_jsoup_selects_and_reads_the_same_text(page: str) -> None:
+def test_selects_the_same_elements_and_text_as_jsoup(page: str) -> None:
     different: list[str] = []
     for line, count, expected, first in rows("golden.tsv", page):
         elements = found(page, line)

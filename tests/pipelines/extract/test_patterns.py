@@ -73,13 +73,13 @@ def test_ordinary_texts_pass(selector: str) -> None:
         (r"end\z", "the end", True),
     ],
 )
-def test_what_java_writes(pattern: str, text: str, found: bool) -> None:
+def test_patterns_in_javas_syntax(pattern: str, text: str, found: bool) -> None:
     searched: Searched = {}
     assert Pattern(pattern).limit_to_page(searched)(text) is found
 
 
 @pytest.mark.parametrize("selector", ["p:matches(()", "a[href~=*]", f"p:matches({'(' * 4000}a{')' * 4000})"])
-def test_one_that_does_not_parse_is_told(selector: str) -> None:
+def test_an_invalid_pattern_is_an_error(selector: str) -> None:
     with pytest.raises(SelectorError):
         compile_selector(selector)
 
@@ -104,7 +104,7 @@ def test_one_that_does_not_parse_is_told(selector: str) -> None:
         "(?V1)(?:[[(]x]a{1000}[)]){1000}",
     ],
 )
-def test_one_that_the_engine_would_write_out_without_end_is_told(pattern: str) -> None:
+def test_an_expression_of_endless_output_is_an_error(pattern: str) -> None:
     with pytest.raises(SelectorError, match=r"does not parse: .*count"):
         compile_selector(f"p:matches({pattern})")
 

@@ -127,7 +127,7 @@ def test_quotes_in_contains_are_text() -> None:
         ("a:hover", "':hover' is not a pseudo-class that is known"),
     ],
 )
-def test_what_is_not_understood_is_refused(selector: str, sentence: str) -> None:
+def test_unknown_syntax_is_refused(selector: str, sentence: str) -> None:
     with pytest.raises(SelectorError) as caught:
         compile_selector(selector)
     assert sentence in str(caught.value)
@@ -187,7 +187,7 @@ def test_twice_as_many_siblings_take_twice_the_steps(selector: str) -> None:
         ("<b>İstanbul</b> straße", "İSTANBUL straße"),
     ],
 )
-def test_contains_finds_what_the_text_has(html: str, text: str) -> None:
+def test_contains_matches_the_text(html: str, text: str) -> None:
     page = document(f"<meta charset=utf-8><div id=d>{html}</div>").root
     element = page.first("#d")
     assert element is not None
@@ -223,6 +223,6 @@ def test_a_selector_has_a_greatest_length() -> None:
             compile_selector(selector)
 
 
-def test_a_position_too_great_to_count_is_told() -> None:
+def test_a_position_out_of_range_is_an_error() -> None:
     with pytest.raises(SelectorError, match="needs a number, counted from 0"):
         compile_selector(f":gt({'9' * 5000})")

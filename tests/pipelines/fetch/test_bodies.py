@@ -13,15 +13,15 @@ from tests.support.fetching import fetch, fetch_all
 
 
 class TestBodies:
-    def test_gzip_is_undone(self, bad_server: BadServer) -> None:
+    def test_gzip_is_decompressed(self, bad_server: BadServer) -> None:
         assert fetch(bad_server.url("/gzip")).body == PAGE
 
-    def test_what_was_received_is_counted_as_it_was_transferred(self, bad_server: BadServer) -> None:
+    def test_received_bytes_are_counted_as_transferred(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url(f"/bomb?size={2**20}"))
         assert (len(page.body), 1000 < page.received < 2000) == (2**20, True)
         assert fetch(bad_server.url("/good")).received == len(PAGE)
 
-    def test_what_cannot_be_decompressed_is_an_error(self, bad_server: BadServer) -> None:
+    def test_invalid_compression_is_an_error(self, bad_server: BadServer) -> None:
         assert fetch(bad_server.url("/bad-gzip")).error == "the page cannot be decompressed"
 
     def test_a_bomb_is_stopped_while_it_unfolds(self, bad_server: BadServer) -> None:
@@ -40,13 +40,13 @@ class TestBodies:
         page = fetch(bad_server.url(f"/zstd?size={64 * 2**20}"), max_body=2**20)
         assert (page.error, page.body) == ("the page is larger than 1,048,576 bytes", bytes(2**20))
 
-    def test_what_is_no_zstd_is_an_error(self, bad_server: BadServer) -> None:
+    def test_invalid_zstd_is_an_error(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url("/bad-zstd"), retries=3)
         assert page.error == "the page cannot be decompressed"
         assert bad_server.requests["/bad-zstd"] == 1
 
     @pytest.mark.parametrize("said", ["gzip, gzip", "gzip,gzip", "gzip|gzip", "identity|gzip, gzip", "gzip|GZIP"])
-    def test_what_is_compressed_more_than_once_is_refused(self, said: str, bad_server: BadServer) -> None:
+    def test_repeated_compression_is_refused(self, said: str, bad_server: BadServer) -> None:
         page = fetch(bad_server.url(f"/codings?times=2&said={quote(said)}"), retries=3)
         assert (page.status, page.error, page.body) == (200, "the page cannot be decompressed", b"")
         assert bad_server.requests["/codings"] == 1
@@ -54,9 +54,7 @@ class TestBodies:
     @pytest.mark.parametrize(
         ("said", "times"), [("identity, gzip", 1), ("gzip,", 1), ("identity|gzip", 1), ("none", 0)]
     )
-    def test_what_is_said_besides_of_no_compression_does_no_harm(
-        self, said: str, times: int, bad_server: BadServer
-    ) -> None:
+    def test_codings_that_mean_no_compression_are_ignored(self, said: str, times: int, bad_server: BadServer) -> None:
         urls = [bad_server.url(f"/codings?times={times}&said={quote(said)}")] * 2
         assert [page.body for page in fetch_all(urls, concurrency=1)] == [PAGE, PAGE]
 

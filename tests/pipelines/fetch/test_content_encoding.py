@@ -60,7 +60,7 @@ def answered(server: BadServer, coding: str, body: bytes, status: str = "200 OK"
 
 @each_coding
 class TestEachCoding:
-    def test_is_undone_with_one_request(
+    def test_is_decompressed_with_one_request(
         self, coding: str, pack: Callable[[bytes], bytes], bad_server: BadServer
     ) -> None:
         page = answered(bad_server, coding, pack(PAGE))
@@ -68,7 +68,7 @@ class TestEachCoding:
         assert bad_server.requests["/coded"] == 1
         assert coding.lower().removeprefix("x-") in bad_server.headers["/coded"]["accept-encoding"].split(", ")
 
-    def test_is_undone_of_pages_that_are_not_there(
+    def test_is_decompressed_on_error_pages(
         self, coding: str, pack: Callable[[bytes], bytes], bad_server: BadServer
     ) -> None:
         page = answered(bad_server, coding, pack(PAGE), "404 Not Found")
@@ -149,7 +149,7 @@ class TestNames:
     @pytest.mark.parametrize(
         "coding", ["compress", "exi", "utf-8", "gzip;q=1", "gzip br", '"gzip"', "gzip2", "aws-chunked"]
     )
-    def test_of_what_we_do_not_know_are_refused(self, coding: str, bad_server: BadServer) -> None:
+    def test_of_unknown_names_are_refused(self, coding: str, bad_server: BadServer) -> None:
         page = answered(bad_server, coding, gzip.compress(PAGE), retries=3)
         assert (page.status, page.error, page.body) == (200, BROKEN, b"")
         assert bad_server.requests["/coded"] == 1
@@ -169,7 +169,7 @@ class TestNames:
         assert decode_content(PAGE, head, MOST) == PAGE
 
 
-def test_what_an_interim_answer_says_is_not_of_the_page() -> None:
+def test_headers_of_interim_answers_are_ignored() -> None:
     head = b"HTTP/1.1 103 Early Hints\r\nContent-Encoding: gzip\r\n\r\nHTTP/1.1 200 OK\r\n%s\r\n"
     assert decode_content(b"as it is", head % b"", 100) == b"as it is"
     assert decode_content(gzip.compress(b"as it was"), head % b"Content-Encoding: gzip\r\n", 100) == b"as it was"
@@ -205,7 +205,7 @@ def test_a_bomb_costs_a_fraction_of_a_second(coding: str, body: bytes) -> None:
     assert time.thread_time() - began < 1
 
 
-def test_bombs_that_come_at_once_are_undone_one_by_one(bad_server: BadServer) -> None:
+def test_simultaneous_bombs_are_decompressed_one_by_one(bad_server: BadServer) -> None:
     bad_server.coded = "gzip", gzip.compress(b"x") * 400_000
     with HttpFetcher(options()) as fetcher:
         pages = fetcher.fetch((bad_server.url(f"/coded?{each}"), None) for each in range(3))

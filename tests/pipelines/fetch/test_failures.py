@@ -96,7 +96,7 @@ class TestFailures:
                 each.close()
         assert page.error == f"could not connect to 127.0.0.1:{port} within 0.4 s"
 
-    def test_a_failure_leaves_the_others_alone(self, bad_server: BadServer) -> None:
+    def test_a_failure_does_not_affect_other_pages(self, bad_server: BadServer) -> None:
         paths = ["/good", "/reset", "/empty", "/too-short", "/not-http", "/bad-gzip", "/loop", "/good"] * 5
         pages = fetch_all([bad_server.url(path) for path in paths], concurrency=4)
         assert [page.ok for page in pages] == [path == "/good" for path in paths]
@@ -107,7 +107,7 @@ def test_a_certificate_that_is_not_trusted_is_an_error(tmp_path: Path) -> None:
         assert fetch(f"{url}/").error == "the certificate of 127.0.0.1 is not trusted"
 
 
-def test_a_certificate_for_another_name_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_for_another_name_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = create_certificate(tmp_path, "DNS:other.test")
     monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
     with serve_https(*files) as url:

@@ -99,7 +99,7 @@ def test_an_allowed_network_lifts_the_guard_for_nothing_else(address: str) -> No
         Guard(["127.0.0.1/32"]).check(address)
 
 
-def test_what_is_not_a_network_is_said_to_be_none() -> None:
+def test_an_invalid_network_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"'everything' is not a network such as 10\.0\.0\.0/8"):
         Guard(["everything"])
 
@@ -145,7 +145,7 @@ def test_no_spelling_of_a_loopback_address_is_connected_to(host: str, bad_server
     assert bad_server.connections == 0
 
 
-def test_the_address_behind_a_name_is_not_told(bad_server: BadServer) -> None:
+def test_the_address_behind_a_name_is_not_revealed(bad_server: BadServer) -> None:
     sentence = "refused: {}, which pages are not fetched from"
     named = fetch_one(f"http://localhost:{bad_server.port}/good")
     assert named.error == sentence.format("localhost has a loopback address")

@@ -17,7 +17,7 @@ from tests.support.bad_server import PAGE, BadServer
 from tests.support.fetching import fetch, fetch_all, options
 
 
-def test_a_page_says_what_it_is_and_where_it_came_from(bad_server: BadServer) -> None:
+def test_a_page_has_its_type_body_and_origin(bad_server: BadServer) -> None:
     before = datetime.now(UTC)
     page = fetch(bad_server.url("/good"))
     assert page.ok
@@ -166,7 +166,7 @@ def test_an_iterator_that_is_left_frees_its_requests(bad_server: BadServer) -> N
 @pytest.mark.parametrize(
     "url", ["mailto:a@b.test", "", "no address", "http://", "ftp://127.0.0.1/", "http://a b/", "\x00"]
 )
-def test_what_is_no_web_address_is_an_error_of_its_row(url: str, bad_server: BadServer) -> None:
+def test_an_invalid_url_is_an_error_of_its_row(url: str, bad_server: BadServer) -> None:
     bad, good = fetch_all([url, bad_server.url("/good")])
     assert bad.error == f"'{url}' is not an http or https address"
     assert (bad.status, bad.ok, bad.url) == (None, False, url)
@@ -234,7 +234,7 @@ def test_thousands_of_pages_leak_neither_files_nor_memory(bad_server: BadServer)
     assert files() <= before + 2
 
 
-def test_what_is_in_flight_goes_on_while_each_of_several_pages_takes_the_caller_long(
+def test_transfers_continue_while_the_caller_is_slow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Pages that all come at once: those of addresses that are none."""

@@ -34,7 +34,7 @@ class TestRetries:
         assert fetch(bad_server.url("/reset-once"), retries=1).ok
 
     @pytest.mark.parametrize("path", ["/status?code=404", "/status?code=500", "/bad-gzip", "/not-http", "/loop"])
-    def test_what_would_fail_again_is_not_asked_again(self, path: str, bad_server: BadServer) -> None:
+    def test_permanent_failures_are_not_retried(self, path: str, bad_server: BadServer) -> None:
         fetch(bad_server.url(path), retries=3, max_redirects=0)
         assert sum(bad_server.requests.values()) == 1
 
@@ -89,7 +89,7 @@ class TestRetries:
         assert (page.status, bad_server.requests["/flaky"]) == (429, 1)
         assert time.monotonic() - began < 60
 
-    def test_all_of_the_host_is_left_alone_meanwhile(self, bad_server: BadServer) -> None:
+    def test_the_whole_host_waits_meanwhile(self, bad_server: BadServer) -> None:
         urls = [bad_server.url("/flaky?times=1&code=503&after=1"), *(bad_server.url(f"/slow?{n}") for n in range(12))]
         assert all(page.ok for page in fetch_all(urls, concurrency=2, retries=1))
         asked = sorted(bad_server.times)

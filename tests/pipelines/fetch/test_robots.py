@@ -97,7 +97,7 @@ def test_a_file_for_thousands_of_crawlers_keeps_each_rule_for_two() -> None:
     assert rules.find_refusal(SITE + "/a") is None
 
 
-def test_nothing_is_fetched_where_more_patterns_stand_than_are_read() -> None:
+def test_nothing_is_fetched_if_robots_txt_has_too_many_patterns() -> None:
     text = "User-agent: *\n" + "".join(f"Allow: /*{number}$\n" for number in range(5_001))
     refusal = robots(text).find_refusal(SITE + "/x")
     assert refusal
@@ -156,7 +156,7 @@ def test_nonsense_does_no_harm(body: bytes) -> None:
     assert robots(body).find_refusal(SITE + "/" + "a" * 5000 + "b") is None
 
 
-def test_the_rules_of_an_address_stand_at_the_root_of_its_site() -> None:
+def test_robots_txt_is_read_from_the_root_of_the_site() -> None:
     assert get_robots_url("http://shop.test:8080/a/b?c") == "http://shop.test:8080/robots.txt"
     assert get_robots_url("https://shop.test/") == "https://shop.test/robots.txt"
 

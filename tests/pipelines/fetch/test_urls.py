@@ -56,7 +56,7 @@ def test_without_a_base_a_relative_address_is_no_link() -> None:
     assert canonical_url("http://shop.test/c.html#x") == "http://shop.test/c.html"
 
 
-def test_what_is_no_text_is_no_base() -> None:
+def test_a_base_must_be_text() -> None:
     assert canonical_url("c.html", "http://shop.test/\ud800/") is None
     assert canonical_url("c.html", "no address") is None
 
@@ -91,7 +91,7 @@ PIECES = (*map(chr, range(256)), *("/", ".", "..", "%2e", "%2E", "%", "%4", "?",
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_an_address_that_is_seen_to_be_canonical_is_what_parsing_makes_of_it(seed: int) -> None:
+def test_a_url_recognized_as_canonical_equals_its_parsed_form(seed: int) -> None:
     choose = random.Random(seed)
     for _ in range(2000):
         url = _some_address(choose)
@@ -99,7 +99,7 @@ def test_an_address_that_is_seen_to_be_canonical_is_what_parsing_makes_of_it(see
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_link_that_is_joined_to_its_base_is_what_parsing_makes_of_it(seed: int) -> None:
+def test_a_link_joined_to_its_base_equals_its_parsed_form(seed: int) -> None:
     choose = random.Random(seed)
     for _ in range(2000):
         base = choose.choice((_parsed(_some_address(choose)), _some_address(choose), BASE)) or BASE
@@ -109,7 +109,7 @@ def test_a_link_that_is_joined_to_its_base_is_what_parsing_makes_of_it(seed: int
 
 @pytest.mark.parametrize("path", ["/a//..", "/a/b/.", "/a/%2e%2E", "/a/.%2e", "/a/b/%2e?q", "/.a", "/%2f", "/a/..b/c"])
 @pytest.mark.parametrize("url", ["c", "/c", "c/d?e", "?c", ""])
-def test_a_base_that_ends_in_dots_is_what_parsing_makes_of_it(url: str, path: str) -> None:
+def test_a_base_that_ends_in_dots_equals_its_parsed_form(url: str, path: str) -> None:
     base = f"http://shop.test:8080{path}"
     assert canonical_url(url, base) == _parsed(url, base)
 
@@ -134,7 +134,7 @@ def test_a_link_of_a_megabyte_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("url", "base"), [("x", "http://shop.test/{}/"), ("http://{}/x", BASE)])
-def test_what_websites_write_at_length_is_not_remembered(url: str, base: str) -> None:
+def test_long_urls_are_not_cached(url: str, base: str) -> None:
     tracemalloc.start()
     try:
         for number in range(20):

@@ -91,7 +91,7 @@ class TestFreshness:
             ("Cache-Control: max-age=5\r\nExpires: Sat, 01 Nov 2095 00:10:00 GMT", 5),
         ],
     )
-    def test_is_what_the_server_says(self, head: str, seconds: int) -> None:
+    def test_is_the_one_in_the_servers_headers(self, head: str, seconds: int) -> None:
         answer = page(1, head=f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode())
         assert get_lifetime(answer, timedelta(seconds=60)) == timedelta(seconds=seconds)
 
@@ -112,17 +112,17 @@ class TestFetching:
         assert sum(each.received for each in again) == 0
         assert bad_server.requests["/good"] == 30
 
-    def test_unless_it_is_told_to(self, tmp_path: Path, bad_server: BadServer) -> None:
+    def test_unless_the_lifetime_is_zero(self, tmp_path: Path, bad_server: BadServer) -> None:
         for _ in range(2):
             fetch(tmp_path, [bad_server.url("/said?header=" + quote("Cache-Control: max-age=900"))], lifetime_seconds=0)
         assert bad_server.requests["/said"] == 2
 
-    def test_or_the_page_is_older_than_the_server_lets_it_be(self, tmp_path: Path, bad_server: BadServer) -> None:
+    def test_or_the_servers_max_age_has_passed(self, tmp_path: Path, bad_server: BadServer) -> None:
         for _ in range(2):
             fetch(tmp_path, [bad_server.url("/said?header=" + quote("Cache-Control: max-age=0"))])
         assert bad_server.requests["/said"] == 2
 
-    def test_a_run_trusts_what_it_fetched_itself(self, tmp_path: Path, bad_server: BadServer) -> None:
+    def test_a_run_uses_pages_that_it_fetched_itself(self, tmp_path: Path, bad_server: BadServer) -> None:
         began = datetime.now(UTC)
         for _ in range(3):
             url = bad_server.url("/said?header=" + quote("Cache-Control: no-cache"))
@@ -130,9 +130,7 @@ class TestFetching:
         assert bad_server.requests["/said"] == 1
 
     @pytest.mark.parametrize("path", ["/said?header=Cache-Control: no-store", "/status?code=500", "/status?code=403"])
-    def test_what_others_may_not_have_is_for_the_run_alone(
-        self, path: str, tmp_path: Path, bad_server: BadServer
-    ) -> None:
+    def test_private_pages_are_cached_only_for_the_run(self, path: str, tmp_path: Path, bad_server: BadServer) -> None:
         began, url = datetime.now(UTC), bad_server.url(path.replace(" ", "%20"))
         for run in ("a", "a", "b"):
             fetch(tmp_path / "shared", [url], private=str(tmp_path / run), since=began)
@@ -148,7 +146,7 @@ class TestFetching:
         assert bad_server.requests["/good"] == 1
 
     @pytest.mark.parametrize("path", ["/nowhere", "/status?code=410"])
-    def test_an_error_that_stands_is_kept(self, path: str, tmp_path: Path, bad_server: BadServer) -> None:
+    def test_an_earlier_error_is_preserved(self, path: str, tmp_path: Path, bad_server: BadServer) -> None:
         statuses = {fetch(tmp_path, [bad_server.url(path)])[0].status for _ in range(2)}
         assert len(statuses) == 1
         assert sum(bad_server.requests.values()) == 1
@@ -156,7 +154,7 @@ class TestFetching:
     @pytest.mark.parametrize(
         "path", ["/status?code=503", "/status?code=429", "/reset", "/too-short", "/large?size=20000000"]
     )
-    def test_what_may_be_better_next_time_is_not(self, path: str, tmp_path: Path, bad_server: BadServer) -> None:
+    def test_temporary_failures_are_not_remembered(self, path: str, tmp_path: Path, bad_server: BadServer) -> None:
         for _ in range(2):
             fetch(tmp_path, [bad_server.url(path)], private=str(tmp_path / "own"))
         assert sum(bad_server.requests.values()) == 2

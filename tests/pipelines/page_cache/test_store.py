@@ -45,7 +45,7 @@ def test_a_damaged_database_is_empty_until_it_is_replaced(tmp_path: Path, caplog
     store.close()
 
 
-def test_a_folder_that_is_a_file_is_an_error_of_compacting_alone(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_fails_only_compaction(tmp_path: Path) -> None:
     (tmp_path / "pages").write_text("")
     store = open_store(str(tmp_path / "pages"))
     store.add("", page(1))

@@ -36,7 +36,7 @@ def test_plan_is_as_written(file: Path) -> None:
         (", {stage: store, args: [a]}, {stage: load_csv, args: [in.csv]}, {stage: union_with, args: [a]}", True),
     ],
 )
-def test_a_plan_tells_whether_rows_come_of_files(more: str, loads: bool) -> None:
+def test_a_plan_shows_whether_rows_come_from_files(more: str, loads: bool) -> None:
     extract = "{stage: extract, args: [{selector: h1, method: text, as: title}]}"
     plan = Pipeline.from_yaml(f"fetch: {{url: https://a.example/}}\npipeline: [{extract}{more}]").plan_open()
     assert plan.reads_files is loads

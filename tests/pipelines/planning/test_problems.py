@@ -40,7 +40,7 @@ def test_a_misspelt_key_is_ignored_like_those_of_others_but_not_in_silence() -> 
     assert [str(each) for each in Pipeline.from_yaml(text).plan().warnings] == warned
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_listed_at_once() -> None:
     with pytest.raises(PipelineError) as error:
         Pipeline.from_yaml("fetch: {url: x}\npipeline: [{stage: nope}, {stage: limit, args: [x]}]\noutput: {mode: 1}")
     assert [problem.path for problem in error.value.problems] == [
@@ -51,7 +51,7 @@ def test_all_problems_are_told_at_once() -> None:
     ]
 
 
-def test_all_missing_parameters_are_told_with_their_lines() -> None:
+def test_all_missing_parameters_are_listed_with_their_lines() -> None:
     text = "fetch:\n  url: ${BASE}/x\npipeline:\n- {stage: limit, args: ['${N}']}\n- {stage: limit, args: ['${BASE}']}"
     with pytest.raises(PipelineError) as error:
         Pipeline.from_yaml(text).plan({"OTHER": "1"})
@@ -62,7 +62,7 @@ def test_all_missing_parameters_are_told_with_their_lines() -> None:
     ]
 
 
-def test_of_very_many_missing_parameters_the_first_are_told_and_how_many_there_are() -> None:
+def test_the_first_missing_parameters_and_their_number_are_listed() -> None:
     texts = ("".join(f"${{P{scalar}_{each}}}" for each in range(70)) for scalar in range(100))
     text = "fetch: {url: http://shop.test/}\npipeline:\n" + "".join(
         f"- {{stage: echo, args: ['{it}']}}\n" for it in texts
@@ -78,7 +78,7 @@ def test_of_very_many_missing_parameters_the_first_are_told_and_how_many_there_a
     assert "6,900 more" in problems[100].message
 
 
-def test_the_name_of_a_missing_parameter_is_told_shortened() -> None:
+def test_the_name_of_a_missing_parameter_is_shortened() -> None:
     with pytest.raises(PipelineError) as error:
         Pipeline.from_yaml("fetch: {url: '${" + "A" * 10_000 + "}'}\npipeline: []").plan()
     assert str(error.value) == "line 1: the parameter ${" + "A" * 59 + "…} has no value"
@@ -121,7 +121,7 @@ def test_a_user_agent_brings_no_line_break_by_a_parameter_either() -> None:
     ],
     ids=["stages", "columns", "arguments"],
 )
-def test_of_very_many_problems_the_first_hundred_are_told(wrong: str) -> None:
+def test_the_first_hundred_problems_are_listed(wrong: str) -> None:
     with pytest.raises(PipelineError) as error:
         check_yaml(wrong)
     assert len(error.value.problems) == 101

@@ -70,7 +70,7 @@ def test_the_script_gives_the_rows_of_the_pipeline(
     ]
 
 
-def test_a_function_of_the_agent_goes_before_one_that_stands_in_the_text() -> None:
+def test_the_agents_function_overrides_the_pipelines_own() -> None:
     assert SHOUT in (make_script(YAML.read_text(), {"Shout": SHOUT}) or "")
 
 
@@ -85,7 +85,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize("args", ARGUMENTS)
-def test_the_script_says_what_the_text_says(args: str) -> None:
+def test_the_script_matches_the_pipeline(args: str) -> None:
     text = f"fetch: {{url: 'http://a/'}}\npipeline:\n- {{stage: explore, args: {args}}}\n"
     text += "- {stage: extract, args: [{selector: a}]}\n"
     built: dict[str, Any] = {"__name__": "script"}
@@ -113,7 +113,7 @@ def test_the_script_says_what_the_text_says(args: str) -> None:
         'a"b',
     ],
 )
-def test_a_function_may_be_called_what_is_no_name_in_python(name: str) -> None:
+def test_a_function_name_need_not_be_a_python_identifier(name: str) -> None:
     root = to_node({"pipeline": [{"stage": "load_csv", "args": ["a"]}, {"stage": f"python_row_transform:{name}"}]})
     names: dict[str, Any] = {"__name__": "script"}
     exec(make_script_of(root, {name: SHOUT}), names)
@@ -123,7 +123,7 @@ def test_a_function_may_be_called_what_is_no_name_in_python(name: str) -> None:
     assert (constant.isascii(), names[constant]) == (True, SHOUT)
 
 
-def test_functions_whose_names_differ_by_signs_alone_keep_their_own_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_whose_names_differ_only_by_signs_keep_their_own_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = {name: SHOUT.replace("name", f"n{number}") for number, name in enumerate(["a-b", "a b", "a.b", "a b 2"])}
     calls = "".join(f"- {{stage: 'python_row_transform:{name}'}}\n" for name in sources)
     names: dict[str, Any] = {"__name__": "script"}
@@ -170,7 +170,7 @@ def test_long_texts_are_not_kept_in_memory() -> None:
     assert make_script(load, {"f": "#" * 60_000}) is not make_script(load, {"f": "#" * 60_000})
 
 
-def test_a_function_keeps_its_text_whatever_is_in_it() -> None:
+def test_a_functions_text_is_stored_unchanged() -> None:
     text = 'pipeline:\n- {stage: load_csv, args: [a]}\n- {stage: "python_row_transform:f"}\n'
     for source in ('def f(row):\n  return {"a": """x"""}', "def f(row): return {'a': '\\n\t\u2028'}", 'def f(r): "x"'):
         names: dict[str, Any] = {"__name__": "script"}
@@ -178,19 +178,19 @@ def test_a_function_keeps_its_text_whatever_is_in_it() -> None:
         assert names["FUNCTION_F"] == source
 
 
-def test_what_a_function_writes_like_a_parameter_is_none() -> None:
+def test_a_parameter_in_a_functions_text_is_not_replaced() -> None:
     assert "environ" not in (
         make_script(YAML.read_text().replace("${SHOP}", "http://a").replace('row["price £"]', "'${PRICE}'"))
         or "environ"
     )
 
 
-def test_what_is_no_pipeline_has_no_script() -> None:
+def test_a_text_that_is_no_pipeline_has_no_script() -> None:
     assert make_script("a: b: c") is None
     assert make_script("pipeline: [{stage: nothing_like_it}]") is None
 
 
-def test_a_pipeline_from_python_tells_where_it_is_wrong() -> None:
+def test_errors_of_a_pipeline_from_python_have_positions() -> None:
     with pytest.raises(PipelineError) as error:
         Pipeline.of(stages=[stage("wget", "http://a/"), stage("extract", {"selector": "a", "method": "txt"})])
     assert str(error.value).startswith("pipeline[1].args.extractors[0].method: extract: unknown method 'txt'")

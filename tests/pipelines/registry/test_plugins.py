@@ -108,7 +108,7 @@ pipeline:
 """
 
 
-def test_what_a_plugin_brings_runs_on_spark(installed: Path, site: Site, tmp_path: Path) -> None:
+def test_stages_of_a_plugin_run_on_spark(installed: Path, site: Site, tmp_path: Path) -> None:
     url = site.serve({"/": "<li><b>Oslo</b><i>4 °C</i><u>7.5</u></li><li><b>Rome</b><i>18.3°C</i><u>1</u></li>"})
     (tmp_path / "forecast.yaml").write_text(FORECAST.format(url=url) + "  - {stage: echo, args: [1, forecast]}\n")
     ran = python(installed, SPINDLE, "run", str(tmp_path / "forecast.yaml"), "-o", str(tmp_path / "rows.json"))
@@ -120,7 +120,7 @@ def test_what_a_plugin_brings_runs_on_spark(installed: Path, site: Site, tmp_pat
     ]
 
 
-def test_what_a_plugin_brings_shows_in_check_and_a_failed_one_is_told(installed: Path, tmp_path: Path) -> None:
+def test_check_lists_plugins_and_their_failures(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "forecast.yaml").write_text(FORECAST.format(url="http://127.0.0.1"))
     checked = python(installed, SPINDLE, "check", str(tmp_path / "forecast.yaml"))
     assert checked.returncode == 0
@@ -163,7 +163,7 @@ print(json.dumps({
 """
 
 
-def test_what_a_plugin_brings_shows_in_the_catalogue_the_docs_and_near_matches(installed: Path) -> None:
+def test_stages_of_a_plugin_are_in_the_catalogue_the_docs_and_near_matches(installed: Path) -> None:
     asked = python(installed, NAMES)
     assert asked.returncode == 0, asked.stderr
     told = json.loads(asked.stdout)

@@ -31,7 +31,7 @@ def test_workers_have_no_archives_on_their_path_and_are_ready_for_passes(spark: 
     assert (row.found, row.ready, row.frozen) == ("[]", True, True)
 
 
-def test_where_pyspark_lies_in_an_archive_it_is_left_on_the_path(tmp_path: Path) -> None:
+def test_a_zipped_pyspark_stays_on_the_path(tmp_path: Path) -> None:
     archive = tmp_path / "pyspark.zip"
     with ZipFile(archive, "w") as file:
         file.writestr("pyspark/__init__.py", "")

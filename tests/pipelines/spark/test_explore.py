@@ -42,7 +42,7 @@ def test_a_failed_page_is_a_row_that_leads_nowhere(run: Run, site: Site) -> None
     assert set(site.requests.values()) == {1}
 
 
-def test_depth_defaults_to_one_and_zero_is_the_start_alone(run: Run, site: Site) -> None:
+def test_depth_defaults_to_one_and_zero_means_only_the_start(run: Run, site: Site) -> None:
     base = site.serve(GRAPH)
     assert [row["name"] for row in run(EXPLORE.format(base=base, args="[a]"))] == ["a", "b", "c"]
     assert [row["name"] for row in run(EXPLORE.format(base=base, args="[a, 0]"))] == ["a"]

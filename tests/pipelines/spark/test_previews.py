@@ -111,7 +111,7 @@ def test_maps_are_cut_as_lists_are() -> None:
         assert to_json(value, None) == entries
 
 
-def test_what_is_nested_is_cut_as_a_whole() -> None:
+def test_nested_values_are_truncated_as_a_whole() -> None:
     table = [{"name": "Lamp", "sizes": [1, 2, 3]}] * 20
     assert to_json(table, PREVIEW_LENGTH) == table
     wide: object = "x"
@@ -121,7 +121,7 @@ def test_what_is_nested_is_cut_as_a_whole() -> None:
     assert to_json([[1] * 20] * 19 + ["last"], None)[-1] == "last"
 
 
-def test_what_is_nested_too_deep_is_left_out() -> None:
+def test_values_nested_too_deep_are_left_out() -> None:
     deep: object = "x"
     for _ in range(900):
         deep = [deep]
@@ -137,7 +137,7 @@ def test_of_bytes_their_number_is_shown_and_where_nothing_is_cut_they_are_base64
 
 
 @pytest.mark.parametrize("last", ["{stage: filter, args: ['n > 1']}", "{stage: dedup, args: [n]}"])
-def test_rows_that_spark_makes_are_not_told_by_workers(spark: SparkSession, tmp_path: Path, last: str) -> None:
+def test_rows_made_by_spark_are_not_counted_by_workers(spark: SparkSession, tmp_path: Path, last: str) -> None:
     (tmp_path / "a.csv").write_text("n\n1\n2\n3\n")
     stages = f"[{{stage: load_csv, args: ['{tmp_path}/a.csv']}}, {last}]"
     plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()

@@ -68,14 +68,14 @@ def made(*stages: Gives, declared: Columns | None = None) -> list[dict[str, Any]
         ("timestamp", "noon", "object of type <class 'str'> cannot be converted to int"),
     ],
 )
-def test_a_value_of_another_type_is_told_with_its_step_and_column(type_: str, value: object, reason: str) -> None:
+def test_a_value_of_another_type_is_an_error_with_step_and_column(type_: str, value: object, reason: str) -> None:
     right, wrong = Gives(column="name", type="string", value="a"), Gives(column="price", type=type_, value=value)
     with pytest.raises(RunError) as told:
         made(right, wrong, right)
     assert str(told.value) == f"s02_gives: a value does not fit the column 'price' ({type_}): {reason}"
 
 
-def test_where_no_step_says_that_it_writes_the_column_the_column_alone_is_told() -> None:
+def test_an_error_without_a_known_step_names_the_column() -> None:
     class Silent(Gives):
         def infer_columns(self, before: Columns) -> Columns:
             return before

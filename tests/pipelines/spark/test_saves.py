@@ -32,7 +32,7 @@ def load(tmp_path: Path) -> str:
         ("saveParquet", "{path}"),
     ],
 )
-def test_what_is_saved_is_loaded_again(run: Run, load: str, tmp_path: Path, stage: str, args: str) -> None:
+def test_saved_rows_can_be_loaded(run: Run, load: str, tmp_path: Path, stage: str, args: str) -> None:
     place = tmp_path / "saved"
     place.write_text("what lay here before")
     rows = run(load + f"- {{stage: {stage}, args: {args.format(path=place)}}}\n- {{stage: limit, args: [2]}}")
@@ -50,14 +50,14 @@ def test_append_adds_to_a_folder(run: Run, load: str, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "all").num_rows == 6
 
 
-def test_the_run_itself_loads_what_it_has_saved(run: Run, load: str, tmp_path: Path) -> None:
+def test_the_run_loads_its_own_saves(run: Run, load: str, tmp_path: Path) -> None:
     place = f"{tmp_path}/all"
     append = f"- {{stage: save_csv, args: [{place}, append]}}\n- {{stage: load_csv, args: [{place}]}}\n"
     assert len(run(load + append)) == 3
     assert len(run(load + "- {stage: limit, args: [1]}\n" + append)) == 4
 
 
-def test_a_run_that_fails_leaves_what_was_there(run: Run, load: str, site: Site, tmp_path: Path) -> None:
+def test_a_failed_run_leaves_the_earlier_output(run: Run, load: str, site: Site, tmp_path: Path) -> None:
     place = tmp_path / "saved"
     place.mkdir()
     (place / "old.csv").write_text("a\n1\n")
@@ -98,7 +98,7 @@ spindle: {{keepColumns: [_status]}}
         ("s3://bucket/x", "'s3://bucket/x' cannot be written: it is no local path"),
     ],
 )
-def test_a_service_writes_its_own_folders_alone(run: Run, load: str, tmp_path: Path, path: str, message: str) -> None:
+def test_a_service_writes_only_to_its_own_folders(run: Run, load: str, tmp_path: Path, path: str, message: str) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open" / "link").symlink_to(tmp_path)
     source = Files((f"{tmp_path}/in.csv",))
@@ -124,7 +124,7 @@ def test_a_service_writes_its_own_folders_alone(run: Run, load: str, tmp_path: P
         ),
     ],
 )
-def test_wrong_arguments_are_told_with_their_line(load: str, stages: str, problem: str) -> None:
+def test_wrong_arguments_are_errors_with_their_line(load: str, stages: str, problem: str) -> None:
     with pytest.raises(PipelineError) as error:
         check_yaml(load + stages)
     assert [f"{each.line}: {each.message}" for each in error.value.problems] == [problem]

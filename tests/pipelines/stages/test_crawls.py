@@ -43,7 +43,7 @@ def assert_spaced(crawl: Callable[[], Sequence[float]], delay: float) -> None:
 class TestRobots:
     RULES = "User-agent: *\nDisallow: /3\nDisallow: /4"
 
-    def test_what_they_forbid_is_a_row_that_says_so(self, run: Run, site: Site) -> None:
+    def test_a_forbidden_page_is_a_row_with_the_reason(self, run: Run, site: Site) -> None:
         base = site.serve({**PAGES, "/robots.txt": self.RULES})
         rows = run(JOIN % "", B=base)
         assert [row["name"] for row in rows] == [None if each in (3, 4) else str(each) for each in range(12)]
@@ -57,7 +57,7 @@ class TestRobots:
         assert all(row["_error"] is None for row in rows)
         assert site.requests["/robots.txt"] == 0
 
-    def test_are_those_for_the_name_that_the_pipeline_goes_by(self, run: Run, site: Site) -> None:
+    def test_are_those_for_the_pipelines_user_agent(self, run: Run, site: Site) -> None:
         base = site.serve({**PAGES, "/robots.txt": "User-agent: Shopper\nDisallow: /3"})
         rows = run(JOIN % ", userAgent: Shopper/1.0", B=base)
         assert [row["name"] for row in rows if row["_error"]] == [None]
@@ -177,7 +177,7 @@ class TestPoliteness:
 
 
 class TestPages:
-    def test_are_fetched_once_whatever_stages_want_them(self, run: Run, site: Site) -> None:
+    def test_are_fetched_once_for_all_stages(self, run: Run, site: Site) -> None:
         base = site.serve(PAGES)
         rows = run(
             """

@@ -54,7 +54,7 @@ def test_a_score_is_vaders() -> None:
         assert compute_score(text) == vader.polarity_scores(text)["compound"]
 
 
-def test_what_looks_at_a_word_is_given_only_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_is_rated_with_only_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
     check = SentimentIntensityAnalyzer._special_idioms_check  # pyright: ignore[reportPrivateUsage]
 
@@ -80,7 +80,7 @@ def test_an_emoji_is_as_long_as_its_name() -> None:
         ("{stage: sentiment_monthly, args: {column: text, date: $seen on, dateFormat: dd.MM.yyyy}}", 1),
     ],
 )
-def test_months_stand_in_order_with_averages_and_counts(run: Run, load: Pipe, call: str, null: int) -> None:
+def test_months_are_in_order_with_averages_and_counts(run: Run, load: Pipe, call: str, null: int) -> None:
     january, february, unknown = run(load + f"- {call}")
     assert list(january) == ["month", "rows", "sentiment_score", "positive", "neutral", "negative"]
     assert list(january.values()) == ["2026-01", 1, pytest.approx(-0.7506), 0, 0, 1]
@@ -96,7 +96,7 @@ def test_months_need_a_column_of_dates(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "call", ["{stage: aggregatesentiment, args: [product]}", "{stage: aggregate_sentiment, args: {columns: [product]}}"]
 )
-def test_groups_stand_in_the_order_of_their_first_rows(run: Run, load: Pipe, call: str) -> None:
+def test_groups_are_in_the_order_of_their_first_rows(run: Run, load: Pipe, call: str) -> None:
     lamp, cup = run(load + f"- {{stage: sentiment, args: [text]}}\n- {call}")
     assert list(lamp.values()) == ["lamp", 3, pytest.approx(0.6369 / 2), 1, 1, 0]
     assert list(cup.values()) == ["cup", 2, pytest.approx(-1.0918 / 2), 0, 0, 2]
@@ -221,7 +221,7 @@ def test_echo_logs_its_label_even_without_rows(run: Run, load: Pipe, caplog: pyt
         ("{stage: echo, args: [loaded, many]}", "echo: 'rows' must be a whole number"),
     ],
 )
-def test_wrong_arguments_are_told_with_their_line(load: Pipe, call: str, problem: str) -> None:
+def test_wrong_arguments_are_errors_with_their_line(load: Pipe, call: str, problem: str) -> None:
     with pytest.raises(PipelineError) as error:
         check_yaml(load + f"- {call}")
     (found,) = error.value.problems
@@ -229,7 +229,7 @@ def test_wrong_arguments_are_told_with_their_line(load: Pipe, call: str, problem
     assert found.message.startswith(problem)
 
 
-def test_a_column_that_is_not_there_is_told_before_anything_is_rated(run: Run, load: Pipe) -> None:
+def test_a_missing_column_is_an_error_before_any_text_is_rated(run: Run, load: Pipe) -> None:
     with pytest.raises(RunError, match=r"line 3: sentiment txt: there is no column 'txt' here; did you mean text\?"):
         run(load + "- {stage: sentiment, args: [txt]}")
     with pytest.raises(RunError, match="there is no column 'sentiment_score' here"):

@@ -75,7 +75,7 @@ def test_a_page_that_is_neither_has_its_text_as_code(run: Run, base: str) -> Non
     assert rows == [{"code": "a,b\n1,2\n", "title": None, "x": None}]
 
 
-def test_a_slow_pattern_fails_its_row_alone(run: Run, site: Site) -> None:
+def test_a_slow_pattern_fails_only_its_row(run: Run, site: Site) -> None:
     base = site.serve({"/": "<a href=/a>a</a><a href=/b>b</a>", "/a": f"<p>{'a' * 60}!</p>", "/b": "<p>aa</p>"})
     rows = run(
         f"""
@@ -98,7 +98,7 @@ spindle: {{keepColumns: [_error]}}
         ("{method: llm}", "extract: the method 'llm' is not supported: it needs a language model"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(extractor: str, problem: str) -> None:
+def test_errors_have_their_line(extractor: str, problem: str) -> None:
     with pytest.raises(PipelineError) as error:
         check_yaml(f"fetch: {{url: 'http://a/'}}\npipeline:\n- stage: extract\n  args:\n  - {extractor}")
     (found,) = error.value.problems

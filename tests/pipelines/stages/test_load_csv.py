@@ -46,7 +46,7 @@ def test_a_pattern_reads_files_by_name(run: Run, tmp_path: Path) -> None:
     assert [row["name"] for row in rows] == ["a"] + ["b"] * 9 + ["c %"] * 99
 
 
-def test_a_header_alone_is_no_rows(run: Run, tmp_path: Path) -> None:
+def test_a_file_with_only_a_header_has_no_rows(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("name,price\n")
     assert run(LOAD, FILE=str(tmp_path / "a.csv")) == []
 
@@ -62,7 +62,7 @@ def test_a_missing_file_is_named(run: Run) -> None:
         run(LOAD, FILE="/no/such.csv")
 
 
-def test_a_wrong_column_is_told_before_anything_is_fetched(run: Run, file: Path) -> None:
+def test_a_wrong_column_is_an_error_before_any_fetch(run: Run, file: Path) -> None:
     text = LOAD.replace("]}]", "]}, {stage: wget, args: [$nam]}]")
     with pytest.raises(RunError, match=r"line 1: wget \$nam: there is no column 'nam' here; did you mean name\?"):
         run(text, FILE=str(file))
@@ -72,7 +72,7 @@ def test_a_wrong_column_is_told_before_anything_is_fetched(run: Run, file: Path)
 
 
 @pytest.mark.parametrize("taken", ["__link", "__Place"])
-def test_a_column_that_is_called_as_one_of_the_engines_own_is_told(run: Run, tmp_path: Path, taken: str) -> None:
+def test_a_column_with_a_reserved_name_is_an_error(run: Run, tmp_path: Path, taken: str) -> None:
     (tmp_path / "a.csv").write_text(f"name,__v,{taken}\nlamp,1,2\n")
     with pytest.raises(RunError, match=f"line 1: load_csv .* has a column '{taken}', which is reserved"):
         run(LOAD, FILE=str(tmp_path / "a.csv"))
@@ -112,7 +112,7 @@ def test_other_folders_are_not_read(run: Run, tmp_path: Path, path: str) -> None
         "/" + "a" * 300,
     ],
 )
-def test_whether_other_folders_have_a_file_is_not_told(tmp_path: Path, path: str) -> None:
+def test_the_existence_of_files_in_other_folders_is_not_revealed(tmp_path: Path, path: str) -> None:
     sub = tmp_path / "allowed/sub"
     sub.mkdir(parents=True)
     (tmp_path / "secret.csv").write_text("a\n1\n")
@@ -138,7 +138,7 @@ def test_nothing_is_looked_up_where_nothing_may_be_read(tmp_path: Path, monkeypa
             RunContext(local_folders=()).files(path)
 
 
-def test_patterns_in_an_open_folder_match_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns_in_an_open_folder_match_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "open[1]"
     for name in ("a.csv", "b.csv", "[c].csv", ".d.csv", "x/a.csv", "x/y/a.csv", ".z/a.csv"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -160,9 +160,7 @@ def test_patterns_in_an_open_folder_match_what_they_did(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("path", ["data/**/*.csv", "link/**/*.csv", "{folder}/data/**/*.csv"])
-def test_files_of_deeper_folders_stand_where_their_names_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+def test_files_of_deeper_folders_are_sorted_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     names = ["a.csv", "b.csv", "sub/c.csv", "sub/deep/d.csv", "z.csv"]
     for name in names:
         (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -221,7 +219,7 @@ def test_links_are_refused_that_spark_follows_and_no_others(spark: SparkSession,
         link.unlink()
 
 
-def test_what_lies_in_a_folder_that_spark_skips_is_looked_at_where_the_folder_itself_is_named(tmp_path: Path) -> None:
+def test_a_hidden_folder_is_read_when_its_path_names_it(tmp_path: Path) -> None:
     folder = tmp_path / "allowed"
     for name in ("venv/.hidden/bin", "delta/_log/bin"):
         (folder / name).mkdir(parents=True)
@@ -259,7 +257,7 @@ def test_a_folder_with_too_many_files_is_not_walked_to_its_end(tmp_path: Path, m
     ("path", "reason"),
     [("/tmp/" + "a" * 300, "File name too long"), ("/tmp/a\0", "no file can"), ("/tmp/\ud800", "no file can")],
 )
-def test_a_path_that_no_file_can_have_is_told(path: str, reason: str) -> None:
+def test_an_impossible_path_is_an_error(path: str, reason: str) -> None:
     with pytest.raises(RunError, match=f"cannot be read: {reason}"):
         RunContext().files(path)
     with pytest.raises(RunError, match=f"cannot be written: {reason}"):
@@ -267,12 +265,12 @@ def test_a_path_that_no_file_can_have_is_told(path: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["spindle://project/none", "s3://bucket/a.csv", "hdfs://host/a.csv", "http://a/b.csv"])
-def test_what_is_neither_local_nor_an_input_is_refused(run: Run, path: str) -> None:
+def test_a_path_that_is_neither_local_nor_an_input_is_refused(run: Run, path: str) -> None:
     with pytest.raises(RunError, match="neither a dataset of this project nor a local file"):
         run(LOAD, FILE=path)
 
 
-def test_an_input_of_the_service_is_read_wherever_it_lies(run: Run, file: Path) -> None:
+def test_an_input_of_the_service_is_read_from_any_folder(run: Run, file: Path) -> None:
     context = RunContext(inputs={"spindle://shop/in": Files((str(file).replace("[", "\\["),), "csv")}, local_folders=())
     assert len(run(LOAD, context, FILE="spindle://shop/in")) == 2
 

@@ -70,7 +70,9 @@ PATHS = {
 }
 
 
-def test_a_pipeline_over_all_of_it_ends_and_tells_of_each_row(run: Run, bad_server: BadServer, tmp_path: Path) -> None:
+def test_a_crawl_of_a_misbehaving_site_ends_with_a_status_per_row(
+    run: Run, bad_server: BadServer, tmp_path: Path
+) -> None:
     file = tmp_path / "addresses.csv"
     file.write_text("address\n" + "".join(f"{bad_server.url(path)}\n" for path in PATHS))
     run(PIPELINE, FILE=str(file))  # what Spark and the engine start once is there from now on
@@ -126,7 +128,7 @@ def test_half_a_surrogate_pair_comes_into_no_row(
     json.dumps(rows, ensure_ascii=False).encode()
 
 
-def test_a_page_that_cannot_be_read_fails_alone(
+def test_an_unreadable_page_fails_only_its_row(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failure: BaseException = ValueError("not so")

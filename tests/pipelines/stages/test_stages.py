@@ -134,7 +134,7 @@ pipeline:
     ]
 
 
-def test_extract_overwrites_a_column_where_it_stands(run: Run, base: str) -> None:
+def test_extract_overwrites_a_column_in_place(run: Run, base: str) -> None:
     rows = run(
         """
 fetch: {url: "${BASE}/p/2"}
@@ -147,7 +147,7 @@ pipeline:
     assert [list(row.items()) for row in rows] == [[("a", "7"), ("b", "d")]]
 
 
-def test_flat_select_reads_inside_its_segment_and_root_goes_back(run: Run, base: str) -> None:
+def test_flat_select_reads_inside_its_segment_and_root_reads_the_page(run: Run, base: str) -> None:
     rows = run(
         """
 fetch: {url: "${BASE}/"}

@@ -48,7 +48,7 @@ def test_the_first_row_of_a_file_that_is_read_in_parts(run: Run, spark: SparkSes
     assert [(row["n"], row["key"]) for row in found] == [(str(n), str(key)) for n, key in rows[:500]]
 
 
-def test_filter_keeps_what_is_true(run: Run, load: str) -> None:
+def test_filter_keeps_rows_for_which_the_expression_is_true(run: Run, load: str) -> None:
     rows = run(load + "- {stage: filter, args: [\"price > 1 and shop like '%a%'\"]}")
     assert rows == [{"name": "lamp", "shop": "a", "price": 2}]
 
@@ -138,7 +138,7 @@ def test_rows_go_on_after_they_were_stored(run: Run, load: str) -> None:
         "- {stage: union_with, args: [a]}",
     ],
 )
-def test_a_wget_goes_back_to_pages_whose_address_is_still_there(load: str, stages: str) -> None:
+def test_a_wget_returns_to_pages_whose_url_column_remains(load: str, stages: str) -> None:
     check_yaml(f"{load}{stages}\n- {{stage: wget, args: [$_requestedUrl]}}\n- {{stage: filter, args: [_depth = 0]}}")
 
 
@@ -170,21 +170,21 @@ def test_a_union_can_be_all_there_is(run: Run, load: str) -> None:
         ("- {stage: sql_query, args: ['SELECT * FROM other']}", "sql_query: there is no table 'other'"),
     ],
 )
-def test_what_is_wrong_is_told_when_the_pipeline_is_read(load: str, stages: str, problem: str) -> None:
+def test_errors_are_found_when_the_pipeline_is_read(load: str, stages: str, problem: str) -> None:
     with pytest.raises(PipelineError) as error:
         check_yaml(load + stages)
     assert problem in error.value.problems[0].message
     assert error.value.problems[0].line
 
 
-def test_a_column_that_is_not_there_is_told_with_its_line(run: Run, load: str) -> None:
+def test_a_missing_column_is_an_error_with_its_line(run: Run, load: str) -> None:
     told = "line 3: filter prise > 1: there is no column 'prise' here; did you mean price? There are name, shop, price"
     with pytest.raises(RunError) as error:
         run(load + "- {stage: filter, args: ['prise > 1']}\n- {stage: wget, args: [$name]}")
     assert str(error.value) == told
 
 
-def test_a_column_that_sql_lacks_is_told_before_the_run_with_its_line() -> None:
+def test_a_column_missing_in_sql_is_an_error_before_the_run() -> None:
     with pytest.raises(PipelineError) as error:
         check_yaml("""
 fetch: {url: "http://a/"}
@@ -235,7 +235,7 @@ FROM rows |> EXTEND a + 1 AS q |> WHERE q > 0
 """
 
 
-def test_what_spark_accepts_is_not_refused(spark: SparkSession) -> None:
+def test_a_path_that_spark_accepts_is_not_refused(spark: SparkSession) -> None:
     values = (
         "1 AS a, 2 AS b, date'2020-01-01' AS d, timestamp'2020-01-01' AS ts, 'n' AS name, array('x') AS tags, "
         "array(1, 2) AS xs, named_struct('a', 1, 'p', named_struct('q', 2)) AS s, map('k', 1) AS m, "
@@ -288,7 +288,7 @@ def test_no_spelling_of_a_function_that_is_refused_is_let_through(name: str, cal
 
 
 @pytest.mark.parametrize("text", ["current_user = 'a'", "SESSION_USER LIKE 'a%'"])
-def test_who_runs_the_server_is_not_told(text: str) -> None:
+def test_the_account_of_the_server_is_not_revealed(text: str) -> None:
     with pytest.raises(ValueError, match="_USER is not allowed"):
         check_expression(text)
 
@@ -303,7 +303,7 @@ def test_who_runs_the_server_is_not_told(text: str) -> None:
         "IDENTIFIER('_meta' || 'data.file_path') = 'a'",
     ],
 )
-def test_where_files_lie_is_not_told(text: str) -> None:
+def test_paths_of_files_are_not_revealed(text: str) -> None:
     for refused in (lambda: check_expression(text), lambda: check_query(f"SELECT {text} AS a FROM rows")):
         with pytest.raises(ValueError, match="is not allowed"):
             refused()

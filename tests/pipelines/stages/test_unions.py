@@ -29,7 +29,7 @@ PARQUET = '{format: parquet, path: "${F}/c.parquet"}'
 
 
 @pytest.mark.parametrize("stage", ["load_union", "loadUnion"])
-def test_sources_stand_one_after_the_other_by_column_name(run: Run, folder: str, stage: str) -> None:
+def test_sources_are_appended_by_column_name(run: Run, folder: str, stage: str) -> None:
     text = f"pipeline: [{{stage: {stage}, args: [{PARQUET}, {CSV}, {JSON}]}}]"
     assert run(text, F=folder) == [
         {"name": "pot", "price": 1.5, "stock": None},
@@ -59,7 +59,7 @@ def test_a_union_by_name_can_be_all_there_is(run: Run, folder: str) -> None:
     assert len(run(f"pipeline: [{{stage: unionByName, args: [{CSV}]}}]", F=folder)) == 2
 
 
-def test_types_that_do_not_go_together_are_told_with_line_and_source(run: Run, folder: str) -> None:
+def test_conflicting_types_are_an_error_with_line_and_source(run: Run, folder: str) -> None:
     text = f"pipeline:\n- {{stage: load_parquet, args: [{folder}/c.parquet]}}\n- stage: unionByName\n  args:\n"
     message = (
         "line 3: unionByName .*: the column 'price' is double in the rows so far and string in .*text.parquet; "
@@ -69,7 +69,7 @@ def test_types_that_do_not_go_together_are_told_with_line_and_source(run: Run, f
         run(text + f"  - {{format: parquet, path: '{folder}/text.parquet'}}\n")
 
 
-def test_stored_rows_of_another_type_are_told(run: Run, folder: str) -> None:
+def test_stored_rows_of_another_type_are_an_error(run: Run, folder: str) -> None:
     text = f"""
 pipeline:
 - {{stage: load_parquet, args: [{folder}/c.parquet]}}
@@ -119,7 +119,7 @@ pipeline:
         ),
     ],
 )
-def test_wrong_sources_are_told(args: str, problem: str) -> None:
+def test_wrong_sources_are_errors(args: str, problem: str) -> None:
     with pytest.raises(PipelineError) as error:
         check_yaml(f"pipeline:\n- {{stage: load_union, args: {args}}}")
     assert [f"{each.line}: {each.message}" for each in error.value.problems] == [problem]

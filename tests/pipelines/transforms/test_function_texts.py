@@ -77,18 +77,18 @@ def test_a_function_is_read_once_however_many_stages_call_it(monkeypatch: pytest
     ],
     ids=range(13),
 )
-def test_a_return_type_that_cannot_be_one_is_told_with_its_line(returns: str, message: str) -> None:
+def test_an_invalid_return_type_is_an_error_with_its_line(returns: str, message: str) -> None:
     (found,) = told(lambda: source.read_function("f", f"import re\ndef f(row) -> {returns}: return row\n"))
     assert found.startswith(f"line 2: {message}")
 
 
-def test_a_column_of_a_class_that_cannot_be_one_is_told_with_its_line() -> None:
+def test_an_invalid_column_class_is_an_error_with_its_line() -> None:
     text = 'class R(TypedDict):\n  a: int\n  b: "\\ud800"\n' + PLAIN.replace(")", ") -> R")
     (found,) = told(lambda: source.read_function("f", text))
     assert found.startswith("line 3: the type of 'b' fits no column")
 
 
-def test_a_function_that_is_defined_twice_is_told_so() -> None:
+def test_a_function_defined_twice_is_an_error() -> None:
     text = PLAIN + "\ndef F(row): return None\n"
     assert told(lambda: source.read_function("f", text)) == ["line 3: F is defined twice: the first time in line 1"]
     assert source.list_functions(PLAIN + PLAIN) == ("f",)
@@ -102,7 +102,7 @@ def test_a_sentence_of_very_long_names_stays_short() -> None:
     assert len(found) < 600
 
 
-def test_of_very_many_functions_that_are_missing_the_first_hundred_are_told() -> None:
+def test_the_first_hundred_missing_functions_are_listed() -> None:
     text = BEGIN + "".join(f"- {{stage: 'python_row_transform:q{n}'}}\n" for n in range(900))
     warnings = Pipeline.from_yaml(text).check(Transforms({f"z{n}": PLAIN for n in range(900)}))
     assert len(warnings) == MAX_PROBLEMS + 1
@@ -110,7 +110,7 @@ def test_of_very_many_functions_that_are_missing_the_first_hundred_are_told() ->
     assert max(len(str(each)) for each in warnings) < 1000
 
 
-def test_of_very_many_wrong_calls_the_first_hundred_are_told() -> None:
+def test_the_first_hundred_wrong_calls_are_listed() -> None:
     one = "- {stage: 'python_row_transform:f', args: {a: 1}}\n"
     assert told(planned(BEGIN + one * 900, f=PLAIN))[-1].endswith(TOO_MANY_PROBLEMS)
     assert len(told(planned(BEGIN + one * 900, f=PLAIN))) == MAX_PROBLEMS + 1
@@ -121,7 +121,7 @@ def test_of_very_many_wrong_calls_the_first_hundred_are_told() -> None:
     assert max(map(len, found)) < 4000
 
 
-def test_an_unknown_name_is_told_among_the_first_that_are_known() -> None:
+def test_an_unknown_name_is_an_error_that_lists_known_names() -> None:
     assert describe_unknown("word", "x", ()) == "unknown word 'x'; known are none"
     assert describe_unknown("word", "x", ("bee", "Ant")) == "unknown word 'x'; known are Ant, bee"
     sentence = describe_unknown("word", "?" * 1000, (f"{n:03}{'x' * 1000}" for n in range(300)))
@@ -145,7 +145,7 @@ def test_names_that_would_take_long_to_compare_are_not(monkeypatch: pytest.Monke
     assert compared == [(24, 64), (200, 64)]
 
 
-def test_how_a_function_is_registered_is_told() -> None:
+def test_a_missing_function_is_an_error_that_explains_registration() -> None:
     (warning,) = Pipeline.from_yaml(BEGIN + CALL).check()
     assert str(warning) == (
         "line 3: unknown row transform 'f'; known are none (one is registered with the agent, by "
@@ -154,7 +154,7 @@ def test_how_a_function_is_registered_is_told() -> None:
     )
 
 
-def test_parameters_are_those_of_what_the_engine_reads() -> None:
+def test_parameters_are_those_of_the_keys_that_the_engine_reads() -> None:
     text = BEGIN + "- {stage: limit, args: ['${N}']}\n"
     ignored = "notes: 'see ${HOME_PAGE}'\npython_extensions: {stages: {f: {function: 'def f(row): \"${X}\"'}}}\n"
     pipeline = Pipeline.from_yaml(ignored + text)

@@ -188,7 +188,7 @@ def test_rows_that_nobody_waits_for_are_not_answered_later() -> None:
     box.close()
 
 
-def test_what_it_prints_goes_nowhere(call: Call) -> None:
+def test_its_prints_are_discarded(call: Call) -> None:
     assert call("print('{\"row\": {\"a\": 2}}', flush=True)\nimport sys\nsys.stderr.write('x')\nreturn {'a': 1}") == {
         "a": 1
     }
@@ -311,7 +311,7 @@ def test_with_one_organization_too_the_services_files_are_out_of_reach(tmp_path:
 
 
 @pytest.mark.usefixtures("refusing_kernel")
-def test_of_one_organization_it_runs_all_the_same_and_that_is_told(tmp_path: Path) -> None:
+def test_with_one_organization_it_runs_with_a_warning(tmp_path: Path) -> None:
     key = tmp_path / "admin-key"
     key.write_text("canary")
     box = Sandbox(FunctionCall("f", READING, "f", {}, Limits()))

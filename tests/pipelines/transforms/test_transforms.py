@@ -118,7 +118,7 @@ def test_a_value_of_another_type_than_declared_is_an_error_row(run: RunWith, csv
 
 
 @pytest.mark.parametrize("declared", ["", " -> {'name': str, 'n': int, 'tags': dict[str, int], 'half': float}"])
-def test_a_row_that_raises_keeps_what_it_came_with(run: RunWith, csv: str, declared: str) -> None:
+def test_a_row_whose_function_raises_keeps_its_values(run: RunWith, csv: str, declared: str) -> None:
     query = "SELECT name, length(name) AS n, map(name, 1) AS tags FROM rows"
     source = f"def half(row){declared}:\n  assert row['n'] > 3\n  return {{**row, 'half': row['n'] / 2}}\n"
     stages = f"- {{stage: sql_query, args: ['{query}']}}\n- {{stage: 'python_row_transform:half'}}\n"
@@ -128,7 +128,7 @@ def test_a_row_that_raises_keeps_what_it_came_with(run: RunWith, csv: str, decla
     ]
 
 
-def test_a_row_with_a_column_that_was_not_declared_keeps_what_was(run: RunWith, csv: str) -> None:
+def test_a_row_with_an_undeclared_column_keeps_its_values(run: RunWith, csv: str) -> None:
     source = "def f(row) -> {'first': str}:\n  return {'first': row['name'][0], 'last': row['name'][-1]}\n"
     text = csv + "- {stage: 'python_row_transform:f'}\nspindle: {keepColumns: [_error]}\n"
     error = "f: there is no column 'last' among its columns first"
@@ -166,7 +166,7 @@ def f(row):
     assert len(rows) == 1000
 
 
-def test_a_number_too_large_for_its_column_is_told_in_the_row(run: RunWith, csv: str) -> None:
+def test_a_number_too_large_for_its_column_is_an_error_of_the_row(run: RunWith, csv: str) -> None:
     text = csv + "- {stage: 'python_row_transform:f'}\nspindle: {keepColumns: [_error]}\n"
     rows = run(text, f="def f(row) -> {'n': float}:\n  return {'n': 10 ** 400 if row['name'] == 'cup' else 1}\n")
     told = "f: the column 'n' is a number too large for float"
@@ -209,9 +209,7 @@ def test_a_value_that_no_column_holds_costs_its_row(run: RunWith, tmp_path: Path
 
 
 @pytest.mark.parametrize("declared", [False, True])
-def test_what_ones_own_function_returns_is_held_to_what_columns_hold(
-    run: RunWith, tmp_path: Path, declared: bool
-) -> None:
+def test_values_of_own_functions_must_fit_their_columns(run: RunWith, tmp_path: Path, declared: bool) -> None:
     (tmp_path / "n.csv").write_text("name\nlamp\ncircle\nnumber\nobject\nset\nkey\ndigits\ncup\n")
 
     class Named(TypedDict):
@@ -275,7 +273,7 @@ pipeline:
     assert rows == [{"tag": {"a": 1}, "at": True, "text": text} for text in ("2", "3", "x")]
 
 
-def test_a_function_without_rows_to_tell_its_columns_is_told_to_declare_them(run: RunWith, csv: str) -> None:
+def test_a_function_without_rows_must_declare_its_columns(run: RunWith, csv: str) -> None:
     text = csv + "- {stage: 'python_row_transform:none'}\n"
     with pytest.raises(RunError, match="gave no row that tells its columns; declare them as its return type"):
         run(text, none="def none(row):\n  return None\n")
@@ -294,14 +292,14 @@ def test_a_function_without_rows_to_tell_its_columns_is_told_to_declare_them(run
         ("{'_URL': 1}", "a column cannot be called _URL: it is the engine's own"),
     ],
 )
-def test_names_that_no_column_can_have_are_told_with_the_line(run: RunWith, csv: str, row: str, told: str) -> None:
+def test_invalid_column_names_are_errors_with_their_line(run: RunWith, csv: str, row: str, told: str) -> None:
     text = csv + "- {stage: 'python_row_transform:f'}\n"
     with pytest.raises(RunError) as error:
         run(text, f=f"def f(row):\n  return {row}\n")
     assert str(error.value).startswith(f"line 3: python_row_transform:f: {told}")
 
 
-def test_a_later_name_that_no_column_can_have_is_told_in_the_row(run: RunWith, tmp_path: Path) -> None:
+def test_an_invalid_column_name_in_a_later_row_is_an_error_of_the_row(run: RunWith, tmp_path: Path) -> None:
     (tmp_path / "n.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(200)))
     text = f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/n.csv']}}\n- {{stage: 'python_row_transform:f'}}\n"
     source = "def f(row):\n  return {'n': 1, '\\ud800': 2} if row['n'] == '150' else {'n': 1}\n"
@@ -354,7 +352,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("stage", "message"), WRONG)
-def test_a_wrong_call_is_told_with_its_line(csv: str, stage: str, message: str) -> None:
+def test_a_wrong_call_is_an_error_with_its_line(csv: str, stage: str, message: str) -> None:
     own = {
         "clean": CLEAN,
         "two": "def two(row, b): return row",
