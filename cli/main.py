@@ -110,6 +110,41 @@ def run(
     raise typer.Exit(code)
 
 
+@main.command("try")
+def try_(
+    target: Annotated[str, typer.Argument(help="An address, or a pipeline file.", metavar="URL|FILE")],
+    selectors: Annotated[
+        list[str] | None,
+        typer.Argument(help="CSS selectors, $.paths in JSON, or extractors such as '{selector: h1, method: price}'."),
+    ] = None,
+    parameter: Parameters = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many rows.")] = 10,
+    pages: Annotated[int, typer.Option(min=1, help="At most this many pages.")] = 20,
+    guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,
+    transforms: TransformsFile = None,
+) -> None:
+    """Print what selectors find on a page, or the first rows of a pipeline, at once: it starts no Spark.
+
+    A pipeline is tried up to its first stage that works on whole tables. On a terminal you can change selectors and
+    save the result.
+    """
+    from cli.terminal import parse_parameters
+    from cli.trial import TrialOptions, try_file, try_url
+
+    options = TrialOptions(parse_parameters(parameter or []), guard, limit, pages, transforms)
+    try:
+        if target.startswith(("http://", "https://")):
+            code = try_url(target, selectors or [], options)
+        elif selectors or not Path(target).is_file():
+            raise typer.BadParameter(f"'{target}' is neither an address of http or https nor a file")
+        else:
+            code = try_file(Path(target), options)
+    except KeyboardInterrupt:
+        print("Stopped", file=sys.stderr)
+        code = 130
+    raise typer.Exit(code)
+
+
 @main.command()
 def check(
     file: PipelineFile,

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from cli.terminal import escape_text, format_count, parse_parameters, read_transforms
+from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_parameters, read_transforms
 from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
 from pipelines.errors import PipelineError, RunError, summarize_error
@@ -34,8 +34,6 @@ from pipelines.spark.session import start_session
 from pipelines.stages import echo
 from pipelines.stages.dataframes import to_records
 
-# loopback and private networks, which belong to the user on a machine of their own
-_OWN_NETWORKS = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 _FORMATS = (".parquet", ".csv", ".json")
 _CACHE_SECONDS, _CACHE_BYTES = 7 * 86400, 10 * 10**9  # limits for pages of earlier runs
 _MAX_PRINTED_ROWS = 50
@@ -104,7 +102,7 @@ def _check_output(path: Path) -> None:
 
 
 def _create_context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:
-    networks = () if guard else _OWN_NETWORKS
+    networks = () if guard else OWN_NETWORKS
     pages = make_cache_options(plan.options, CacheOptions(_open_page_folder(cache) if cache else None))
     return RunContext(fetch=make_fetch_options(plan.options, networks), limit=limit, cache=pages)
 

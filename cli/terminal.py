@@ -14,6 +14,8 @@ from rich.text import Text
 from pipelines.errors import PipelineError, Problem
 from pipelines.transforms.transform import Transforms
 
+# loopback and private networks, which belong to the user on a machine of their own
+OWN_NETWORKS = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 ID_WIDTH = 36
 PIPE_WIDTH = 1_000  # without a terminal, lines are not cut
 

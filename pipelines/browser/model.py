@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from pipelines.extract.rows import Row
 from pipelines.fetch import Page
 
 # the first has no code for windows: a page takes about half the CPU time of the others
@@ -73,3 +74,8 @@ class BrowserPage(Page):
 
     position: int | None = None
     values: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+    def add_to(self, row: Row) -> Row:
+        """Return the row with the columns of the snapshot, and its position in the ordinal."""
+        ordinal = (*row.ordinal, self.position) if self.position else row.ordinal
+        return Row({**row.values, **self.values}, ordinal, row.fetched, None, row.link_text, row.depth)

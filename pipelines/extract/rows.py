@@ -135,3 +135,12 @@ class Row:
     def make_child(self, position: int, element: Element | None) -> Row:
         """Return a row for another element of the page."""
         return Row(self.values, (*self.ordinal, position), self.fetched, element, self.link_text, self.depth)
+
+
+def place_link(ordinal: Ordinal, level: int, position: int) -> Ordinal:
+    """Return the ordinal of a page that an explore finds at `level`.
+
+    It is the seed's, the level, then the positions of the links that lead to the page.
+    """
+    seed = len(ordinal) - level - 1
+    return (*ordinal[:seed], level + 1, *ordinal[seed + 1 :], position)

@@ -18,11 +18,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from pipelines.browser.actions import Browsing
+from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions, BrowserPage
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.messages import Endpoint
-from pipelines.extract.rows import NOTHING, Fetched, Ordinal, Row
-from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
+from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
+from pipelines.fetch import Fetcher, FetchOptions
 from pipelines.fetch.throttle import HostThrottle
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import ExecutionPageCache
@@ -155,7 +156,7 @@ def _read_rows(
             fetched = Fetched.from_page(page)
             reporter.add_page(counts, page, fetched)
             for row in rows:
-                arrived = _add_snapshot(row, page) if isinstance(page, BrowserPage) else row
+                arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
                 arrived.fetched, arrived.element = fetched, fetched.root
                 yield arrived
             while without_link:
@@ -180,17 +181,7 @@ def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]
 
 
 def _create_fetcher(task: Pass, throttle: HostThrottle | None, cache: ExecutionPageCache | None) -> Fetcher:
-    if task.browsing:
-        from pipelines.browser.fetcher import BrowserFetcher  # Playwright loads slowly
-
-        return BrowserFetcher(task.options, task.browsing, throttle=throttle, cache=cache)
-    return HttpFetcher(task.options, throttle, cache)
-
-
-def _add_snapshot(row: Row, page: BrowserPage) -> Row:
-    """Return the row with the columns of a trace's snapshot and its position in the ordinal."""
-    ordinal = (*row.ordinal, page.position) if page.position else row.ordinal
-    return Row({**row.values, **page.values}, ordinal, row.fetched, None, row.link_text, row.depth)
+    return create_fetcher(task.options, task.browsing, throttle, cache)
 
 
 def _read_entering_rows(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str | None, Row | None]]:
@@ -303,7 +294,7 @@ def _explore_pages(
     def write(row: Row) -> Iterator[None]:
         for position, link in enumerate(find_links(row), start=1):
             if link.url:
-                ordinal = _get_link_ordinal(row.ordinal, level, position)
+                ordinal = place_link(row.ordinal, level, position)
                 output.add_link(key, row.follow_link(link, ordinal, level + 1), link.url, level + 1)
                 yield
 
@@ -323,9 +314,3 @@ def _explore_pages(
         emit(row)
 
     return visit
-
-
-def _get_link_ordinal(ordinal: Ordinal, level: int, position: int) -> Ordinal:
-    """Return the ordinal of a link's page: the seed's, the level, then the positions of the links that lead to it."""
-    seed = len(ordinal) - level - 1
-    return (*ordinal[:seed], level + 1, *ordinal[seed + 1 :], position)

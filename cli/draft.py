@@ -1,0 +1,125 @@
+"""The text of a pipeline that a person changes selector by selector, with everything else as it was written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any, cast
+
+import yaml
+
+from pipelines.planning.stage import find_stage
+from pipelines.registry.catalog import UnknownName
+
+_KEYS = ("selector", "xpath")  # of an extractor, and of a stage whose arguments are a map
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSelector:
+    """A selector of the text, between the offsets `start` and `end`."""
+
+    stage: str
+    line: int
+    text: str
+    start: int
+    end: int
+
+
+def write_draft(url: str, selectors: Sequence[str]) -> str:
+    """Return the text of a pipeline that fetches one page and extracts a column for each selector.
+
+    A selector may also be a whole extractor, as the text of a map.
+    """
+    lines: list[str] = []
+    names = set[str]()
+    for selector in selectors:
+        extractor = _read_extractor(selector)
+        name = _derive_name(str(extractor.get("selector", "")), names)
+        names.add(name)
+        fields = {"as": name} | extractor
+        lines.append(", ".join(f"{key}: {_quote(value)}" for key, value in sorted(fields.items(), key=_is_name)))
+    if not lines:
+        return f"fetch:\n  url: {_quote(url)}\npipeline: []\nspindle: {{keepColumns: [_url]}}\n"
+    extractors = "".join(f"      - {{{line}}}\n" for line in lines)
+    return f"fetch:\n  url: {_quote(url)}\npipeline:\n  - stage: extract\n    args:\n{extractors}"
+
+
+def find_selectors(text: str) -> list[DraftSelector]:
+    """Return the selectors of a valid pipeline in the order of the text."""
+    root = yaml.compose(text, yaml.SafeLoader)
+    return [
+        DraftSelector(stage, node.start_mark.line + 1, node.value, node.start_mark.index, node.end_mark.index)
+        for item in _get_items(_get_value(root, "pipeline"))
+        for stage, node in _iter_selectors(item)
+        if isinstance(node, yaml.ScalarNode)
+    ]
+
+
+def replace_selector(text: str, selector: DraftSelector, new: str) -> str:
+    return text[: selector.start] + _quote(new) + text[selector.end :]
+
+
+def _iter_selectors(item: Any) -> Iterator[tuple[str, Any]]:
+    name, arguments = _get_value(item, "stage"), _get_value(item, "args")
+    if name is None or arguments is None:
+        return
+    try:
+        stage = find_stage(name.value)[1]
+    except UnknownName:
+        return
+    nodes = _get_items(arguments) or [arguments]
+    if "selector" in stage.positional and len(nodes) > (position := stage.positional.index("selector")):
+        yield name.value, nodes[position]
+    yield from ((name.value, node) for node in _find_keyed(arguments))
+
+
+def _find_keyed(node: Any) -> Iterator[Any]:
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if key.value in _KEYS:
+            yield value
+        else:
+            yield from _find_keyed(value)
+    for item in _get_items(node):
+        yield from _find_keyed(item)
+
+
+def _get_value(node: Any, name: str) -> Any:
+    entries = node.value if isinstance(node, yaml.MappingNode) else ()
+    return next((value for key, value in entries if key.value == name), None)
+
+
+def _get_items(node: Any) -> list[Any]:
+    return node.value if isinstance(node, yaml.SequenceNode) else []
+
+
+def _read_extractor(selector: str) -> dict[str, Any]:
+    """Return the extractor that a text describes: a map, or a selector alone."""
+    try:
+        value = yaml.safe_load(selector) if selector.startswith("{") else None
+    except yaml.YAMLError:
+        value = None
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {"selector": selector}
+
+
+def _derive_name(selector: str, taken: Collection[str]) -> str:
+    """Return a column name from the last word of a selector, numbered when it is taken."""
+    words = re.findall(r"[A-Za-z]\w*", re.sub(r"\[.*?\]|:[\w-]+(\(.*?\))?", "", selector)) or ["column"]
+    return next(name for name in chain(words[-1:], (f"{words[-1]}_{n}" for n in count(2))) if name not in taken)
+
+
+def _is_name(entry: tuple[str, Any]) -> bool:
+    return entry[0] == "as"
+
+
+def _quote(value: Any) -> str:
+    """Return a value as YAML, in quotes where it needs them."""
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    try:
+        plain = yaml.safe_load(f"[{value}]") == [value]
+    except yaml.YAMLError:
+        plain = False
+    return value if plain else json.dumps(value, ensure_ascii=False)

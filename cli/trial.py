@@ -1,0 +1,281 @@
+"""`spindle try`: the first rows of a pipeline, or what selectors find on a page, within a second and without Spark."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.cells import set_cell_size
+from rich.console import Console
+
+from cli.draft import find_selectors, replace_selector, write_draft
+from cli.terminal import OWN_NETWORKS, escape_text, format_count, read_transforms
+from pipelines.errors import PipelineError, RunError
+from pipelines.extract import SlowPattern, compile_selector
+from pipelines.extract.rows import Row
+from pipelines.extract.selectors import SelectorError
+from pipelines.fetch import Page
+from pipelines.language.columns import ENGINE_COLUMNS
+from pipelines.language.json_values import PREVIEW_LENGTH, to_json
+from pipelines.language.names import truncate
+from pipelines.pipeline import Pipeline
+from pipelines.planning.options import make_fetch_options
+from pipelines.planning.stage import LinkStage
+from pipelines.trial import Trial, TrialPages
+
+NOTHING_FOUND = 3
+"""Exit code when a selector finds nothing on the page."""
+_MAX_MATCHES = 5
+_MAX_BODY_LINES = 40  # on a terminal
+_COLUMN_WIDTHS = (6, 40)
+_PAGE_COLUMNS = ("_requestedUrl", "_status")
+_HELP = (
+    "Type a number and another selector to see its result, such as: 1 h2.title\n"
+    "Other commands: show, save [FILE], quit."
+)
+
+_notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@dataclass(slots=True)
+class TrialOptions:
+    """The options of the command, and the pages that its trials share."""
+
+    parameters: dict[str, str]
+    guard: bool
+    max_rows: int
+    max_pages: int
+    transforms: Path | None
+    pages: TrialPages = field(default_factory=TrialPages)
+
+    def create_trial(self, text: str) -> Trial:
+        """Plan the text and return its trial; raise PipelineError."""
+        plan = Pipeline.from_yaml(text).plan(self.parameters, read_transforms(self.transforms))
+        options = make_fetch_options(plan.options, () if self.guard else OWN_NETWORKS)
+        return Trial(plan, options, self.max_pages, self.pages)
+
+
+def try_file(file: Path, options: TrialOptions) -> int:
+    """Print the first rows of a pipeline file; on a terminal, go on with changed selectors. Return 1 on a failure."""
+    text = file.read_text()
+    code = _report_errors(file, lambda: _print_rows(options.create_trial(text), options.max_rows))
+    if _is_interactive():
+        return _change_selectors(text, file, lambda draft: _print_rows(options.create_trial(draft), options.max_rows))
+    return code
+
+
+def try_url(url: str, selectors: Sequence[str], options: TrialOptions) -> int:
+    """Print a page, or what each selector finds on it; return NOTHING_FOUND when one finds nothing."""
+    text = write_draft(url, selectors)
+    code = _report_errors(url, lambda: _print_page(options.create_trial(text), text, bool(selectors)))
+    if selectors and code != 1 and _is_interactive():
+        return _change_selectors(text, None, lambda draft: _print_page(options.create_trial(draft), draft, True))
+    return code
+
+
+def _is_interactive() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _report_errors(name: Path | str, action: Callable[[], int]) -> int:
+    """Run the action and return its code, or print its errors and return 1."""
+    try:
+        return action()
+    except PipelineError as error:
+        for problem in error.problems:
+            _notes.print(escape_text(f"{name}:{problem.line or 1}: {problem.message}", "red"))
+    except RunError as error:
+        _notes.print(escape_text(str(error), "red"))
+    return 1
+
+
+def _print_rows(trial: Trial, max_rows: int) -> int:
+    """Print rows as they come, then what the trial left out."""
+    with trial:
+        columns = tuple(name for name in trial.columns if name not in ENGINE_COLUMNS)
+        if trial.steps and isinstance(trial.steps[-1].stage, LinkStage):
+            columns = (*columns, *_PAGE_COLUMNS)
+        printer = _RowPrinter(None if trial.columns.open else columns)
+        rows = trial.iter_rows()
+        for row in islice(rows, max_rows):
+            printer.add(row)
+        _print_summary(trial, printer, more=printer.count == max_rows)
+    return 0
+
+
+def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
+    pages = sum(counts.pages for counts in trial.counts.values())
+    first = "the first " if more or trial.pages_left == 0 else ""
+    _notes.print(f"{first}{format_count(printer.count, 'rows')} from {format_count(pages, 'pages')}")
+    for counts in trial.counts.values():
+        for url, error in counts.failures[:3]:
+            _notes.print(escape_text(f"{url}: {error}", "yellow"))
+    for name in printer.empty_columns if printer.count else ():
+        _notes.print(escape_text(f"{name} is empty in {'all of them' if printer.count > 1 else 'it'}", "yellow"))
+    if step := trial.next_step:
+        where = f"line {step.line}: " if step.line else ""
+        before = "The rows are those before it" if trial.steps else "There is nothing to show before it"
+        sentence = f"{where}{step.title} works on whole tables, which needs Spark. {before}; `spindle run` runs it."
+        _notes.print(escape_text(sentence))
+
+
+class _RowPrinter:
+    """Prints rows as they come: aligned on a terminal, otherwise as a JSON object a line.
+
+    `columns` None prints those of the first row.
+    """
+
+    def __init__(self, columns: Sequence[str] | None) -> None:
+        self.count = 0
+        self._columns = columns
+        self._widths: Sequence[int] = ()
+        self._filled = set[str]()
+        self._console = Console(highlight=False, soft_wrap=True)
+
+    @property
+    def empty_columns(self) -> list[str]:
+        return [name for name in self._columns or () if name not in self._filled]
+
+    def add(self, row: Row) -> None:
+        if self._columns is None:
+            self._columns = tuple(row.values)
+        self.count += 1
+        values = {name: to_json(row.value(name), PREVIEW_LENGTH) for name in self._columns}
+        self._filled.update(name for name, value in values.items() if value is not None)
+        if row.fetched.error:
+            values.setdefault("_error", row.fetched.error)
+        if not self._console.is_terminal:
+            print(json.dumps(values, ensure_ascii=False), flush=True)
+            return
+        cells = [_format_cell(values[name]) for name in self._columns]
+        if not self._widths:
+            self._widths = _choose_widths(self._columns, cells, self._console.width)
+            self._print_line(self._columns, "bold")
+        self._print_line(cells)
+        if row.fetched.error:
+            self._console.print(escape_text(f"  {row.fetched.error}", "red"))
+
+    def _print_line(self, cells: Sequence[str], style: str = "") -> None:
+        aligned = (set_cell_size(cell, width) for cell, width in zip(cells, self._widths, strict=True))
+        self._console.print(escape_text("  ".join(aligned).rstrip(), style))
+
+
+def _format_cell(value: Any) -> str:
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(text.split())
+
+
+def _choose_widths(names: Sequence[str], cells: Sequence[str], total: int) -> list[int]:
+    """Return the widths of the columns: those of the first row, unless they exceed the terminal."""
+    narrowest, widest = _COLUMN_WIDTHS
+    widths = [min(max(len(name), len(cell), narrowest), widest) for name, cell in zip(names, cells, strict=True)]
+    available = max(total - 2 * (len(widths) - 1), narrowest * len(widths))
+    while sum(widths) > available:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _print_page(trial: Trial, text: str, has_selectors: bool) -> int:
+    """Print how the page was answered, and its body or what each selector of the text finds."""
+    with trial:
+        row = next(trial.iter_rows())
+    page = row.fetched.page
+    if page is None:
+        raise RunError(f"{row.fetched.requested_url}: {row.fetched.error}")
+    _notes.print(escape_text(_describe_page(page, row)))
+    if not has_selectors:
+        _print_body(row)
+        return 0
+    found = [_print_matches(row, selector.text) for selector in find_selectors(text)]
+    for name, value in row.values.items():
+        print(escape_text(f"{name} = {json.dumps(to_json(value, PREVIEW_LENGTH), ensure_ascii=False)}"))
+    return 0 if all(found) else NOTHING_FOUND
+
+
+def _describe_page(page: Page, row: Row) -> str:
+    redirected = f", from {page.url}" if page.url != page.requested_url else ""
+    title = row.element.first("title") if row.element and row.element.node is not None else None
+    named = f": {truncate(title.text(), PREVIEW_LENGTH)}" if title else ""
+    return f"{page.status} {page.content_type or 'without a type'}, {len(page.body):,} bytes{redirected}{named}"
+
+
+def _print_body(row: Row) -> None:
+    body = row.element.html() if row.element else ""
+    if not sys.stdout.isatty():
+        print(body)
+        return
+    lines = body.splitlines()
+    print(escape_text("\n".join(lines[:_MAX_BODY_LINES])))
+    if more := len(lines) - _MAX_BODY_LINES:
+        _notes.print(f"{format_count(max(more, 0), 'lines')} more, which a pipe or file would get")
+
+
+def _print_matches(row: Row, text: str) -> int:
+    """Print how many elements match a selector, and the first of them."""
+    try:
+        found = row.element.select(compile_selector(text)) if row.element else []
+    except (SelectorError, SlowPattern) as error:
+        raise RunError(f"{text}: {error}") from None
+    print(escape_text(f"{text}: {format_count(len(found), 'elements') if found else 'nothing'}"))
+    for element in found[:_MAX_MATCHES]:
+        link = element.link()
+        print(escape_text(f"  {truncate(element.text(), PREVIEW_LENGTH)}{f' -> {link}' if link else ''}"))
+    return len(found)
+
+
+def _change_selectors(text: str, file: Path | None, show: Callable[[str], int]) -> int:
+    """Ask for changed selectors and show their result until the end of the input; return the last code."""
+    with suppress(ImportError):
+        import_module("readline")  # gives input() a history
+    code, saved = 0, text
+    _print_selectors(text)
+    _notes.print(_HELP)
+    while True:
+        try:
+            command, _, argument = input("> ").strip().partition(" ")
+        except EOFError:
+            command, argument = "quit", ""
+        if command == "quit":
+            if text != saved:
+                _notes.print("The changes were not saved.")
+            return code
+        if command == "save":
+            target = Path(argument.strip()) if argument else file
+            saved = text if _save(text, target) else saved
+        elif command == "show":
+            _print_selectors(text)
+            code = _report_errors(file or "selector", partial(show, text))
+        elif command.isdecimal() and 1 <= int(command) <= len(found := find_selectors(text)) and argument:
+            changed = replace_selector(text, found[int(command) - 1], argument.strip())
+            code = _report_errors(file or "selector", partial(show, changed))
+            text = changed if code != 1 else text
+        elif command:
+            _notes.print(_HELP)
+
+
+def _print_selectors(text: str) -> None:
+    with suppress(PipelineError):  # its problems are printed already
+        Pipeline.from_yaml(text)
+        for number, selector in enumerate(find_selectors(text), start=1):
+            _notes.print(escape_text(f"{number:>3}  line {selector.line:<4} {selector.stage:<12} {selector.text}"))
+
+
+def _save(text: str, target: Path | None) -> bool:
+    if target is None:
+        _notes.print("Give the name of a file: save first.yaml")
+        return False
+    try:
+        target.write_text(text)
+    except OSError as error:
+        _notes.print(escape_text(f"{target} cannot be written: {error.strerror}", "red"))
+        return False
+    _notes.print(escape_text(f"Saved in {target}. Next: spindle run {target}"))
+    return True

@@ -1,0 +1,19 @@
+"""The fetcher for the pages of a stage: the browser's, or that of plain HTTP."""
+
+from __future__ import annotations
+
+from pipelines.browser.actions import Browsing
+from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
+from pipelines.fetch.fetcher import PageCache
+from pipelines.fetch.throttle import HostThrottle
+
+
+def create_fetcher(
+    options: FetchOptions, browsing: Browsing | None, throttle: HostThrottle | None, cache: PageCache | None
+) -> Fetcher:
+    """Return a fetcher that loads pages in the browser as `browsing` says, or by plain HTTP without it."""
+    if browsing is None:
+        return HttpFetcher(options, throttle, cache)
+    from pipelines.browser.fetcher import BrowserFetcher  # Playwright loads slowly
+
+    return BrowserFetcher(options, browsing, throttle=throttle, cache=cache)

@@ -1,0 +1,230 @@
+"""The first rows of a plan in this process, without Spark: its stages up to the first that works on whole tables."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice, repeat, takewhile
+from types import TracebackType
+from typing import Self
+
+from pipelines.browser.factory import create_fetcher
+from pipelines.browser.model import BrowserPage
+from pipelines.coordination.client import SharedHostThrottle, connect
+from pipelines.coordination.server import Coordinator
+from pipelines.errors import RunError
+from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
+from pipelines.fetch import Fetcher, FetchOptions, Page, canonical_url
+from pipelines.language.columns import Columns
+from pipelines.planning.plan import Plan, Step
+from pipelines.planning.requirements import find_missing_browser
+from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
+
+_CONCURRENCY = 4  # requests at once: pages beyond the first rows are fetched in vain
+
+
+@dataclass(slots=True)
+class TrialCounts:
+    """Counts of one step."""
+
+    rows: int = 0
+    pages: int = 0
+    failures: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+
+class TrialPages:
+    """Pages that trials have fetched, kept in memory so that a later trial does not fetch them again."""
+
+    def __init__(self) -> None:
+        self._pages: dict[str, Page] = {}
+
+    def get(self, url: str) -> Page | None:
+        return self._pages.get(url)
+
+    def is_fresh(self, page: Page) -> bool:
+        return True
+
+    def put(self, page: Page) -> None:
+        if page.ok:
+            self._pages[page.requested_url] = page
+
+    def tick(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class _Request:
+    """A row that waits for its page; `results` are the rows with it, one for each snapshot of a trace."""
+
+    url: str | None
+    row: Row
+    results: list[Row]
+
+
+class Trial:
+    """Runs the steps of a plan that work row by row over its first `max_pages` pages. Use as a context manager.
+
+    `steps` are those steps, and `next_step` is the first that is left out because it works on whole tables. Rows come
+    as their pages arrive, in the order of a run; stages pull the rows that they need, so few pages are fetched.
+    """
+
+    def __init__(self, plan: Plan, options: FetchOptions, max_pages: int, pages: TrialPages | None = None) -> None:
+        self.steps = tuple(takewhile(_is_row_wise, plan.steps[:-1]))
+        self.next_step: Step | None = next((step for step in plan.steps[len(self.steps) : -1]), None)
+        self.counts = {step.key: TrialCounts() for step in self.steps}
+        self.pages_left = max_pages
+        self._missing_browser = find_missing_browser(plan)
+        self._max_explored = plan.options.max_pages
+        self._options = replace(options, concurrency=min(options.concurrency, _CONCURRENCY))
+        self._pages = pages or TrialPages()
+        self._coordinator = Coordinator(self._options)
+        self._resources = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._resources.enter_context(self._coordinator)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.close()
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of the rows."""
+        return self.steps[-1].columns if self.steps else Columns()
+
+    def iter_rows(self) -> Iterator[Row]:
+        """Iterate over the rows; raise RunError."""
+        if self._missing_browser:
+            raise RunError(self._missing_browser)
+        rows: Generator[Row] | None = None
+        for step in self.steps:
+            rows = self._count_rows(step, self._apply(step, rows))
+        if rows is None:
+            return iter(())
+        self._resources.callback(rows.close)
+        return rows
+
+    def _apply(self, step: Step, rows: Iterator[Row] | None) -> Iterator[Row]:
+        stage = step.stage
+        if isinstance(stage, RowStage):
+            return _apply_row_stage(stage, rows or iter(()))
+        if not isinstance(stage, LinkStage):
+            raise RunError(f"{step.title} does not work row by row")
+        if rows is None:
+            seed = (canonical_url(stage.fixed_url or ""), Row({}, (0,)))
+            return self._fetch(step, stage, iter((seed,)))
+        if stage.max_depth is None:
+            return self._fetch(step, stage, _iter_links(stage, rows))
+        return self._explore(step, stage, rows)
+
+    def _count_rows(self, step: Step, rows: Iterator[Row]) -> Generator[Row]:
+        counts = self.counts[step.key]
+        for row in rows:
+            counts.rows += 1
+            yield row
+
+    def _explore(self, step: Step, stage: LinkStage, rows: Iterator[Row]) -> Iterator[Row]:
+        """Yield each page once, level by level, and fetch the links of each level."""
+        find_links, deepest = stage.build_worker(), stage.max_depth or 0
+        visited = set[str]()
+        level: list[tuple[str, Row]] = []
+
+        def add_links(row: Row, depth: int) -> None:
+            for position, link in enumerate(find_links(row) if depth < deepest else (), start=1):
+                if link.url:
+                    level.append((link.url, row.follow_link(link, place_link(row.ordinal, depth, position), depth + 1)))
+
+        latest: Fetched = NOTHING
+        for row in rows:
+            is_whole_page = row.element is not None and row.element is row.fetched.root
+            if is_whole_page and row.fetched is latest:  # another row of the same page
+                continue
+            latest = row.fetched
+            first = row.set_depth(0, (*row.ordinal, 0))
+            if first.fetched.requested_url:
+                visited.add(first.fetched.requested_url)
+            add_links(first, 0)
+            yield first
+        for depth in range(1, deepest + 1):
+            found = dict[str, Row]()
+            for url, row in level:
+                if url not in visited:
+                    found.setdefault(url, row)
+            if not found:
+                return
+            level.clear()
+            if self._max_explored is not None:
+                found = dict(list(found.items())[: max(self._max_explored - len(visited), 0)])
+            visited.update(found)
+            for row in self._fetch(step, stage, iter(found.items())):
+                add_links(row, depth)
+                yield row
+
+    def _fetch(self, step: Step, stage: LinkStage, links: Iterator[tuple[str | None, Row]]) -> Iterator[Row]:
+        """Yield the rows of the links with their pages, in order; a row without a link has no page.
+
+        The first page is fetched alone, so that its rows come as soon as possible.
+        """
+        with ExitStack() as resources:
+            fetcher = resources.enter_context(self._create_fetcher(stage, resources))
+            for size in chain((1, 2), repeat(_CONCURRENCY)):
+                requests = list(islice(self._iter_requests(links), size))
+                if not requests:
+                    return
+                due = ((request.url, request) for request in requests if request.url is not None)
+                for page, request in fetcher.fetch(due):
+                    request.results.append(self._take_page(step, request.row, page))
+                yield from chain.from_iterable(request.results for request in requests)
+
+    def _iter_requests(self, links: Iterator[tuple[str | None, Row]]) -> Iterator[_Request]:
+        """Iterate over the requests for the links, until as many pages are requested as the trial may fetch."""
+        while self.pages_left > 0 and (link := next(links, None)):
+            url, row = link
+            self.pages_left -= url is not None
+            yield _Request(url, row, [row] if url is None else [])
+
+    def _create_fetcher(self, stage: LinkStage, resources: ExitStack) -> Fetcher:
+        connection = connect(self._coordinator.endpoint, "trial")
+        if connection is None:
+            raise RunError("the trial is over")
+        resources.callback(connection.finish)
+        throttle = SharedHostThrottle(connection, self._options)
+        return create_fetcher(self._options, stage.browsing, throttle, None if stage.browsing else self._pages)
+
+    def _take_page(self, step: Step, row: Row, page: Page) -> Row:
+        """Return the row with the page, and count it."""
+        counts, fetched = self.counts[step.key], Fetched.from_page(page)
+        counts.pages += 1
+        if fetched.error:
+            counts.failures.append((page.requested_url, fetched.error))
+        arrived = page.add_to(row) if isinstance(page, BrowserPage) else replace(row)
+        arrived.fetched, arrived.element = fetched, fetched.root
+        return arrived
+
+
+def _is_row_wise(step: Step) -> bool:
+    return isinstance(step.stage, RowStage | LinkStage)
+
+
+def _apply_row_stage(stage: RowStage, rows: Iterator[Row]) -> Iterator[Row]:
+    work = stage.build_worker()
+    for row in rows:
+        if isinstance(work, BatchWorker):
+            made: Iterable[Row] = chain.from_iterable(work.process([row]))
+        else:
+            made = work(row)
+        yield from made
+
+
+def _iter_links(stage: LinkStage, rows: Iterator[Row]) -> Iterator[tuple[str | None, Row]]:
+    """Yield each link of the rows with the row for its page; a row without links once, unless the stage drops it."""
+    find_links = stage.build_worker()
+    for row in rows:
+        position = 0
+        for position, link in enumerate(find_links(row), start=1):
+            yield link.url, row.follow_link(link, (*row.ordinal, position))
+        if position == 0 and not stage.drops_rows_without_link:
+            yield None, row.keep_without_link()
