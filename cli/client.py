@@ -100,6 +100,8 @@ class Client:
             raise Unreachable(f"{sentence} Start it with `spindle up`, or give another address with --url.") from None
 
     def _read_json(self, response: httpx.Response) -> Any:
+        if response.is_success and not response.content:
+            return {}
         try:
             body = response.json()
             if response.is_success:

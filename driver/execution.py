@@ -22,6 +22,7 @@ from driver.resource_usage import UsageMeter
 from driver.secrets import Secrets
 from driver.spec import ExecutionSpec, PageCacheSpec, read_spec
 from driver.webhook import WebhookFailed
+from pipelines.fetch import FetchOptions
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
@@ -89,6 +90,8 @@ def _run(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: Usage
     transforms = Transforms(spec.row_transforms, Limits(only_isolated=spec.isolate_transforms))
     if warning := transforms.warning():
         _log.warning(warning)
+    if spec.arguments:
+        _log.warning("arguments without '=' set no parameter", extra={"fields": {"arguments": spec.arguments}})
     plan = pipeline.plan(spec.parameters, transforms)  # for display, without secrets
     runnable = pipeline.plan(secrets.reveal(spec.parameters), transforms)
     with Run(runnable, _build_context(spec, runnable, secrets), spec.preview_rows) as run:
@@ -106,7 +109,9 @@ def _run(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: Usage
 def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
     return RunContext(
         cache=make_cache_options(plan.options, _open_page_cache(spec.pages, secrets)),
-        fetch=make_fetch_options(plan.options, spec.fetch.allow_networks),
+        fetch=make_fetch_options(
+            plan.options, spec.fetch.allow_networks, FetchOptions(own_endpoints=spec.fetch.own_endpoints)
+        ),
         inputs={path: Files(each.paths, each.format) for path, each in spec.inputs.items()},
         local_folders=spec.local_folders,
         limit=spec.limit,

@@ -24,7 +24,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "timestamp": format_time(datetime.fromtimestamp(record.created, UTC)),
             "level": _LEVELS.get(record.levelname, record.levelname),
             "event": record.getMessage(),
             **getattr(record, "fields", {}),
@@ -32,6 +32,11 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[1]:
             line["trace"] = "".join(traceback.format_exception(record.exc_info[1]))
         return json.dumps(self._mask(json.loads(json.dumps(line, default=str))))
+
+
+def format_time(at: datetime) -> str:
+    """Return a time in UTC as the service writes it: ISO 8601 that ends in `Z`."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def configure_logging(mask: Callable[[Any], Any] = copy) -> None:

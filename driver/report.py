@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from dagster_pipes import PipesContext, open_dagster_pipes
 
+from driver.logs import format_time
 from driver.progress import Progress
 from driver.resource_usage import UsageMeter
 from driver.spec import ExecutionSpec
@@ -84,7 +85,7 @@ class Reporter:
             self._progress.finish(state)
         self._send_stages()
         seconds = round(time.monotonic() - self._clock)
-        ended = {"completedAt": datetime.now(UTC).isoformat(), "durationSeconds": seconds}
+        ended = {"completedAt": format_time(datetime.now(UTC)), "durationSeconds": seconds}
         payload = self._build_payload(state, {**ended, **fields})
         log = _log.info if state == "COMPLETED" else _log.error
         said = {} if sentence is None else {"message": sentence}
@@ -104,7 +105,7 @@ class Reporter:
             "executionId": self._spec.execution_id,
             "sparkApplicationName": self._spec.job_name,
             "status": status,
-            "startedAt": self._started_at.isoformat(),
+            "startedAt": format_time(self._started_at),
             "sparkUiUrl": self._spark_ui,
             **self._meter.get_report_fields(),
             **fields,

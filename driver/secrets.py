@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from driver.spec import ExecutionSpec
-from pipelines.fetch.urls import MIN_SECRET_LENGTH, spellings
+from pipelines.fetch.urls import MASK, MIN_SECRET_LENGTH, list_spellings, mask_secrets
 from pipelines.language.names import ELLIPSIS
 from pipelines.language.parameters import Value
 
-MASK = "********"
 _MIN_PREFIX = 4  # a shorter beginning of a secret, at the end of a truncated text, is not masked
 
 
@@ -20,12 +19,17 @@ class Secrets:
 
     def __init__(self, spec: ExecutionSpec) -> None:
         self._values = {name: os.environ[name] for name in spec.credentials if name in os.environ}
-        self._spellings = sorted({each for value in self.values for each in spellings(value)}, key=len, reverse=True)
+        self._public = frozenset(spec.public_variables)
+        self._spellings = list_spellings(self.values)
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The values that are long enough to be secrets."""
-        return tuple(value for value in self._values.values() if len(value) >= MIN_SECRET_LENGTH)
+        """The values to mask: those that are long enough to be secrets, without regions and addresses.
+
+        An address with a password in it is a secret.
+        """
+        hidden = (value for name, value in self._values.items() if name not in self._public or "@" in value)
+        return tuple(value for value in hidden if len(value) >= MIN_SECRET_LENGTH)
 
     def reveal(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
         """Replace the parameters that refer to a credential variable (NAME: `${NAME}`) by its value."""
@@ -41,9 +45,7 @@ class Secrets:
         return [self.mask(each) for each in cast(list[Any], value)] if isinstance(value, list) else value
 
     def _mask_text(self, text: str) -> str:
-        for spelling in self._spellings:
-            text = text.replace(spelling, MASK)
-        *truncated, rest = text.split(ELLIPSIS)
+        *truncated, rest = mask_secrets(text, self._spellings).split(ELLIPSIS)
         return ELLIPSIS.join([*map(self._mask_end, truncated), rest])
 
     def _mask_end(self, text: str) -> str:

@@ -40,9 +40,10 @@ class WebhookSpec(SpecPart):
 
 
 class FetchSpec(SpecPart):
-    """Networks that pages may be fetched from although they are not public."""
+    """Networks that pages may be fetched from although they are not public, and the service's own hosts and ports."""
 
     allow_networks: tuple[str, ...] = ()
+    own_endpoints: tuple[tuple[str, int], ...] = ()
 
 
 class PageCacheSpec(SpecPart):
@@ -63,7 +64,11 @@ class SparkSpec(SpecPart):
 
 
 class ExecutionSpec(SpecPart):
-    """One attempt of an execution. `credentials` maps environment variables to ids of credentials."""
+    """One attempt of an execution.
+
+    `arguments` are those that set no parameter. `credentials` maps environment variables to ids of credentials; of
+    these, `public_variables` hold no secrets.
+    """
 
     execution_id: str
     job_id: str
@@ -73,9 +78,11 @@ class ExecutionSpec(SpecPart):
     attempt: int
     pipeline_yaml: str
     parameters: dict[str, Value] = Field(default_factory=dict[str, Value])
+    arguments: tuple[str, ...] = ()
     row_transforms: dict[str, str] = Field(default_factory=dict[str, str])
     isolate_transforms: bool = True
     credentials: dict[str, str] = Field(default_factory=dict[str, str])
+    public_variables: tuple[str, ...] = ()
     limit: int | None = None
     output: OutputSpec
     inputs: dict[str, InputSpec] = Field(default_factory=dict[str, InputSpec])

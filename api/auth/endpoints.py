@@ -35,7 +35,7 @@ def list_keys(caller: Admin, services: ServicesOf, page: PageOf) -> list[KeyReco
 
 @router.post("/api-keys", summary="Make an API key; its secret is answered this once")
 def make_key(body: KeyCreate, caller: Admin, services: ServicesOf) -> NewKey:
-    return new_key(*services.api_keys.create(caller, body.name, body.scopes or (), body.expires_at))
+    return new_key(*services.api_keys.create(caller, body.name, body.scopes, body.expires_at or None))
 
 
 @router.delete("/api-keys/{keyId}", summary="Revoke an API key", responses=answers(404))

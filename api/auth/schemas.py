@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Name, Record, Time, example
+from api.kit.schemas import Body, ClearableTime, Name, Record, example
 from core.identity.api_keys import SCOPES
 from core.tables import ApiKey, Organization
 
@@ -21,7 +21,7 @@ class KeyCreate(Body):
 
     name: Name
     scopes: list[Scope] | None = None
-    expires_at: Time | None = None
+    expires_at: ClearableTime | None = None
 
 
 class KeyRecord(Record):

@@ -19,6 +19,7 @@ class CredentialUpdate(Body):
     model_config = example({"name": "Search", "provider": "BING_SEARCH", "apiKey": "the key"})
 
     name: str | None = None
+    description: str | None = None
     provider: str | None = None
     enabled: bool | None = None
     api_key: str | None = None
@@ -68,6 +69,7 @@ class CredentialRecord(Record):
     id: str
     organization_id: str | None
     name: str
+    description: str | None
     provider: str
     enabled: bool
     api_key: str | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from api.kit.schemas import Body, Name, Record, Time, example
+from api.kit.schemas import Body, ClearableTime, Name, Record, example
 from core.jobs.repository import JobWithTasks
 
 
@@ -21,7 +21,7 @@ class JobUpdate(Body):
     cloud_credential_id: str | None = None
     cloud_credential_ids: list[str] | None = None
     parameters: dict[str, Any] | None = None
-    scheduled_time: Time | None = None
+    scheduled_time: ClearableTime | None = None
     enabled: bool | None = None
 
 

@@ -49,7 +49,10 @@ CONVERTOR_TYPES["str"] = NameConvertor()  # Starlette's default for `{parameter}
 
 
 class SizeLimits:
-    """Refuses paths and bodies beyond the limits, and bodies that stall; `larger` has limits by path prefix."""
+    """Refuses paths and bodies beyond the limits, and bodies that stall.
+
+    `larger` has limits by path prefix, whose routes check the Content-Length themselves: they record the refusal.
+    """
 
     def __init__(self, app: ASGIApp, larger: Mapping[str, int] = MappingProxyType({})) -> None:
         self._app = app
@@ -58,9 +61,11 @@ class SizeLimits:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif len(scope["path"]) > MAX_PATH:
+            return
+        limit = self._get_body_limit(scope["path"])
+        if len(scope["path"]) > MAX_PATH:
             await http_error_response(414)(scope, receive, send)
-        elif _get_content_length(scope) > (limit := self._get_body_limit(scope["path"])):
+        elif limit == MAX_BODY and get_content_length(scope) > limit:
             await http_error_response(413)(scope, receive, send)
         else:
             await self._app(scope, _limit_body(receive, limit), send)
@@ -126,7 +131,8 @@ class AccessLog:
         )
 
 
-def _get_content_length(scope: Scope) -> int:
+def get_content_length(scope: Scope) -> int:
+    """Return the announced size of a request's body, 0 where nothing usable is announced."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
     return int(length) if length.isdigit() else 0
 

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Path
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
 from core.infra.validation import NAME_LENGTH
 from core.tables import Base
@@ -29,6 +41,20 @@ def _utc(value: datetime) -> datetime:
 
 
 Time = Annotated[datetime, Strict(False), BeforeValidator(_text), AfterValidator(_utc)]
+_TIME = TypeAdapter[datetime](Time)
+
+
+def _parse_clearable_time(value: object, _handler: ValidatorFunctionWrapHandler) -> datetime | str:
+    """Parse a time, or keep an empty text; a union's own errors would name its members in the path."""
+    if value == "":
+        return ""
+    try:
+        return _TIME.validate_python(value)
+    except ValidationError as error:
+        raise PydanticCustomError("invalid_time", "{reason}", {"reason": error.errors()[0]["msg"]}) from error
+
+
+ClearableTime = Annotated[datetime | Literal[""], WrapValidator(_parse_clearable_time)]
 
 
 def _whole(value: object) -> object:

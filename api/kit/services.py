@@ -100,7 +100,7 @@ def open_services(settings: Settings) -> Services:
         agents=AgentService(database),
         python_extensions=PythonExtensionService(database),
         jobs=JobService(database),
-        tasks=TaskService(database),
+        tasks=TaskService(settings, database),
     )
 
 

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from api.kit.auth import Admin, KeyRoute
 from api.kit.concurrency import PACKAGES, UPLOADS
 from api.kit.errors import answers
+from api.kit.middleware import get_content_length
 from api.kit.schemas import ProjectId
 from api.kit.services import Services, ServicesOf
 from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, import_record
@@ -130,12 +131,19 @@ async def upload(
 
 
 async def _receive(request: Request, file: BinaryIO) -> None:
+    """Copy the body to a file; raise TooLarge, before reading it if its size is announced."""
+    if get_content_length(request.scope) > MAX_PACKAGE:
+        raise _make_too_large()
     received, content = 0, anyio.wrap_file(file)
     async for chunk in request.stream():
         received += len(chunk)
         if received > MAX_PACKAGE:
-            raise TooLarge(f"A package has at most {MAX_PACKAGE} bytes.")
+            raise _make_too_large()
         await content.write(chunk)
+
+
+def _make_too_large() -> TooLarge:
+    return TooLarge(f"A package has at most {MAX_PACKAGE} bytes.")
 
 
 def _read_chunks(content: BinaryIO) -> Iterator[bytes]:

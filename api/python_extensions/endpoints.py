@@ -10,7 +10,7 @@ from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
-from api.kit.schemas import AgentId, Nothing
+from api.kit.schemas import AgentId
 from api.kit.services import ServicesOf
 from api.python_extensions.schemas import (
     ExtensionCreate,
@@ -26,8 +26,10 @@ from api.python_extensions.schemas import (
     build_processed_text,
 )
 from core.errors import BadInput
+from core.infra.preconditions import Versioned
 from core.python_extensions.scripts import process_pipeline
 from core.python_extensions.validation import TYPES, list_plugin_transforms, validate_function
+from core.tables import PythonExtension
 from pipelines.transforms.source import MAX_BYTES
 from pipelines.transforms.transform import DEFAULT_LIMITS
 
@@ -77,14 +79,11 @@ def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
 @router.post(
     f"{PREFIX}/register",
     summary="Register a function with the agent that the body names",
+    response_class=Response,
     responses={**TAGGED, **answers(404, 409)},
 )
-def register_extension(
-    body: ExtensionRegistration, caller: Writer, services: ServicesOf, response: Response
-) -> ExtensionRecord:
-    return build_extension_record(
-        set_etag(response, services.python_extensions.create(caller, body.agent_id, body.function()))
-    )
+def register_extension(body: ExtensionRegistration, caller: Writer, services: ServicesOf) -> Response:
+    return _answer_nothing(services.python_extensions.create(caller, body.agent_id, body.function()))
 
 
 @router.get(
@@ -100,6 +99,7 @@ def read_extension(
     f"{PREFIX}/{{extensionId}}",
     summary="Change a Python extension; what the body leaves out stays",
     description="Executions that are on their way keep the text that they were submitted with.",
+    response_class=Response,
     responses={**TAGGED, **answers(404, 409, 412)},
 )
 def update_extension(
@@ -108,16 +108,19 @@ def update_extension(
     caller: Writer,
     services: ServicesOf,
     if_match: IfMatch,
-    response: Response,
-) -> ExtensionRecord:
-    updated = services.python_extensions.update(caller, extension_id, body.values(), if_match)
-    return build_extension_record(set_etag(response, updated))
+) -> Response:
+    return _answer_nothing(services.python_extensions.update(caller, extension_id, body.values(), if_match))
 
 
-@router.delete(f"{PREFIX}/{{extensionId}}", summary="Delete a Python extension", responses=answers(404, 412))
-def delete_extension(extension_id: ExtensionId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
+@router.delete(
+    f"{PREFIX}/{{extensionId}}",
+    summary="Delete a Python extension",
+    response_class=Response,
+    responses=answers(404, 412),
+)
+def delete_extension(extension_id: ExtensionId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Response:
     services.python_extensions.delete(caller, extension_id, if_match)
-    return Nothing()
+    return Response()
 
 
 @router.post(
@@ -157,3 +160,10 @@ def create_python_extension(
     return build_extension_record(
         set_etag(response, services.python_extensions.create(caller, agent_id, body.values()))
     )
+
+
+def _answer_nothing(extension: Versioned[PythonExtension]) -> Response:
+    """Return an answer without a body, as specified, with the extension's ETag."""
+    response = Response()
+    set_etag(response, extension)
+    return response

@@ -13,7 +13,7 @@ from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
-from api.kit.schemas import JobId, Nothing, ProjectId, TaskId
+from api.kit.schemas import JobId, ProjectId, TaskId
 from api.kit.services import ServicesOf
 from api.tasks.schemas import (
     TaskCreate,
@@ -75,12 +75,17 @@ def update_task(
     return build_task_record(set_etag(response, updated))
 
 
-@router.delete("/{taskId}", summary="Delete a task; its executions stay", responses=answers(404, 412))
+@router.delete(
+    "/{taskId}",
+    summary="Delete a task; its executions stay",
+    response_class=Response,
+    responses=answers(404, 412),
+)
 def delete_task(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, services: ServicesOf, if_match: IfMatch
-) -> Nothing:
+) -> Response:
     services.tasks.delete(caller, project_id, job_id, task_id, if_match)
-    return Nothing()
+    return Response()
 
 
 @router.get("/{taskId}/status", summary="Status and progress of a task", responses=answers(404))

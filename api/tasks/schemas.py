@@ -1,13 +1,14 @@
-"""Tasks as JSON. An API key that a client includes is ignored, and never part of a response."""
+"""Tasks as JSON. An API key is stored encrypted and shown as asterisks."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, TypeVar
 
-from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from api.kit.schemas import Body, Name, Record, Time, example
+from api.kit.schemas import Body, ClearableTime, Name, Record, example
+from core.credentials.repository import MASK
 from core.executions.reconcile import MarkedZombies
 from core.tasks.report import TaskWithExecution
 
@@ -21,8 +22,9 @@ class TaskUpdate(Body):
     task_type: str | None = None
     execution_mode: str | None = None
     execution_log: str | None = None
-    scheduled_time: Time | None = None
+    scheduled_time: ClearableTime | None = None
     enabled: bool | None = None
+    api_key: str | None = Field(default=None, description="Write-only: reads return asterisks.")
 
 
 class TaskCreate(TaskUpdate):
@@ -43,6 +45,7 @@ class TaskRecord(Record):
     scheduled_time: datetime | None
     execution_mode: str
     enabled: bool
+    api_key: str | None
     created_at: datetime
     updated_at: datetime
 
@@ -97,6 +100,7 @@ def build_task_record(found: TaskWithExecution) -> TaskRecord:
         execution_reference_id=found.task.execution_id,
         execution_status=found.status,
         execution_log=found.log,
+        api_key=MASK if found.task.sealed_api_key else None,
     )
 
 

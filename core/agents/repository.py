@@ -28,6 +28,7 @@ class AgentRepository(Repository[Agent]):
     row = Agent
     noun = "agent"
     fields = frozenset({"name", "category_id", "description", "code_type_id", "enabled"})
+    clearable = frozenset({"category_id", "code_type_id"})
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class AgentRepository(Repository[Agent]):
 
     def build(self, values: Mapping[str, Any]) -> Agent:
         """Return a valid agent that is not stored yet: its name may be taken in its category."""
-        known = validate_fields(values, self.fields)
+        known = validate_fields(values, self.fields, self.clearable)
         if "name" not in known:
             raise BadInput("An agent needs a 'name'.", path="name", code="missing-field")
         agent = Agent(organization_id=self.organization_id, **known)
@@ -93,7 +94,7 @@ class AgentRepository(Repository[Agent]):
 
     def update(self, agent_id: str, changes: Mapping[str, Any]) -> Agent:
         """Apply the changed fields; a new text makes a new revision."""
-        agent, known = self.get(agent_id), validate_fields(changes, self.fields)
+        agent, known = self.get(agent_id), validate_fields(changes, self.fields, self.clearable)
         category_id, name = known.get("category_id", agent.category_id), known.get("name", agent.name)
         if (category_id, name) != (agent.category_id, agent.name):
             self._check_category_and_name(category_id, name)

@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as AwsKeys
 from pydantic.alias_generators import to_camel
 
-from core.credentials.providers import check_region
+from core.credentials.providers import PROVIDERS, check_region
 from core.credentials.repository import SECRETS
 from core.errors import BadInput
 from core.infra.http_client import HttpResponse, normalize_url, send_request
@@ -56,7 +56,11 @@ def check_credential(settings: Settings, provider: str, fields: Fields) -> Check
     """
     build_request = REQUESTS.get(provider)
     if build_request is None:
-        return CheckResult(True, None, f"Credentials of {provider} cannot be checked. No request was sent.")
+        if provider in PROVIDERS:
+            return CheckResult(False, None, f"Credentials of {provider} cannot be checked. No request was sent.")
+        known = ", ".join(sorted(REQUESTS))
+        sentence = f"{provider} is no provider that the service knows, so its credentials cannot be checked"
+        return CheckResult(False, None, f"{sentence}. It can check {known}.")
     _validate_fields(fields)
     request = build_request(fields)
     response = send_request(settings, request.method, request.url, request.headers, request.body)

@@ -32,6 +32,10 @@ PROVIDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }
 
+PUBLIC_FIELDS = ("region", "endpoint")
+PUBLIC_VARIABLES = frozenset(
+    name for variables in PROVIDERS.values() for name, fields in variables.items() if set(fields) <= {*PUBLIC_FIELDS}
+)
 
 AWS_REGION = re.compile(r"[A-Za-z0-9-]{1,63}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -28,7 +28,7 @@ class CredentialRepository(Repository[CloudCredential]):
 
     row = CloudCredential
     noun = "cloud credential"
-    fields = frozenset({"name", "provider", "enabled", *SECRETS, *PLAIN})
+    fields = frozenset({"name", "description", "provider", "enabled", *SECRETS, *PLAIN})
 
     def __init__(self, session: Session, organization_id: str, *, super_admin: bool = False) -> None:
         super().__init__(session, organization_id)
@@ -91,6 +91,12 @@ class CredentialRepository(Repository[CloudCredential]):
             if not any(key_ring.lacks_key_of(stored, owner) for stored in credential.secrets.values()):
                 defaults.setdefault(normalize_spelling(credential.provider), credential)
         return list(defaults.values())
+
+    def check_keys(self, names: Collection[str], key_ring: KeyRing) -> None:
+        """Raise BadInput when one of these variables would come from a credential under another X-Encryption-Key."""
+        for credential in self.session.scalars(self._select().where(CloudCredential.enabled)):
+            if not PROVIDERS.get(credential.provider, {}).keys().isdisjoint(names):
+                _build_variables(credential, key_ring)
 
     def _select(self) -> Select[tuple[CloudCredential]]:
         owner = CloudCredential.organization_id

@@ -19,7 +19,8 @@ from core.infra.database import Database
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.secrets import hash_key, load_key, load_service_key
 from core.infra.settings import Settings
-from core.tables import CloudCredential, Execution, Webhook
+from core.tables import CloudCredential, Execution, Task, Webhook
+from core.tasks.repository import bind_task
 from core.webhooks.repository import bind_webhook
 
 WEBHOOK_FIELDS = ("secret", "previous_secret")
@@ -78,7 +79,11 @@ def _reencrypt_all(session: Session, old: KeyRing, new: KeyRing) -> Rotation:
     for credential in session.scalars(select(CloudCredential)):
         secrets = credential.secrets.items()
         credential.secrets = {field: reencrypt(stored, bind_credential(credential, field)) for field, stored in secrets}
-    for row, field, data in (*_list_webhook_secrets(session), *_list_environments(session)):
+    for row, field, data in (
+        *_list_webhook_secrets(session),
+        *_list_environments(session),
+        *_list_task_keys(session),
+    ):
         setattr(row, field, reencrypt(getattr(row, field), data))
     return rotation
 
@@ -94,3 +99,8 @@ def _list_environments(session: Session) -> Iterator[tuple[Execution, str, Assoc
     """List the environments of executions that have not ended; the others are erased."""
     for execution in session.scalars(select(Execution).where(Execution.sealed_environment.is_not(None))):
         yield execution, "sealed_environment", bind_environment(execution)
+
+
+def _list_task_keys(session: Session) -> Iterator[tuple[Task, str, AssociatedData]]:
+    for task in session.scalars(select(Task).where(Task.sealed_api_key.is_not(None))):
+        yield task, "sealed_api_key", bind_task(task)

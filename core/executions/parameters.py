@@ -44,6 +44,11 @@ def resolve_parameters(
     return {name: values[name] for name in sorted(names) if name in values}
 
 
+def select_positional(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that set no parameter, because they have no `=`."""
+    return [argument for argument in arguments if "=" not in argument]
+
+
 def get_built_in(
     names: Collection[str], *, execution_id: str, job: Job, project: Project, source: Dataset | None, at: datetime
 ) -> dict[str, Value]:

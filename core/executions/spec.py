@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.credentials.providers import PUBLIC_VARIABLES
 from core.credentials.repository import decrypt_environment
 from core.executions.tokens import execution_token
 from core.infra.encryption import KeyRing
@@ -40,9 +41,11 @@ def build_spec(
         attempt=execution.attempt,
         pipeline_yaml=execution.pipeline_yaml,
         parameters=execution.parameters,
+        arguments=tuple(execution.arguments),
         row_transforms=execution.row_transforms,
         isolate_transforms=isolate_transforms,
         credentials=execution.credentials,
+        public_variables=tuple(sorted(PUBLIC_VARIABLES & execution.credentials.keys())),
         limit=execution.row_limit,
         output=OutputSpec(
             path=storage.url_for(output_key(*attempt), "spark"), saves=storage.url_for(saves_key(*attempt), "spark")
@@ -56,7 +59,7 @@ def build_spec(
         local_folders=tuple(settings.local_folders),
         webhook=WebhookSpec(url=f"{settings.service_url}/{completion}"),
         heartbeat_seconds=settings.heartbeat_seconds,
-        fetch=FetchSpec(allow_networks=tuple(settings.fetch_allow_networks)),
+        fetch=FetchSpec(allow_networks=settings.fetch_allow_networks, own_endpoints=settings.own_endpoints),
         pages=PageCacheSpec(
             folder=storage.url_for(pages_key(execution.organization_id), "spark"),
             lifetime_seconds=settings.page_trusted_seconds,

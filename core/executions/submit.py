@@ -14,7 +14,14 @@ from core.credentials.repository import CredentialRepository, freeze_environment
 from core.datasets.repository import DatasetRepository
 from core.errors import Conflict
 from core.events.recorder import record_state
-from core.executions.parameters import INPUT_NAMES, Value, get_built_in, parse_row_limit, resolve_parameters
+from core.executions.parameters import (
+    INPUT_NAMES,
+    Value,
+    get_built_in,
+    parse_row_limit,
+    resolve_parameters,
+    select_positional,
+)
 from core.executions.paths import resolve_inputs, resolve_output
 from core.executions.repository import ExecutionRepository
 from core.executions.states import State, Trigger, get_next_state
@@ -33,6 +40,7 @@ from pipelines.planning.plan import Plan
 from pipelines.transforms.transform import Transforms
 
 PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."
+DISABLED_PROJECT = "This project is disabled. Enable it to execute its jobs."
 DISABLED_JOB = "This job is disabled. Enable it to execute it."
 INITIAL_VALUES = {
     "run_id": None,
@@ -134,6 +142,8 @@ def retry(
             raise Conflict(sentence, code="not-retryable")
         if not execution.pipeline_yaml:
             raise Conflict(PYTHON_AGENT, code="no-pipeline")
+        if not ProjectRepository(session, organization_id).get(project_id).enabled:
+            raise Conflict(DISABLED_PROJECT, code="disabled")
         if not JobRepository(session, organization_id).get(project_id, job_id).enabled:
             raise Conflict(DISABLED_JOB, code="disabled")
         queued = take_slot_or_queue(session, project_id, queue) is State.QUEUED
@@ -172,6 +182,8 @@ def _freeze(session: Session, organization_id: str, project_id: str, job_id: str
     """Return the execution to store, made of the job and its agent as they are now."""
     project = ProjectRepository(session, organization_id).get(project_id)
     job = JobRepository(session, organization_id).get(project_id, job_id)
+    if not project.enabled:
+        raise Conflict(DISABLED_PROJECT, code="disabled")
     agent = _load_agent(session, job)
     execution = Execution(
         id=new_id(),
@@ -182,12 +194,13 @@ def _freeze(session: Session, organization_id: str, project_id: str, job_id: str
         agent_id=agent.id,
         agent_revision=agent.revision,
         pipeline_yaml=agent.pipeline_yaml or "",
+        arguments=select_positional(options.arguments),
         row_limit=parse_row_limit(options.limit, options.parameters),
     )
     key_ring = options.key_ring
     ids = options.credential_ids or get_job_credential_ids(job)
-    credentials = CredentialRepository(session, organization_id).select_for_execution(ids, key_ring)
-    freeze_environment(execution, credentials, key_ring)
+    credentials = CredentialRepository(session, organization_id)
+    freeze_environment(execution, credentials.select_for_execution(ids, key_ring), key_ring)
     for column, value in _plan(session, execution, job, project, options).items():
         setattr(execution, column, value)
     return execution
@@ -215,6 +228,9 @@ def _plan(
     try:
         pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
         values = _resolve_values(session, pipeline, execution, job, project, options)
+        missing = pipeline.parameters - values.keys()
+        if missing and not (options.credential_ids or get_job_credential_ids(job)):
+            CredentialRepository(session, job.organization_id).check_keys(missing, options.key_ring)
         transforms = PythonExtensionRepository(session, job.organization_id).load_row_transforms(execution.agent_id)
         plan = pipeline.plan(parameters=values, transforms=Transforms(transforms))
     except PipelineError as error:

@@ -128,12 +128,16 @@ def create_key(
     session: Session,
     organization_id: str,
     name: str,
-    scopes: Collection[str] = (),
+    scopes: Collection[str] | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[ApiKey, str]:
     """Create a key, by default with all scopes except the admin ones; return it and its plaintext, never stored."""
     check_name(name)
-    unknown = sorted(set(scopes) - SCOPES)
+    scopes = ORDINARY_SCOPES if scopes is None else set(scopes)
+    if not scopes:
+        sentence = "A key without a scope can do nothing. Name its scopes, or leave 'scopes' out for the ordinary ones."
+        raise BadInput(sentence, path="scopes")
+    unknown = sorted(scopes - SCOPES)
     if unknown:
         sentence = f"Unknown scope: {', '.join(unknown)}. Scopes are {', '.join(sorted(SCOPES))}."
         raise BadInput(sentence, code="unknown-scope", path="scopes")
@@ -142,7 +146,7 @@ def create_key(
         organization_id=organization_id,
         name=name,
         key_hash=_hash_key(plaintext),
-        scopes=sorted(set(scopes) or ORDINARY_SCOPES),
+        scopes=sorted(scopes),
         expires_at=expires_at,
     )
     session.add(key)

@@ -37,10 +37,10 @@ class ApiKeyService:
             return ApiKeyRepository(session, caller.organization_id).list(limit=limit, after=after)
 
     def create(
-        self, caller: Identity, name: str, scopes: Collection[str], expires_at: datetime | None
+        self, caller: Identity, name: str, scopes: Collection[str] | None, expires_at: datetime | None
     ) -> tuple[ApiKey, str]:
         """Create a key; return it and its plaintext. Only a super_admin may create another super_admin."""
-        if SUPER_ADMIN in scopes and not caller.may(SUPER_ADMIN):
+        if SUPER_ADMIN in (scopes or ()) and not caller.may(SUPER_ADMIN):
             raise Forbidden(f"This key lacks the scope {SUPER_ADMIN}.", code="missing-scope")
         with self._database.write() as session:
             return create_key(session, caller.organization_id, name, scopes, expires_at)

@@ -26,6 +26,7 @@ class Repository(Generic[Row]):
     row: ClassVar[Any]
     noun: ClassVar[str]
     fields: ClassVar[frozenset[str]] = frozenset()
+    clearable: ClassVar[frozenset[str]] = frozenset()  # optional ids, times and schedules: see `validate_fields`
 
     def __init__(self, session: Session, organization_id: str) -> None:
         self.session = session
@@ -108,14 +109,19 @@ def aggregate_ids(column: InstrumentedAttribute[Any], condition: ColumnElement[b
     return type_coerce(ids.scalar_subquery(), _IdList)
 
 
-def validate_fields(values: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
-    """Return the known fields that have a value; raise BadInput when one cannot be stored."""
+def validate_fields(
+    values: Mapping[str, Any], fields: Collection[str], clearable: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the known fields that have a value; raise BadInput when one cannot be stored.
+
+    An empty text in a clearable field is None, which removes the stored value.
+    """
     known = {field: value for field, value in values.items() if field in fields and value is not None}
     if "name" in known:
         check_name(known["name"])
     for field, value in known.items():
         check_storable(to_camel(field), value)
-    return known
+    return {field: None if field in clearable and value == "" else value for field, value in known.items()}
 
 
 def lock_row(session: Session, organization_id: str, row: Base, if_match: Collection[str] = ()) -> None:

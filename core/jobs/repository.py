@@ -62,6 +62,7 @@ class JobRepository(Repository[Job]):
             "enabled",
         }
     )
+    clearable = frozenset({"agent_id", "input_dataset_id", "cloud_credential_id", "scheduled_time"})
 
     def __init__(self, session: Session, organization_id: str, *, viewer_key_id: str | None = None) -> None:
         super().__init__(session, organization_id)
@@ -156,12 +157,12 @@ class JobRepository(Repository[Job]):
         References that the job has already are not checked again: clients send whole records back, also after a
         referenced record was deleted or hidden.
         """
-        known = validate_fields(values, self.fields)
+        known = validate_fields(values, self.fields, self.clearable)
         before = (job.cloud_credential_id, *job.cloud_credential_ids) if job else ()
-        if "agent_id" in known and (job is None or known["agent_id"] != job.agent_id):
+        if known.get("agent_id") and (job is None or known["agent_id"] != job.agent_id):
             agents = AgentRepository(self.session, self.organization_id, viewer_key_id=self._viewer_key_id)
             _check_reference("agentId", known["agent_id"], agents.get)
-        if "input_dataset_id" in known:
+        if known.get("input_dataset_id") and (job is None or known["input_dataset_id"] != job.input_dataset_id):
             datasets = DatasetRepository(self.session, self.organization_id)
             _check_reference("inputDatasetId", known["input_dataset_id"], datasets.get)
         credentials = CredentialRepository(self.session, self.organization_id)

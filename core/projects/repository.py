@@ -45,6 +45,7 @@ class ProjectRepository(Repository[Project]):
     row = Project
     noun = "project"
     fields = frozenset({"name", "description", "cron_schedule", "enabled", "parameters"})
+    clearable = frozenset({"cron_schedule"})
 
     @classmethod
     def fetch(cls, database: Database, organization_id: str, project_id: str) -> ProjectWithJobs:
@@ -62,7 +63,7 @@ class ProjectRepository(Repository[Project]):
 
     def build(self, values: Mapping[str, Any]) -> Project:
         """Return a valid project that is not stored yet: it has no slug, and its name may be taken."""
-        known = validate_fields(values, self.fields)
+        known = validate_fields(values, self.fields, self.clearable)
         if "name" not in known:
             raise BadInput("A project needs a 'name'.", path="name", code="missing-field")
         _check_cron(known.get("cron_schedule"))
@@ -95,7 +96,7 @@ class ProjectRepository(Repository[Project]):
 
     def update(self, project_id: str, changes: Mapping[str, Any]) -> Project:
         """Apply the changed fields. The slug stays, so a rename does not change names in SQL."""
-        project, known = self.get(project_id), validate_fields(changes, self.fields)
+        project, known = self.get(project_id), validate_fields(changes, self.fields, self.clearable)
         if known.get("name", project.name) != project.name:
             check_not_reserved(known["name"])
             self._check_name_is_free(known["name"])
@@ -122,7 +123,7 @@ class ProjectRepository(Repository[Project]):
 
 
 def _check_cron(schedule: str | None) -> None:
-    """Raise BadInput for an invalid cron expression; an empty text removes the schedule."""
+    """Raise BadInput for an invalid cron expression."""
     if schedule and not (len(schedule) <= LONGEST_CRON and _is_cron(schedule.lower().split())):
         sentence = "'cronSchedule' is no cron schedule: minute, hour, day, month and weekday, such as 30 6 * * MON-FRI."
         raise BadInput(sentence, path="cronSchedule")

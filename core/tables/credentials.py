@@ -18,6 +18,7 @@ class CloudCredential(Base):
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
     organization_id: Mapped[str | None] = mapped_column(ForeignKey("organizations.id"), index=True)
     name: Mapped[str]
+    description: Mapped[str | None] = mapped_column(Text)
     provider: Mapped[str]
     enabled: Mapped[bool] = mapped_column(default=True)
     secrets: Mapped[dict[str, Any]] = mapped_column(default=dict)

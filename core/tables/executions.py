@@ -32,6 +32,7 @@ class Execution(Owned):
     agent_revision: Mapped[int]
     pipeline_yaml: Mapped[str] = mapped_column(Text)
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    arguments: Mapped[list[str]] = mapped_column(default=list)
     row_transforms: Mapped[dict[str, Any]] = mapped_column(default=dict)
     inputs: Mapped[dict[str, Any]] = mapped_column(default=dict)
     steps: Mapped[list[dict[str, Any]]] = mapped_column(default=list)

@@ -82,6 +82,7 @@ class Task(Base):
     execution_mode: Mapped[str] = mapped_column(default="MANUAL")
     execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
     execution_log: Mapped[str | None] = mapped_column(Text)
+    sealed_api_key: Mapped[str | None] = mapped_column(Text)
     scheduled_time: Mapped[datetime | None]
     enabled: Mapped[bool] = mapped_column(default=True)
     created_at: Mapped[datetime] = mapped_column(default=now)

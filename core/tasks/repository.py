@@ -11,7 +11,9 @@ from sqlalchemy.orm import Session
 from core.errors import BadInput, Conflict, NotFound
 from core.executions.states import State, Trigger
 from core.executions.transitions import lock_project, move
+from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.repository import lock_organization, lock_row, validate_fields
+from core.infra.validation import check_storable
 from core.jobs.repository import JobRepository
 from core.tables import Execution, Task
 from core.tasks.report import TaskWithExecution
@@ -19,8 +21,10 @@ from core.tasks.report import TaskWithExecution
 FIELDS = frozenset(
     {"name", "description", "bot_id", "task_type", "execution_mode", "execution_log", "scheduled_time", "enabled"}
 )
+CLEARABLE = frozenset({"bot_id", "scheduled_time"})
 TYPES = ("SPARK", "BROWSER", "PYTHON")
 LARGEST_ID = 2**31 - 1
+MAX_KEY_LENGTH = 16 * 2**10
 
 
 class TaskRepository:
@@ -73,6 +77,16 @@ class TaskRepository:
         self.session.flush()
         return found
 
+    def store_api_key(self, task: Task, api_key: str, key_ring: KeyRing) -> None:
+        """Encrypt the task's API key; one that is empty or masked, as clients have read it, changes nothing."""
+        if not api_key.strip("*"):
+            return
+        check_storable("apiKey", api_key)
+        if len(api_key) > MAX_KEY_LENGTH:
+            raise BadInput(f"'apiKey' is longer than {MAX_KEY_LENGTH} characters.", path="apiKey")
+        task.sealed_api_key = key_ring.encrypt(api_key, bind_task(task))
+        self.session.flush()
+
     def delete(self, project_id: str, job_id: str, task_id: str) -> None:
         """Cancel the task's execution, then delete the task; its executions stay."""
         found = self.get(project_id, job_id, task_id)
@@ -104,8 +118,12 @@ class TaskRepository:
         return TaskWithExecution(*row)
 
 
+def bind_task(task: Task) -> AssociatedData:
+    return AssociatedData(task.organization_id, f"task {task.id}", "api_key")
+
+
 def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
-    known = validate_fields(values, FIELDS)
+    known = validate_fields(values, FIELDS, CLEARABLE)
     if "task_type" in known:
         known["task_type"] = known["task_type"].upper()
         if known["task_type"] not in TYPES:

@@ -7,13 +7,17 @@ from typing import Any
 
 from core.identity.api_keys import Identity
 from core.infra.database import Database
+from core.infra.encryption import KeyRing
 from core.infra.preconditions import Versioned, compute_etag
+from core.infra.secrets import load_service_key
+from core.infra.settings import Settings
 from core.tasks.report import TaskWithExecution
 from core.tasks.repository import TaskRepository
 
 
 class TaskService:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
         self._database = database
 
     def list(
@@ -31,7 +35,10 @@ class TaskService:
         self, caller: Identity, project_id: str, job_id: str, values: Mapping[str, Any]
     ) -> Versioned[TaskWithExecution]:
         with self._database.write() as session:
-            return _add_etag(TaskRepository(session, caller.organization_id).create(project_id, job_id, values))
+            tasks = TaskRepository(session, caller.organization_id)
+            created = tasks.create(project_id, job_id, values)
+            self._store_api_key(tasks, created, values)
+            return _add_etag(created)
 
     def update(
         self,
@@ -45,7 +52,9 @@ class TaskService:
         with self._database.write() as session:
             tasks = TaskRepository(session, caller.organization_id)
             tasks.lock(project_id, tasks.get(project_id, job_id, task_id).task, if_match)
-            return _add_etag(tasks.update(project_id, job_id, task_id, changes))
+            updated = tasks.update(project_id, job_id, task_id, changes)
+            self._store_api_key(tasks, updated, changes)
+            return _add_etag(updated)
 
     def delete(self, caller: Identity, project_id: str, job_id: str, task_id: str, if_match: Collection[str]) -> None:
         with self._database.write() as session:
@@ -56,6 +65,10 @@ class TaskService:
     def stop(self, caller: Identity, project_id: str, job_id: str, task_id: str) -> None:
         with self._database.write() as session:
             TaskRepository(session, caller.organization_id).stop(project_id, job_id, task_id)
+
+    def _store_api_key(self, tasks: TaskRepository, found: TaskWithExecution, values: Mapping[str, Any]) -> None:
+        if "api_key" in values:
+            tasks.store_api_key(found.task, values["api_key"], KeyRing(load_service_key(self._settings)))
 
 
 def _add_etag(found: TaskWithExecution) -> Versioned[TaskWithExecution]:

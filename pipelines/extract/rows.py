@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pipelines.extract import Document, Element
 from pipelines.fetch import Page
-from pipelines.fetch.urls import origin
+from pipelines.fetch.urls import mask_secrets, origin
 from pipelines.language.columns import ENGINE_COLUMNS
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,10 @@ class Link(NamedTuple):
 
 @dataclass(eq=False)  # immutable by convention, like Row: frozen=True makes creating one five times slower
 class Fetched:
-    """The page of a row, parsed once and shared by all its rows."""
+    """The page of a row, parsed once and shared by all its rows.
+
+    `secrets` are masked in the engine's columns; links are resolved against the addresses as they are.
+    """
 
     url: str | None = None
     requested_url: str | None = None
@@ -36,22 +39,26 @@ class Fetched:
     fetched_at: datetime | None = None
     page: Page | None = None
     root: Element | None = None  # of the page
+    secrets: tuple[str, ...] = ()  # from `list_spellings`
 
     @classmethod
-    def from_page(cls, page: Page) -> Fetched:
+    def from_page(cls, page: Page, secrets: tuple[str, ...] = ()) -> Fetched:
         """Parse `page`; a failed page has a status and an error, but no tree."""
         if not page.ok:
             error = page.error or f"the server answered {page.status}"
         else:
             try:
                 root = Document(page).root
-                return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root)
+                return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root, secrets)
             except MemoryError:
                 raise
             except Exception as failure:  # whatever the reason, only this page fails
                 _log.exception("a page of %s could not be read", origin(page.url))
                 error = f"the page could not be read: {failure}"
-        return cls(page.url, page.requested_url, page.status, error, page.fetched_at)
+        return cls(page.url, page.requested_url, page.status, error, page.fetched_at, secrets=secrets)
+
+    def mask(self, text: str | None) -> str | None:
+        return mask_secrets(text, self.secrets) if text and self.secrets else text
 
 
 NOTHING = Fetched()
@@ -97,10 +104,10 @@ class Row:
         """Return the values of the engine columns in order."""
         fetched = self.fetched
         return (
-            fetched.url,
-            fetched.requested_url,
+            fetched.mask(fetched.url),
+            fetched.mask(fetched.requested_url),
             fetched.status,
-            fetched.error,
+            fetched.mask(fetched.error),
             self.depth,
             self.link_text,
             self.ordinal,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -12,6 +13,7 @@ from ada_url import ada_adapter
 _ada: Any = ada_adapter.lib  # pyright: ignore[reportPrivateImportUsage]
 _ffi: Any = ada_adapter.ffi  # pyright: ignore[reportPrivateImportUsage]
 _WEB = ("http://", "https://")
+MASK = "********"
 MIN_SECRET_LENGTH = 6  # to redact shorter texts would garble messages
 _CONTEXTS = (("http://h/", ""), ("http://h/?", ""), ("http://:", "@h/"))  # which escape different characters
 MAX_BASE_LENGTH = 2048  # characters, the limit of sitemaps; longer URLs do not serve as a base
@@ -90,3 +92,15 @@ def spellings(secret: str) -> frozenset[str]:
         address = canonical_url(before + secret + after) or ""
         found.add(address.removeprefix(before).removesuffix(after))
     return frozenset(text for text in found if len(text) >= MIN_SECRET_LENGTH)
+
+
+def list_spellings(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Return the forms of all secrets, the longest first, for `mask_secrets`."""
+    return tuple(sorted({each for secret in secrets for each in spellings(secret)}, key=len, reverse=True))
+
+
+def mask_secrets(text: str, forms: Iterable[str]) -> str:
+    """Replace the forms of secrets in a text by asterisks."""
+    for form in forms:
+        text = text.replace(form, MASK)
+    return text

@@ -8,7 +8,7 @@ from typing import Self
 
 from pipelines.fetch.failures import is_retryable_status
 from pipelines.fetch.page import Page
-from pipelines.fetch.urls import spellings
+from pipelines.fetch.urls import list_spellings
 from pipelines.page_cache.freshness import get_lifetime, is_shareable
 from pipelines.page_cache.options import CacheOptions
 from pipelines.page_cache.store import PageStore, open_store
@@ -26,7 +26,7 @@ class ExecutionPageCache:
         self._stores: list[PageStore] = [store for store in (self._private, self._shared) if store]
         self._lifetime = timedelta(seconds=options.lifetime_seconds)
         self._since = options.since or datetime.now(UTC)
-        self._secrets = {each for secret in options.secrets for each in spellings(secret)}
+        self._secrets = list_spellings(options.secrets)
         self._variant = variant
 
     def __enter__(self) -> Self:

@@ -43,6 +43,8 @@ class Run:
         self._context = context or RunContext()
         self._preview_rows = preview_rows
         self._coordinator = Coordinator(self._context.fetch, preview_rows, self._context.bind)
+        own = (*self._context.fetch.own_endpoints, (self._coordinator.endpoint.host, self._coordinator.endpoint.port))
+        self._context = replace(self._context, fetch=replace(self._context.fetch, own_endpoints=own))
         self._engine: Engine | None = None
         self._resources = ExitStack()
 

@@ -25,6 +25,7 @@ from pipelines.coordination.messages import Endpoint
 from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
 from pipelines.fetch import Fetcher, FetchOptions
 from pipelines.fetch.throttle import HostThrottle
+from pipelines.fetch.urls import list_spellings
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
@@ -150,10 +151,11 @@ def _read_rows(
     first = next((stage for _, stage in task.stages), None)
     once = isinstance(first, Exploration) and first.level > 0
     without_link: deque[Row] = deque()
+    secrets = list_spellings(task.cache.secrets)
     counts = reporter.get_counts(task.enters)
     with _open_cache(task) as cache, _create_fetcher(task, throttle, cache) as fetcher:
         for page, rows in fetcher.fetch(_group_by_link(entering, without_link, once)):
-            fetched = Fetched.from_page(page)
+            fetched = Fetched.from_page(page, secrets)
             reporter.add_page(counts, page, fetched)
             for row in rows:
                 arrived = page.add_to(row) if isinstance(page, BrowserPage) else row

@@ -52,8 +52,11 @@ def test_the_provider_says_whether_the_key_is_good(
 
 def test_a_provider_without_a_question_says_so(acme: Api):
     verdict = acme.post("/cloud-credentials/test", {"provider": "azure", "apiKey": "x"})
-    assert (verdict["success"], verdict["status"]) == (True, None)
+    assert (verdict["success"], verdict["status"]) == (False, None)
     assert "cannot be checked" in verdict["message"]
+    unknown = acme.post("/cloud-credentials/test", {"provider": "Nobody Knows", "apiKey": "x"})
+    assert (unknown["success"], unknown["status"]) == (False, None)
+    assert unknown["message"].startswith("NOBODY_KNOWS is no provider that the service knows")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from core.credentials.repository import MASK
 from core.executions.spec import load_driver_secrets
 from core.infra.database import open_database
 from core.tables import Execution
-from tests.support.api import Api, Job, Server
+from tests.support.api import PIPELINE, Api, Job, Server
 from tests.support.processes import command_line
 
 CANARY = "canary-4711-secret"
@@ -28,8 +28,9 @@ def caller(server: Server, request: pytest.FixtureRequest) -> Api:
 
 
 def test_a_credential_is_made_read_changed_and_deleted(caller: Api):
-    made = caller.post(PATH, AWS)
+    made = caller.post(PATH, AWS | {"description": "of the crawler"})
     assert (made["name"], made["provider"], made["enabled"]) == ("AWS", "AWS", True)
+    assert made["description"] == "of the crawler"
     assert (made["accessKeyId"], made["secretAccessKey"], made["apiKey"]) == (MASK, MASK, None)
     assert (made["region"], made["organizationId"]) == ("eu-west-1", caller.organization_id)
     one = f"{PATH}/id/{made['id']}"
@@ -97,6 +98,16 @@ def test_the_callers_key_opens_its_own_secrets(caller: Api):
     answer = caller.call("POST", f"{job.path}/execute", json=body, headers={"X-Encryption-Key": OWN_KEY})
     execution = stored(job, answer.json()["executionId"])
     assert load_driver_secrets(caller.settings, execution)["AWS_SECRET_ACCESS_KEY"] == CANARY
+
+
+def test_a_parameter_that_another_key_would_open_is_not_just_missing(caller: Api):
+    job = caller.job("keyed", pipeline=PIPELINE.replace("127.0.0.1/", "127.0.0.1/?key=${OPENAI_API_KEY}"))
+    caller.call("POST", PATH, json={"provider": "OPENAI", "apiKey": CANARY}, headers={"X-Encryption-Key": OWN_KEY})
+    cases = (({}, "missing-encryption-key"), ({"X-Encryption-Key": "another"}, "wrong-encryption-key"))
+    for headers, code in cases:
+        refused = caller.call("POST", f"{job.path}/execute", headers=headers)
+        assert (refused.status_code, refused.json()["details"][0]["code"]) == (400, code)
+    assert caller.call("POST", f"{job.path}/execute", headers={"X-Encryption-Key": OWN_KEY}).status_code == 200
 
 
 def test_no_secret_is_seen_anywhere(caller: Api, capsys: pytest.CaptureFixture[str]):

@@ -16,7 +16,7 @@ import pytest
 from api.app import create_app
 from api.kit import middleware
 from core.errors import CODES, BadInput, Detail
-from tests.support.api import BASE, PIPELINE, Api, running
+from tests.support.api import BASE, PIPELINE, Api, Job, running
 
 BROKEN = "pipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n  - {stage: wgetJion, args: [a]}\n"
 
@@ -202,6 +202,18 @@ def test_a_job_that_cannot_be_executed_says_why(acme: Api):
         assert (response.status_code, part in response.text) == (status, True), response.text
     assert "TWO" in str(response.json()["details"])
     assert acme.get(f"/projects/id/{project}/jobs/{without}/executions") == []
+
+
+def test_jobs_of_a_disabled_project_are_not_executed(acme: Api, job: Job):
+    failed, project = job.execute(), f"/projects/id/{job.project_id}"
+    job.report(failed, "FAILED")
+    task = acme.post(f"{job.path}/tasks", {"name": "by hand"})["id"]
+    acme.put(project, {"enabled": False})
+    for path in ("execute", f"executions/{failed}/retry", f"tasks/{task}/start"):
+        refused = acme.call("POST", f"{job.path}/{path}")
+        assert (refused.status_code, refused.json()["details"][0]["code"]) == (409, "disabled")
+    acme.put(project, {"enabled": True})
+    assert job.execute()
 
 
 def test_a_fault_of_the_service_leaks_no_internals(acme: Api):

@@ -26,10 +26,13 @@ def test_a_key_without_scopes_gets_the_ordinary_ones(acme: Api):
     assert set(acme.post("/auth/api-keys", {"name": "plain"})["scopes"]) == ORDINARY_SCOPES
     refused = acme.call("POST", "/auth/api-keys", json={"name": "x", "scopes": ["everything"]})
     assert (refused.status_code, "Unknown scope: everything" in refused.text) == (400, True)
+    empty = acme.call("POST", "/auth/api-keys", json={"name": "x", "scopes": []})
+    assert (empty.status_code, empty.json()["details"][0]["path"]) == (400, "scopes")
 
 
 def test_a_key_expires(acme: Api):
     moment = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    assert acme.post("/auth/api-keys", {"name": "for ever", "expiresAt": ""})["expiresAt"] is None
     made = acme.post("/auth/api-keys", {"name": "short", "expiresAt": moment})
     assert acme.client.get("/api/svc/api/projects", headers={"X-API-Key": made["key"]}).status_code == 401
 

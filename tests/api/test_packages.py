@@ -132,7 +132,7 @@ def test_after_a_rejected_upload_the_one_before_it_is_not_imported(server: Serve
 
     api = server.caller("rejected", "admin")
     content = package_of(source)
-    for rejected, status in ((b"no package", 400), (too_much(), 413)):
+    for rejected, status in ((b"no package", 400), (too_much(), 413), (bytes(64 * 2**20 + 1), 413)):
         accepted = api.get("/package/upload")
         assert httpx.put(accepted["url"], content=content).status_code == 200
         link = api.get("/package/upload")

@@ -111,7 +111,7 @@ def of_many_requests(workers: Workers, key: str) -> list[int]:
 def new_key(data: Path) -> str:
     database = open_database(Settings(data=data))
     with database.write() as session:
-        _, key = create_key(session, create_organization(session, str(uuid4())).id, "test", ())
+        _, key = create_key(session, create_organization(session, str(uuid4())).id, "test")
     database.close()
     return key
 

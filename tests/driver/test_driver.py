@@ -10,6 +10,7 @@ import os
 import signal
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
 import pytest
@@ -25,8 +26,11 @@ def test_an_execution_from_spec_to_parquet(tmp_path: Path, site: Site, receiver:
     base = site.serve(
         {"/": "<a href=/1>1</a><a href=/2>2</a><a href=/3>3</a>", "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>"}
     )
-    with driver(tmp_path, spec(tmp_path, receiver.url, parameters={"BASE": base}, limit=2)) as process:
-        log = finish(process, 0)
+    content = spec(tmp_path, receiver.url, parameters={"BASE": base}, limit=2, arguments=["--fast"])
+    with driver(tmp_path, content) as process:
+        warning, *log = finish(process, 0)
+    assert (warning["level"], warning["arguments"]) == ("WARN", ["--fast"])
+    assert warning["timestamp"].endswith("Z")
 
     first, *_, last = receiver.take()
     for message in (first, last):
@@ -38,6 +42,7 @@ def test_an_execution_from_spec_to_parquet(tmp_path: Path, site: Site, receiver:
 
     done = last.payload
     assert done["status"] == "COMPLETED"
+    assert all(done[name].endswith("Z") for name in ("startedAt", "completedAt"))
     assert (done["outputDatasetPath"], done["outputDatasetFormat"]) == (str(tmp_path / "out"), "parquet")
     assert json.loads(done["outputDatasetSchema"]) == [{"name": "title", "type": "string"}]
     assert (done["recordsProcessed"], done["recordsOutput"], done["errorCount"]) == (3, 2, 1)
@@ -102,6 +107,45 @@ def test_a_run_without_service_or_dagster_needs_neither(tmp_path: Path) -> None:
     with driver(tmp_path, content) as process:
         finish(process, 0)
     assert pq.read_table(tmp_path / "out").to_pylist() == [{"a": 1, "b": "x"}]
+
+
+def test_addresses_hide_a_secret_logs_show_an_endpoint_and_own_ports_are_refused(
+    tmp_path: Path, site: Site, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = {"/next": "<h1>https://s3.test.example</h1>"}
+    pages["/?key=ge%20heim%20nis"] = f"<h1>a</h1><a href=next>n</a><a href={receiver.url}>own</a>"
+    base = site.serve(pages)
+    monkeypatch.setenv("SHOP_KEY", "ge heim nis")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://s3.test.example")
+    text = """
+        fetch: {url: "${BASE}/?key=${SHOP_KEY}"}
+        pipeline:
+          - {stage: explore, args: [a, 1]}
+          - {stage: extract, args: [{selector: h1, as: title}, {field: _url, as: page}]}
+          - {stage: echo, args: [seen]}
+        spindle: {keepColumns: [_url, _requestedUrl, _error]}
+    """
+    content = spec(
+        tmp_path,
+        receiver.url,
+        pipelineYaml=text,
+        parameters={"BASE": base, "SHOP_KEY": "${SHOP_KEY}"},
+        credentials={"SHOP_KEY": "c1", "AWS_ENDPOINT_URL": "c2"},
+        publicVariables=["AWS_ENDPOINT_URL"],
+        fetch={"allowNetworks": ["127.0.0.0/8"], "ownEndpoints": [["localhost", urlsplit(receiver.url).port]]},
+    )
+    with driver(tmp_path, content) as process:
+        log = finish(process, 0)
+    own = receiver.url.rstrip("/") + "/"
+    rows = {row.pop("_url"): row for row in pq.read_table(tmp_path / "out").to_pylist()}
+    hidden, shown = f"{base}/?key=********", f"{base}/next"
+    assert "an address of this service itself" in rows[own].pop("_error")
+    assert rows == {
+        hidden: {"title": "a", "page": hidden, "_requestedUrl": hidden, "_error": None},
+        shown: {"title": "https://s3.test.example", "page": shown, "_requestedUrl": shown, "_error": None},
+        own: {"title": None, "page": own, "_requestedUrl": own},
+    }
+    assert "https://s3.test.example" in str(log)
 
 
 def test_a_terminated_driver_reports_and_leaves_no_process(tmp_path: Path, receiver: Receiver) -> None:

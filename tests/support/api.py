@@ -108,7 +108,7 @@ ROWS = pa.table({"title": ["kettle", "mug"], "price": [19.5, None]})
 
 def answered(response: httpx.Response) -> Any:
     assert response.is_success, f"{response.status_code} {response.text}"
-    return response.json()
+    return response.json() if response.content else None
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Server:
         database = open_database(self.settings)
         with database.write() as session:
             owner = organization if len(organization) == 36 else create_organization(session, organization).id
-            _, key = create_key(session, owner, "test", scopes)
+            _, key = create_key(session, owner, "test", scopes or None)
         database.close()
         return Api(self.client, self.settings, owner, key)
 

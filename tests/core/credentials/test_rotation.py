@@ -20,7 +20,8 @@ from core.infra.database import Database, database_url
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.tables import CloudCredential, Execution, Webhook
+from core.tables import CloudCredential, Execution, Task, Webhook
+from core.tasks.repository import TaskRepository, bind_task
 from core.webhooks.repository import WebhookRepository, bind_webhook
 from tests.support.shop import Shop
 
@@ -41,6 +42,10 @@ def sealed(shop: Shop) -> Shop:
             shop.settings, services, shop.project_id, {"url": "https://example.com/hook"}
         )
     shop.submit()
+    with shop.database.write() as session:
+        tasks = TaskRepository(session, shop.organization_id)
+        task = tasks.create(shop.project_id, shop.job_id, {"name": "with a key"}).task
+        tasks.store_api_key(task, CANARY, services)
     return shop
 
 
@@ -58,6 +63,8 @@ def opened(shop: Shop, settings: Settings) -> list[str]:
         values += [
             key_ring.decrypt(webhook.secret, bind_webhook(webhook, "secret"))[:6] for webhook in session.query(Webhook)
         ]
+        keyed = session.query(Task).where(Task.sealed_api_key.is_not(None))
+        values += [key_ring.decrypt(task.sealed_api_key or "", bind_task(task)) for task in keyed]
     return sorted(values)
 
 
@@ -69,9 +76,9 @@ def texts(shop: Shop) -> list[str]:
 def test_everything_opens_only_under_the_new_key(sealed: Shop) -> None:
     old_key, before = load_service_key(sealed.settings), texts(sealed)
     rotation = rotate_service_key(sealed.settings, sealed.database)
-    assert (rotation.values, rotation.unreadable) == (5, 0)
+    assert (rotation.values, rotation.unreadable) == (6, 0)
     assert load_service_key(sealed.settings) != old_key
-    assert opened(sealed, sealed.settings) == [CANARY, CANARY, CANARY, "whsec_", "x"]
+    assert opened(sealed, sealed.settings) == [*[CANARY] * 4, "whsec_", "x"]
     with pytest.raises(Conflict, match="another service key"):
         opened(sealed, _with_key(sealed, old_key))
     kept = [text for text in texts(sealed) if text in before]
@@ -123,7 +130,7 @@ def test_a_rotation_that_was_killed_is_finished_by_the_next_start(sealed: Shop, 
     assert load_service_key(sealed.settings) == old_key
     finish_rotation(sealed.settings, sealed.database)
     assert load_service_key(sealed.settings) != old_key
-    assert opened(sealed, sealed.settings) == [CANARY, CANARY, CANARY, "whsec_", "x"]
+    assert opened(sealed, sealed.settings) == [*[CANARY] * 4, "whsec_", "x"]
     assert not (sealed.settings.data / "secret-key.next").exists()
 
 
@@ -146,7 +153,7 @@ def test_a_secret_that_no_key_opens_stays_and_is_reported(sealed: Shop) -> None:
     (sealed.settings.data / "secret-key").unlink()
     before = texts(sealed)
     rotation = rotate_service_key(sealed.settings, sealed.database)
-    assert rotation.unreadable == 4
+    assert rotation.unreadable == 5
     assert texts(sealed) == before
 
 

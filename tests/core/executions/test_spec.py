@@ -12,7 +12,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
     first = shop.submit()
     shop.complete(first)
     shop.write_pipeline("pipeline:\n  - {stage: load_csv, args: [{path: 'spindle://shop/books'}]}\n")
-    execution = shop.submit(parameters={"limit": 5})
+    execution = shop.submit(parameters={"limit": 5}, arguments=["--fast", "CITY=Rome"])
     settings = Settings(
         data=shop.settings.data,
         port=9000,
@@ -38,9 +38,11 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "attempt": 1,
         "pipelineYaml": execution.pipeline_yaml,
         "parameters": {},
+        "arguments": ["--fast"],
         "rowTransforms": {},
         "isolateTransforms": True,
         "credentials": {},
+        "publicVariables": [],
         "limit": 5,
         "output": {"path": url(output_key(*place)), "saves": url(saves_key(*place))},
         "inputs": {
@@ -52,7 +54,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "localFolders": ["/srv/files"],
         "webhook": {"url": f"http://127.0.0.1:9000/etl/jobs/api/{completion}"},
         "heartbeatSeconds": 10.0,
-        "fetch": {"allowNetworks": ["127.0.0.1/32"]},
+        "fetch": {"allowNetworks": ["127.0.0.1/32"], "ownEndpoints": [["127.0.0.1", 9000], ["127.0.0.1", 3000]]},
         "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}},
         "previewRows": 20,
         "pages": {
