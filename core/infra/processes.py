@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 LINUX = sys.platform == "linux"
 LIBC = ctypes.CDLL(None)
@@ -20,7 +21,7 @@ COLORS = (36, 32, 33, 35, 34, 96)
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 STABLE_SECONDS = 60
 REAP_SECONDS = 2.0
-FINAL_OUTPUT_SECONDS = 1.0
+FINAL_OUTPUT_SECONDS = 0.2
 NAME_WIDTH = 8
 
 
@@ -34,6 +35,7 @@ class Child:
         self._environment = environment
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
+        self._printing: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         color = COLORS[Child._started % len(COLORS)]
         Child._started += 1
@@ -68,29 +70,41 @@ class Child:
         _signal_group(process.pid, signal.SIGKILL)
 
     async def _run(self) -> int:
-        process = self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            cwd=self._folder,
-            env=self._environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=terminate_with_parent,
-            limit=2**20,
-        )
+        # not a pipe of asyncio, whose wait() would also wait for descendants that keep the pipe open
+        reading, writing = os.pipe()
+        try:
+            process = self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                cwd=self._folder,
+                env=self._environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writing,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=terminate_with_parent,
+            )
+        finally:
+            os.close(writing)
         if self._stopping.is_set():  # stop() was called during the start
             _signal_group(process.pid, signal.SIGTERM)
-        printing = asyncio.create_task(self._print(process.stdout))
+        printing = asyncio.create_task(self._print(os.fdopen(reading, "rb", 0)))
         exit_code = await process.wait()
+        self._printing.add(printing)  # goes on, since descendants may still write
+        printing.add_done_callback(self._printing.discard)
         await asyncio.wait([printing], timeout=FINAL_OUTPUT_SECONDS)
-        printing.cancel()  # the child's descendants may keep the pipe open
         return exit_code
 
-    async def _print(self, stream: asyncio.StreamReader | None) -> None:
-        while stream is not None and not stream.at_eof():
-            with suppress(ValueError):  # a line beyond the stream's limit is dropped
-                self._print_line((await stream.readline()).decode(errors="replace").rstrip())
+    async def _print(self, pipe: IO[bytes]) -> None:
+        """Print the lines of a pipe until no process has it open for writing."""
+        stream = asyncio.StreamReader(limit=2**20)
+        protocol = asyncio.StreamReaderProtocol(stream)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+        try:
+            while not stream.at_eof():
+                with suppress(ValueError):  # a line beyond the stream's limit is dropped
+                    self._print_line((await stream.readline()).decode(errors="replace").rstrip())
+        finally:
+            transport.close()
 
     def _print_line(self, line: str) -> None:
         if line:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from core.infra import processes
@@ -34,3 +37,43 @@ def test_a_child_that_ends_is_started_again_with_growing_pauses(
     assert said[0] == "part     | hello"
     again = [line.rpartition(" in ")[2] for line in said if "exited with code 7; restarting" in line]
     assert again[:3] == ["0.01 s", "0.02 s", "0.03 s"]
+
+
+def test_a_child_is_started_again_while_its_own_children_keep_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run server forks processes that outlive it."""
+    monkeypatch.setattr(processes, "FIRST_PAUSE", 0.01)
+    program = """
+import os, pathlib, time
+with pathlib.Path("starts").open("a") as starts:
+    starts.write("x")
+if os.fork() == 0:
+    time.sleep(20)
+time.sleep(20)
+"""
+
+    async def supervise() -> float:
+        child = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path)
+        running = asyncio.create_task(child.keep_running())
+        await wait_for_starts(1)
+        await asyncio.sleep(0.5)  # until it has forked
+        assert child._process is not None  # pyright: ignore[reportPrivateUsage]
+        forked = [each.pid for each in psutil.Process(child._process.pid).children()]  # pyright: ignore[reportPrivateUsage]
+        killed_at = time.monotonic()
+        os.kill(child._process.pid, signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
+        await wait_for_starts(2)
+        seconds = time.monotonic() - killed_at
+        assert forked
+        for pid in forked:
+            os.kill(pid, signal.SIGKILL)
+        await child.stop(5)
+        await running
+        return seconds
+
+    async def wait_for_starts(count: int) -> None:
+        starts = tmp_path / "starts"
+        while len(starts.read_text() if starts.exists() else "") < count:  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+
+    assert asyncio.run(supervise()) < 10
