@@ -16,7 +16,9 @@ from typing import Any
 import httpx
 
 from cli.data_folder import CannotStart, create_data_folder, lock_data_folder
+from core.errors import Unavailable
 from core.infra.database import DAGSTER_DATABASE, dagster_database_url
+from core.infra.instance_lock import InstanceLock
 from core.infra.processes import Child, adopt_orphans, reap_adopted, terminate_descendants
 from core.infra.settings import Settings
 
@@ -24,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[1]
 STOP_SECONDS = 20
 POLL_SECONDS = 0.1
 REPORT_SECONDS = 30
+LOCK_SECONDS = 5
+TAKEN = "Another Spindle is running on this database: {holder}. Stop it, or choose another SPINDLE_DATABASE_URL."
 DAGSTER_READY = """{ instance { daemonHealth {
     daemonStatus(daemonType: "QUEUED_RUN_COORDINATOR") { healthy lastHeartbeatTime } } }
   repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"""
@@ -34,13 +38,32 @@ def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1) -> int:
     settings = Settings(data=data.resolve(), port=port, ui_port=ui_port, host=host, api_workers=workers)
     try:
         create_data_folder(settings.data)
-        with lock_data_folder(settings.data), _publish_address(settings), reserve_port() as code_port:
+        with (
+            lock_data_folder(settings.data),
+            _lock_database(settings) as lock,
+            _publish_address(settings),
+            reserve_port() as code_port,
+        ):
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")
-            return asyncio.run(_supervise(settings, code_port))
+            return asyncio.run(_supervise(settings, code_port, lock))
     except CannotStart as reason:
         print(reason, file=sys.stderr)
         return 1
+
+
+@contextmanager
+def _lock_database(settings: Settings) -> Generator[InstanceLock]:
+    """Reserve a PostgreSQL database for this instance; raise CannotStart when another instance has it."""
+    lock = InstanceLock(settings)
+    try:
+        if holder := lock.acquire():
+            raise CannotStart(TAKEN.format(holder=holder))
+        yield lock
+    except Unavailable as error:
+        raise CannotStart(error.sentence) from None
+    finally:
+        lock.close()
 
 
 @contextmanager
@@ -78,7 +101,7 @@ def reserve_port() -> Generator[int]:
         yield holder.getsockname()[1]
 
 
-async def _supervise(settings: Settings, code_port: int) -> int:
+async def _supervise(settings: Settings, code_port: int, lock: InstanceLock) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -90,7 +113,8 @@ async def _supervise(settings: Settings, code_port: int) -> int:
     )
     runs, *others = children = _create_children(settings, environment, code_port)
     tasks = [asyncio.create_task(child.keep_running()) for child in children]
-    background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted())]
+    keeping = asyncio.create_task(_keep_lock(lock, stop))
+    background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted()), keeping]
     await stop.wait()
     for task in background:
         task.cancel()
@@ -99,7 +123,21 @@ async def _supervise(settings: Settings, code_port: int) -> int:
     await asyncio.gather(*(child.stop(STOP_SECONDS) for child in others))
     await asyncio.gather(*tasks)
     terminate_descendants()
-    return 0
+    return 1 if keeping.done() and not keeping.cancelled() else 0
+
+
+async def _keep_lock(lock: InstanceLock, stop: asyncio.Event) -> None:
+    """Hold the database's lock also after a lost connection; stop this instance when another one has taken it."""
+    while True:
+        await asyncio.sleep(LOCK_SECONDS)
+        try:
+            holder = await asyncio.to_thread(lock.acquire)
+        except Unavailable:  # every process waits for the database
+            continue
+        if holder:
+            print(TAKEN.format(holder=holder), file=sys.stderr, flush=True)
+            stop.set()
+            return
 
 
 def _create_children(settings: Settings, environment: dict[str, str], code_port: int) -> Sequence[Child]:

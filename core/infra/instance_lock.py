@@ -1,0 +1,94 @@
+"""The lock by which one instance has a PostgreSQL database to itself: held by a connection, as long as it lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+from sqlalchemy import make_url
+
+from core.errors import Unavailable
+from core.infra.database import CONNECT_TIMEOUT_SECONDS, KEEPALIVE, UNAVAILABLE, database_url
+from core.infra.settings import Settings
+
+LOCK = 0x5350494E444C01
+ACQUIRE_SECONDS = 2.0
+POLL_SECONDS = 0.2
+MAX_NAME_BYTES = 63
+# the server notices within half a minute that the machine of an instance is gone
+SERVER_KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+TRY = "SELECT pg_try_advisory_lock(%s)"
+HOLDER = """SELECT activity.application_name FROM pg_locks AS held JOIN pg_stat_activity AS activity USING (pid)
+WHERE held.locktype = 'advisory' AND held.granted AND held.database = activity.datid
+AND activity.datname = current_database() AND (held.classid::bigint << 32) + held.objid::bigint = %s"""
+
+
+class InstanceLock:
+    """Taken by `acquire` and kept until `close`. The connection's name tells other instances who has it."""
+
+    def __init__(self, settings: Settings) -> None:
+        url = make_url(database_url(settings))
+        self._url = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._is_postgresql = url.get_backend_name() == "postgresql"
+        self._name = _make_name(settings.data)
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def acquire(self) -> str | None:
+        """Take the lock, or make sure that it is still held; return the name of another instance that has it.
+
+        Raises Unavailable when the database does not answer. SQLite needs no lock: the data folder has one.
+        """
+        if not self._is_postgresql:
+            return None
+        try:
+            if self._connection is not None:
+                self._connection.execute("SELECT 1")
+                return None
+            return self._connect()
+        except psycopg.Error as error:
+            self.close()
+            raise Unavailable(UNAVAILABLE) from error
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._connection is not None:
+            with suppress(psycopg.Error):  # it was lost before
+                self._connection.close()
+        self._connection = None
+
+    def _connect(self) -> str | None:
+        parameters: dict[str, Any] = KEEPALIVE
+        connection = psycopg.connect(
+            self._url,
+            autocommit=True,
+            application_name=self._name,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            options=SERVER_KEEPALIVE,
+            **parameters,
+        )
+        try:
+            deadline = time.monotonic() + ACQUIRE_SECONDS  # an instance that was killed still has it for a moment
+            while not _fetch(connection, TRY):
+                if time.monotonic() > deadline:
+                    return _fetch(connection, HOLDER) or "unknown"
+                time.sleep(POLL_SECONDS)
+            self._connection = connection
+            return None
+        finally:
+            if self._connection is not connection:
+                connection.close()
+
+
+def _make_name(data: Path) -> str:
+    name = f"spindle, process {os.getpid()} on {socket.gethostname()}, data folder {data}"
+    return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+
+
+def _fetch(connection: psycopg.Connection[Any], query: LiteralString) -> Any:
+    row = connection.execute(query, [LOCK]).fetchone()
+    return row and row[0]
