@@ -25,7 +25,7 @@ from dagster import (
 
 from core.errors import NotFound, SpindleError
 from core.executions.payload import CompletionPayload
-from core.executions.reports import cancel, claim, fail, record_report
+from core.executions.reports import cancel, claim, fail, record_report, release_cancelled
 from core.executions.repository import ExecutionRepository
 from core.executions.spec import build_spec, load_driver_secrets
 from core.executions.states import State
@@ -102,6 +102,8 @@ class DriverSession:
         execution = self.execution
         with self._database.read() as session:
             isolate_transforms = is_shared(session)
+        if execution.attempt > 1:  # the driver of a cancelled attempt may still be ending
+            self._compute.cancel(DriverHandle(execution.organization_id, execution.id, execution.attempt - 1))
         reader = self._compute.create_message_reader(self._handle)
         self._pipes = self._stack.enter_context(open_pipes_session(context, PipesEnvContextInjector(), reader))
         context.log.info(f"Execution {execution.id}, attempt {execution.attempt}.")
@@ -176,7 +178,12 @@ class DriverSession:
         execution = self.execution
         try:
             state = record_report(
-                self._database, execution.organization_id, execution.project_id, execution.job_id, payload
+                self._database,
+                open_storage(self._settings),
+                execution.organization_id,
+                execution.project_id,
+                execution.job_id,
+                payload,
             )
         except SpindleError as error:
             self.fail(f"The driver's report could not be recorded: {error.sentence}")
@@ -197,6 +204,8 @@ class DriverSession:
             context.instance.report_run_canceling(context.run, "The execution was cancelled.")
         if state is State.CANCELLED or (state.terminal and self._ended_elsewhere):
             self._outcome = Outcome(state, sentence)
+        if state is State.CANCELLED:
+            self._end_driver()  # at once: the steps that are left may take longer to end
         self._ended_elsewhere = state.terminal  # checked twice: the driver's own report may still arrive
         if not state.terminal:
             self._check_alive(context)
@@ -234,10 +243,14 @@ class DriverSession:
                 fail(self._database, execution.id, INTERRUPTED, execution.attempt)
 
     def _end_driver(self) -> None:
-        deadline = time.monotonic() + (EXIT_SECONDS if self._outcome else 0)
+        """Stop the driver, at once where it was cancelled, and free the slot of a cancelled attempt."""
+        outcome, execution = self._outcome, self.execution
+        is_ending = outcome is not None and outcome.state is not State.CANCELLED
+        deadline = time.monotonic() + (EXIT_SECONDS if is_ending else 0)
         while self._compute.observe(self._handle).running and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         self._compute.cancel(self._handle)
+        release_cancelled(self._database, execution.id, execution.attempt)
 
     def _load_state(self) -> tuple[State, str]:
         """Return the execution's state in the database and the message that belongs to it."""

@@ -16,8 +16,8 @@ import structlog
 
 from core.errors import Unavailable
 from core.executions.reconcile import fail_lost
-from core.executions.reports import cancel, fail
-from core.executions.repository import list_claimed
+from core.executions.reports import cancel, fail, release_cancelled
+from core.executions.repository import list_claimed, list_stopping
 from core.executions.states import State
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
@@ -36,6 +36,7 @@ LEASE = timedelta(seconds=10)
 RETRY_STEP, RETRY_MAX = timedelta(seconds=0.5), timedelta(seconds=15)
 CLAIM_TIMEOUT = timedelta(seconds=5)
 EXIT_TIMEOUT = timedelta(seconds=20)
+CANCEL_TIMEOUT = timedelta(seconds=4)  # of a cancelled execution's run to stop its driver
 MAX_RUNS = 5  # of one attempt that ended before they claimed it
 
 log = structlog.get_logger()
@@ -58,7 +59,13 @@ class Launcher:
             available = outages.run_step(self.launch_due)
             if time.monotonic() - synced_at >= SYNC_SECONDS:
                 synced_at = time.monotonic()
-                for step in (self.relaunch_unclaimed, self.sync_run_states, self.kill_orphans, self.fail_lost):
+                for step in (
+                    self.relaunch_unclaimed,
+                    self.sync_run_states,
+                    self.kill_orphans,
+                    self.release_slots,
+                    self.fail_lost,
+                ):
                     outages.run_step(step)
         self._pool.shutdown(cancel_futures=True)
 
@@ -107,6 +114,22 @@ class Launcher:
             if ended and self._compute.observe(handle).running:
                 log.warning("stopping an orphaned driver", execution_id=handle.execution_id, attempt=handle.attempt)
                 self._compute.cancel(handle)
+
+    def release_slots(self) -> None:
+        """Free the slots of cancelled executions whose run is not there to do so.
+
+        That is when their driver is gone, or was silent for so long that it counts as lost.
+        """
+        with self._database.read() as session:
+            executions = list_stopping(session)
+        lost = timedelta(seconds=self._settings.lost_after_seconds)
+        for execution in executions:
+            ended_at = execution.completed_at or execution.updated_at
+            is_silent = now() - max(execution.heartbeat_at or ended_at, ended_at) > lost
+            if now() - ended_at < CANCEL_TIMEOUT:
+                continue
+            if is_silent or not self._compute.observe(_make_handle(execution)).running:
+                release_cancelled(self._database, execution.id, execution.attempt)
 
     def fail_lost(self) -> None:
         for execution_id in fail_lost(self._database, self._settings, now(), self._up_since):
@@ -169,8 +192,9 @@ def _make_handle(execution: Execution) -> DriverHandle:
 
 def _has_overrun(execution: Execution) -> bool:
     """Whether it ended so long ago that its driver should have stopped."""
-    ended_at = execution.completed_at
-    return State(execution.state).terminal and (ended_at is None or now() - ended_at > EXIT_TIMEOUT)
+    state, ended_at = State(execution.state), execution.completed_at
+    patience = CANCEL_TIMEOUT if state is State.CANCELLED else EXIT_TIMEOUT
+    return state.terminal and (ended_at is None or now() - ended_at > patience)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 from sqlalchemy import RowMapping
 
 from api.kit.schemas import WHOLE, Body, Record, example
+from core.executions.payload import OUTPUT_TEXTS
 from core.executions.repository import Status
 from core.executions.states import State
 from core.tables import Execution
@@ -67,15 +68,21 @@ class ExecutionStatus(Record):
     error_message: str | None
     spark_ui_url: str | None
     executor_pod_count: int | None
+    spark_application_name: str | None
     progress: dict[str, Any]
 
 
 class ExecutionRecord(ExecutionStatus):
+    """`outputDataset…` are the texts of a completion report whose output was not published as a dataset."""
+
     job_id: str
     project_id: str
     task_id: str | None
     attempt: int
     dataset_id: str | None
+    output_dataset_path: str | None
+    output_dataset_format: str | None
+    output_dataset_schema: str | None
     created_at: datetime
 
 
@@ -102,6 +109,7 @@ def build_execution_record(execution: RowMapping) -> ExecutionRecord:
         task_id=None if task_id is None else str(task_id),
         attempt=execution["attempt"],
         dataset_id=execution["dataset_id"],
+        **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
         created_at=execution["created_at"],
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, cast
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -23,6 +23,8 @@ from core.errors import BadInput, Detail
 from core.infra.validation import exceeds_depth, replace_unstorable
 
 MAX_DEPTH = 64
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+CLOCK_SKEW = timedelta(days=1)
 _COUNTS = (
     "duration_seconds",
     "records_processed",
@@ -36,12 +38,16 @@ _COUNTS = (
     "error_count",
     "warning_count",
 )
+OUTPUT_TEXTS = ("output_dataset_path", "output_dataset_format", "output_dataset_schema")
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
 def _add_timezone(value: datetime) -> datetime:
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:  # in UTC it is not in the years 1 to 9999; `drop_impossible` drops it
+        return value.replace(tzinfo=UTC)
 
 
 def _to_upper(value: object) -> object:
@@ -143,6 +149,21 @@ class CompletionPayload(BaseModel):
     def progress(self) -> dict[str, Any] | None:
         return cast(dict[str, Any] | None, _get_typed(self.additional_metrics, "progress", dict))
 
+    def drop_impossible(self, now: datetime) -> tuple[Self, list[str]]:
+        """Return the report without negative counts and impossible times, and a warning for each of them.
+
+        Its state matters more than they do.
+        """
+        latest = now + CLOCK_SKEW
+        counts = {name: value for name in _COUNTS if (value := getattr(self, name)) is not None}
+        times = {name: at for name in ("started_at", "completed_at") if (at := getattr(self, name)) is not None}
+        dropped = {name: value for name, value in counts.items() if value < 0}
+        dropped |= {name: at.isoformat() for name, at in times.items() if not EARLIEST <= at <= latest}
+        if counts.get("duration_seconds", 0) > (latest - EARLIEST).total_seconds():
+            dropped["duration_seconds"] = counts["duration_seconds"]
+        warnings = [f"'{to_camel(name)}' was ignored: {value} is impossible." for name, value in dropped.items()]
+        return (self.model_copy(update=dict.fromkeys(dropped)) if dropped else self), warnings
+
     def parse_columns(self) -> list[dict[str, str]]:
         """Return the output's columns; raise BadInput when the schema is no JSON list of names and types."""
         try:
@@ -161,12 +182,17 @@ class CompletionPayload(BaseModel):
             raise BadInput(sentence, [Detail("additionalMetrics.saves", sentence)]) from error
 
     def get_metrics(self) -> dict[str, Any]:
-        """Return the metrics that the execution stores: the reported counts and the free-form parts."""
+        """Return the metrics that the execution stores: the application, the counts and the free-form parts."""
         counts = {name: getattr(self, name) for name in _COUNTS}
         additional = self.additional_metrics or {}
         free = {key: value for key, value in additional.items() if key not in ("attempt", "progress", "saves")}
-        parts = {"output_dataset_path": self.output_dataset_path, "additional": free or None, "metrics": self.metrics}
+        name = self.spark_application_name or None
+        parts = {"spark_application_name": name, "additional": free or None, "metrics": self.metrics}
         return {name: value for name, value in (counts | parts).items() if value is not None}
+
+    def get_output_texts(self) -> dict[str, str]:
+        """Return path, format and schema of an output that is not published, as the execution stores them."""
+        return {name: text for name in OUTPUT_TEXTS if (text := getattr(self, name)) is not None}
 
 
 def _get_typed(values: dict[str, Any] | None, name: str, kind: type[Any]) -> Any:

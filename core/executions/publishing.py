@@ -10,15 +10,19 @@ from sqlalchemy.orm import Session
 from core.datasets.repository import DatasetRepository, WrittenFiles
 from core.executions.paths import resolve_output
 from core.executions.payload import CompletionPayload
-from core.infra.storage.protocol import output_key, saves_key
+from core.infra.storage.protocol import Storage, output_key, saves_key
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 
 
-def publish_output(session: Session, execution: Execution, payload: CompletionPayload) -> Dataset | None:
-    """Publish the attempt's output folder to the job's dataset; nothing when the output is anywhere else."""
+def is_output_of_attempt(storage: Storage, execution: Execution, path: str) -> bool:
+    """Return whether the path is the attempt's own output folder, and has files."""
     key = output_key(execution.organization_id, execution.id, execution.attempt)
-    if not (payload.output_dataset_path or "").rstrip("/").endswith(f"/{key}"):
-        return None
+    return path.rstrip("/") == storage.url_for(key, "spark").rstrip("/") and _has_files(storage, key)
+
+
+def publish_output(session: Session, execution: Execution, payload: CompletionPayload) -> Dataset:
+    """Publish the attempt's output folder to the job's dataset."""
+    key = output_key(execution.organization_id, execution.id, execution.attempt)
     datasets = DatasetRepository(session, execution.organization_id)
     job, project = session.get_one(Job, execution.job_id), session.get_one(Project, execution.project_id)
     dataset = datasets.ensure_of_job(job, project)
@@ -36,14 +40,14 @@ def publish_output(session: Session, execution: Execution, payload: CompletionPa
     return dataset
 
 
-def publish_saves(session: Session, execution: Execution, payload: CompletionPayload) -> None:
-    """Publish the rows of the attempt's save stages: one dataset for each path."""
+def publish_saves(session: Session, storage: Storage, execution: Execution, payload: CompletionPayload) -> None:
+    """Publish the rows of the attempt's save stages that have files: one dataset for each path."""
     datasets = DatasetRepository(session, execution.organization_id)
     project = session.get_one(Project, execution.project_id)
     folder = saves_key(execution.organization_id, execution.id, execution.attempt)
     for saved in payload.parse_saves():
         path = resolve_output(session, project, saved.path)
-        if path is None:
+        if path is None or not _has_files(storage, f"{folder}/{saved.folder}"):
             continue
         files = WrittenFiles(
             location=f"{folder}/{saved.folder}",
@@ -55,6 +59,11 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
         earlier = datasets.find_at(path) if saved.mode == "append" else None
         dataset = datasets.ensure_of_path(project, path, saved.format)
         datasets.publish(dataset, execution, files, path=path, append_to=earlier)
+
+
+def _has_files(storage: Storage, folder: str) -> bool:
+    """Return whether the folder has a data file; Spark's own notes begin with an underscore or a point."""
+    return any(not file.key.rpartition("/")[2].startswith(("_", ".")) for file in storage.list(folder))
 
 
 def _find_appended(datasets: DatasetRepository, execution: Execution, dataset: Dataset) -> DatasetVersion | None:

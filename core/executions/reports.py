@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
 
+import structlog
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
-from core.errors import NotFound
+from core.errors import BadInput, NotFound
 from core.events.recorder import record_progress
 from core.executions.payload import CompletionPayload
-from core.executions.publishing import publish_output, publish_saves
+from core.executions.publishing import is_output_of_attempt, publish_output, publish_saves
 from core.executions.states import State, Trigger
-from core.executions.transitions import lock_project, move
+from core.executions.transitions import lock_project, move, release_slot
 from core.infra.database import Database, execute_update
 from core.infra.repository import lock_organization
+from core.infra.storage.protocol import Storage
 from core.infra.validation import is_storable
 from core.tables import Execution, now
 
+MAX_WARNINGS = 20
 NO_MESSAGE = "The execution failed without saying why; its log may tell more."
+
+log = structlog.get_logger()
 
 
 def claim(database: Database, execution_id: str, attempt: int, run_id: str) -> Execution | None:
@@ -41,12 +48,18 @@ def claim(database: Database, execution_id: str, attempt: int, run_id: str) -> E
 
 
 def record_report(
-    database: Database, organization_id: str | None, project_id: str, job_id: str, payload: CompletionPayload
+    database: Database,
+    storage: Storage,
+    organization_id: str | None,
+    project_id: str,
+    job_id: str,
+    payload: CompletionPayload,
 ) -> State:
     """Apply a report and return the state after it. Reports of an older attempt or after the end change nothing.
 
     COMPLETED is one transaction: the state, the slot, the dataset's version and its pointer. `organization_id` is None
-    for a report that the execution's own token signed. Raises NotFound for an unknown execution.
+    for a report that the execution's own token signed. Raises NotFound for an unknown execution, BadInput for a jobId
+    that is not the path's.
     """
     with database.write() as session:
         if payload.status == "COMPLETED" and is_storable(payload.execution_id):
@@ -57,8 +70,10 @@ def record_report(
         execution = _lock_execution(session, payload.execution_id, organization_id)
         if (execution.project_id, execution.job_id) != (project_id, job_id):
             raise _make_not_found()
+        if payload.job_id not in (None, "", job_id):
+            raise BadInput("'jobId' names another job than the path.", path="jobId")
         if payload.attempt in (None, execution.attempt):
-            _apply(session, execution, payload)
+            _apply(session, storage, execution, payload)
         return State(execution.state)
 
 
@@ -75,7 +90,7 @@ def cancel(
 ) -> State:
     """End the execution as CANCELLED, unless it has ended already or another attempt is current.
 
-    Its Dagster run notices that and stops the driver.
+    Its Dagster run notices that, stops the driver and frees the slot.
     """
     with database.write() as session:
         execution = _lock_execution(session, execution_id, organization_id)
@@ -83,24 +98,46 @@ def cancel(
         return State(execution.state)
 
 
-def _apply(session: Session, execution: Execution, payload: CompletionPayload) -> None:
+def release_cancelled(database: Database, execution_id: str, attempt: int) -> None:
+    """Free the slot that a cancelled attempt has held until its driver was gone."""
+    with database.write() as session:
+        try:
+            execution = _lock_execution(session, execution_id)
+        except NotFound:  # it was deleted, and its slot freed
+            return
+        release_slot(session, execution, Execution.state == State.CANCELLED, Execution.attempt == attempt)
+
+
+def _apply(session: Session, storage: Storage, execution: Execution, report: CompletionPayload) -> None:
     same_attempt = Execution.attempt == execution.attempt
-    values = _get_reported_values(execution, payload)
+    payload, warnings = report.drop_impossible(now())
+    path = payload.output_dataset_path if payload.status == "COMPLETED" else None
+    publishes = bool(path) and is_output_of_attempt(storage, execution, path or "")
+    if path and not publishes:
+        warnings.append(
+            f"Nothing was published: '{path[:200]}' is not the output folder of the attempt, or has no files."
+        )
+    values = _get_reported_values(execution, payload, warnings)
+    if path and not publishes:
+        values["metrics"] |= payload.get_output_texts()
     if payload.status == "RUNNING":
         started = {"started_at": payload.started_at or now(), "heartbeat_at": now()}
         if not move(session, execution, Trigger.START, same_attempt, **values, **started):
             _record_heartbeat(session, execution, values)
         return
+    completed_at = payload.completed_at or now()
+    duration = None if payload.duration_seconds is None else timedelta(seconds=payload.duration_seconds)
     values |= {
-        "started_at": execution.started_at or payload.started_at,
-        "completed_at": payload.completed_at or now(),
+        "started_at": execution.started_at or payload.started_at or (duration and completed_at - duration),
+        "completed_at": completed_at,
     }
     if payload.status == "FAILED":
         message = payload.error_message or NO_MESSAGE
         move(session, execution, Trigger.FAIL, same_attempt, **values, error_message=message)
     elif move(session, execution, Trigger.COMPLETE, same_attempt, **values):
-        publish_output(session, execution, payload)
-        publish_saves(session, execution, payload)
+        if publishes:
+            publish_output(session, execution, payload)
+        publish_saves(session, storage, execution, payload)
 
 
 def _record_heartbeat(session: Session, execution: Execution, values: dict[str, object]) -> None:
@@ -114,9 +151,13 @@ def _record_heartbeat(session: Session, execution: Execution, values: dict[str, 
             record_progress(session, execution)
 
 
-def _get_reported_values(execution: Execution, payload: CompletionPayload) -> dict[str, object]:
+def _get_reported_values(execution: Execution, payload: CompletionPayload, warnings: Sequence[str]) -> dict[str, Any]:
     """Return the columns that every report may set; a field that it lacks keeps its value."""
-    values: dict[str, object] = {"metrics": execution.metrics | payload.get_metrics()}
+    metrics = execution.metrics | payload.get_metrics()
+    if warnings:
+        log.warning("parts of a report were ignored", execution_id=execution.id, warnings=warnings)
+        metrics["warnings"] = list(dict.fromkeys([*metrics.get("warnings", ()), *warnings]))[:MAX_WARNINGS]
+    values: dict[str, Any] = {"metrics": metrics}
     if payload.progress is not None:
         values["progress"] = payload.progress
     if payload.spark_ui_url is not None:

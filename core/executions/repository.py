@@ -36,6 +36,7 @@ class Status:
     error_message: str | None
     spark_ui_url: str | None
     executor_pod_count: int | None
+    spark_application_name: str | None = None
 
     @classmethod
     def from_record(cls, execution: RowMapping) -> Status:
@@ -48,6 +49,7 @@ class Status:
             execution["error_message"],
             execution["spark_ui_url"],
             execution["metrics"].get("executor_count"),
+            execution["metrics"].get("spark_application_name"),
         )
 
 
@@ -83,6 +85,12 @@ def load_current_attempt(session: Session, execution_id: str) -> int:
     if not is_storable(execution_id):
         return 1
     return session.scalar(select(Execution.attempt).where(Execution.id == execution_id)) or 1
+
+
+def list_stopping(session: Session) -> Sequence[Execution]:
+    """Return the cancelled executions of all organizations whose drivers have not been reported gone."""
+    query = select(Execution).where(Execution.holds_slot, Execution.state == State.CANCELLED)
+    return session.scalars(query.order_by(Execution.id)).all()
 
 
 def list_claimed(session: Session) -> Sequence[Execution]:

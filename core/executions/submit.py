@@ -103,7 +103,8 @@ def submit(
         if started != execution.id:
             return _load_started(session, started)
         JobRepository(session, organization_id).get(project_id, job_id)
-        execution.state = take_slot_or_queue(session, project_id, queue)
+        state = take_slot_or_queue(session, project_id, queue)
+        execution.state, execution.holds_slot = state, state.holds_slot
         tasks = TaskRepository(session, organization_id)
         task = tasks.get_startable(project_id, job_id, task_id) if task_id is not None else None
         return _accept(session, execution, task)
@@ -146,7 +147,8 @@ def retry(
             raise Conflict(DISABLED_PROJECT, code="disabled")
         if not JobRepository(session, organization_id).get(project_id, job_id).enabled:
             raise Conflict(DISABLED_JOB, code="disabled")
-        queued = take_slot_or_queue(session, project_id, queue) is State.QUEUED
+        # while the driver of a cancelled attempt is ending, its slot is still there
+        queued = not execution.holds_slot and take_slot_or_queue(session, project_id, queue) is State.QUEUED
         ids = list(dict.fromkeys(execution.credentials.values()))
         credentials = CredentialRepository(session, organization_id)
         freeze_environment(execution, credentials.select_for_execution(ids, key_ring) if ids else (), key_ring)
@@ -287,7 +289,7 @@ def _count_execution(session: Session, execution: Execution) -> int:
     values = {
         "execution_count": Job.execution_count + 1,
         "latest_execution_id": execution.id,
-        "updated_at": Job.updated_at,
+        "updated_at": now(),
     }
     unchanged = (Job.id == execution.job_id, Job.enabled, Job.agent_id == execution.agent_id)
     statement = update(Job).where(*unchanged).values(values).returning(Job.execution_count)

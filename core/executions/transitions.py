@@ -1,7 +1,8 @@
 """Changes of state, with the slots of a project that they take or release, and the events that they record.
 
-A slot is one of the executions that a project may have pending or running at once. Locks are always taken in this
-order: organization, project, execution, job, task.
+A slot is one of the executions that a project may have pending or running at once. A cancelled execution that has been
+claimed keeps its slot until its driver has ended. Locks are always taken in this order: organization, project,
+execution, job, task.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from core.events.recorder import record_state
 from core.executions.states import State, Trigger, get_next_state, get_sources
 from core.infra.database import execute_update
 from core.metrics.bills import store_bill
-from core.tables import Execution, OutboxMessage, Project, now
+from core.tables import Execution, Job, OutboxMessage, Project, Task, now
 from core.tables.executions import QUEUED
 
 MAX_CONCURRENT_EXECUTIONS = 10
@@ -41,6 +42,8 @@ def move(
     state = get_next_state(State(found), trigger) if found else None
     if found is None or state is None:
         return False
+    if state.holds_slot:
+        values["holds_slot"] = True
     if state.terminal:
         values.setdefault("completed_at", now())
         values["sealed_environment"] = None  # its secrets are not needed any more
@@ -48,13 +51,13 @@ def move(
     if not execute_update(session, update(Execution).where(*same).values(state=state, updated_at=now(), **values)):
         return False
     session.refresh(execution)
+    _touch_job_and_task(session, execution)
     record_state(session, execution)
     if state.terminal:
         store_bill(session, execution)
         _withdraw_launch(session, execution)
-        if State(found).holds_slot:
-            _release_slot(session, execution.project_id)
-            _admit_next(session, execution.project_id)
+        if state is not State.CANCELLED or execution.claimed_at is None:
+            release_slot(session, execution)
     return True
 
 
@@ -66,6 +69,26 @@ def cancel_all(session: Session, condition: ColumnElement[bool], sentence: str) 
     query = select(Execution).where(condition, Execution.state.in_(get_sources(Trigger.CANCEL)))
     for execution in session.scalars(query.order_by(Execution.id.desc())).all():
         move(session, execution, Trigger.CANCEL, error_message=sentence)
+
+
+def release_slot(session: Session, execution: Execution, *conditions: ColumnElement[bool]) -> bool:
+    """Free the execution's slot and admit the next queued one; return False without a slot, or unless conditions hold.
+
+    The caller has locked the project.
+    """
+    held = (Execution.id == execution.id, Execution.holds_slot, *conditions)
+    values = {"holds_slot": False, "updated_at": Execution.updated_at}
+    if not execute_update(session, update(Execution).where(*held).values(values)):
+        return False
+    _add_to_active(session, -1, Project.id == execution.project_id)
+    _admit_next(session, execution.project_id)
+    return True
+
+
+def release_slots(session: Session, condition: ColumnElement[bool]) -> None:
+    """Free the slots of executions that are about to be deleted, whose drivers may still be ending."""
+    for execution in session.scalars(select(Execution).where(condition, Execution.holds_slot)).all():
+        release_slot(session, execution)
 
 
 def take_slot_or_queue(session: Session, project_id: str, queue: bool) -> State:
@@ -88,6 +111,14 @@ def enqueue_launch(session: Session, execution: Execution) -> None:
     session.add(OutboxMessage(execution_id=execution.id, attempt=execution.attempt))
 
 
+def _touch_job_and_task(session: Session, execution: Execution) -> None:
+    """Set the time of update of the job and the task whose status is this execution's."""
+    changed = {"updated_at": execution.updated_at}
+    newest = (Job.id == execution.job_id, Job.latest_execution_id == execution.id)
+    session.execute(update(Job).where(*newest).values(changed))
+    session.execute(update(Task).where(Task.execution_id == execution.id).values(changed))
+
+
 def _withdraw_launch(session: Session, execution: Execution) -> None:
     waiting = (OutboxMessage.execution_id == execution.id, OutboxMessage.processed_at.is_(None))
     execute_update(session, update(OutboxMessage).where(*waiting).values(processed_at=now()))
@@ -104,10 +135,6 @@ def _admit_next(session: Session, project_id: str) -> None:
 def _take_slot(session: Session, project_id: str) -> bool:
     """Take a slot by one conditional UPDATE, so that simultaneous submits never exceed the limit."""
     return _add_to_active(session, 1, Project.id == project_id, Project.active_executions < MAX_CONCURRENT_EXECUTIONS)
-
-
-def _release_slot(session: Session, project_id: str) -> None:
-    _add_to_active(session, -1, Project.id == project_id)
 
 
 def _add_to_active(session: Session, number: int, *conditions: ColumnElement[bool]) -> bool:

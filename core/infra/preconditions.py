@@ -16,7 +16,7 @@ from core.tables import Base
 
 ANY = "*"
 # columns that executions and deliveries change; a user's edit does not conflict with them
-COUNTERS = frozenset({"active_executions", "execution_count", "failing_since", "latest_execution_id"})
+COUNTERS = frozenset({"active_executions", "execution_count", "failing_since", "latest_execution_id", "updated_at"})
 
 Value = TypeVar("Value")
 

@@ -14,7 +14,7 @@ from core.credentials.repository import CredentialRepository
 from core.datasets.repository import DatasetRepository
 from core.errors import BadInput, NotFound
 from core.executions.states import State
-from core.executions.transitions import cancel_all, lock_project
+from core.executions.transitions import cancel_all, lock_project, release_slots
 from core.infra.database import Database
 from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
 from core.infra.slugs import make_unique_slug
@@ -134,6 +134,7 @@ class JobRepository(Repository[Job]):
         """Cancel the job's executions, then delete it with its executions and datasets."""
         job = self.get(project_id, job_id)
         cancel_all(self.session, Execution.job_id == job.id, "The job was deleted.")
+        release_slots(self.session, Execution.job_id == job.id)
         self.session.delete(job)
         self.session.flush()
 

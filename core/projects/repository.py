@@ -11,7 +11,7 @@ from croniter import croniter
 from sqlalchemy import bindparam, select
 
 from core.errors import BadInput, Conflict
-from core.executions.transitions import cancel_all
+from core.executions.transitions import cancel_all, release_slots
 from core.infra.database import Database
 from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
 from core.infra.slugs import make_unique_slug
@@ -108,6 +108,7 @@ class ProjectRepository(Repository[Project]):
         """Cancel the project's executions, then delete it with its jobs, executions and datasets."""
         project = self.get(project_id)
         cancel_all(self.session, Execution.project_id == project.id, "The project was deleted.")
+        release_slots(self.session, Execution.project_id == project.id)
         self.session.delete(project)
         self.session.flush()
 

@@ -27,6 +27,7 @@ class Execution(Owned):
     job_name: Mapped[str]
     task_id: Mapped[int | None] = mapped_column(ForeignKey("tasks.id", ondelete="SET NULL"), index=True)
     state: Mapped[str] = mapped_column(default="PENDING")
+    holds_slot: Mapped[bool] = mapped_column(default=False)
     attempt: Mapped[int] = mapped_column(default=1)
     agent_id: Mapped[str] = mapped_column(String(36))
     agent_revision: Mapped[int]

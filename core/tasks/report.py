@@ -72,6 +72,7 @@ def _format_log(execution: Execution) -> str:
         (execution.completed_at, f"{status}. {execution.error_message or ''}".strip()),
     )
     lines = [f"{format_time(at)} {text}" for at, text in changes if at is not None]
+    lines += [f"WARN {text}" for text in execution.metrics.get("warnings", ())]
     metrics = {
         "status": status,
         "startedAt": format_optional_time(execution.started_at),

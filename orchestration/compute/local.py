@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
 from core.infra.secrets import write_private
 from core.infra.settings import Settings
 from core.infra.storage.local import LocalStorage
@@ -27,7 +29,7 @@ from orchestration.pidfile import hold_pidfile, is_alive, list_alive, read_alive
 if TYPE_CHECKING:
     from dagster import PipesMessageReader
 
-TERMINATION_SECONDS = 10
+TERMINATION_SECONDS = 2.5
 LOG_TAIL_BYTES = 64 * 1024
 INHERITED = (
     "PATH",
@@ -93,11 +95,13 @@ class LocalCompute:
     def cancel(self, handle: DriverHandle) -> None:
         leader = read_alive_pid(self._pidfiles / handle.name)
         if leader is not None:
+            tree = _list_tree(leader)
             _signal_group(leader, signal.SIGTERM)
             deadline = time.monotonic() + TERMINATION_SECONDS
             while self.observe(handle).running and time.monotonic() < deadline:
                 time.sleep(0.05)
-            _signal_group(leader, signal.SIGKILL)  # includes the JVM, should the driver have left it
+            _signal_group(leader, signal.SIGKILL)
+            _kill_trees(tree)
         shutil.rmtree(self._scratch_folder(handle), ignore_errors=True)  # a killed driver does not clean up
 
     def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
@@ -128,6 +132,23 @@ class LocalCompute:
     def _scratch_folder(self, handle: DriverHandle) -> Path:
         # a short name: paths of Unix sockets in this folder have at most 107 bytes
         return self._data / "scratch" / f"{handle.execution_id}.{handle.attempt}"
+
+
+def _list_tree(pid: int) -> Sequence[psutil.Process]:
+    """Return the process and its descendants: workers, browsers and sandboxes have process groups of their own."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _kill_trees(processes: Sequence[psutil.Process]) -> None:
+    """Kill those of the processes that are left, with the children that they have started since."""
+    for process in processes:
+        for each in _list_tree(process.pid) if process.is_running() else ():
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:

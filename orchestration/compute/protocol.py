@@ -54,7 +54,10 @@ class Compute(Protocol):
         ...
 
     def cancel(self, handle: DriverHandle) -> None:
-        """Terminate the driver, kill it after 10 s, and delete its scratch files. An ended driver is no error."""
+        """Terminate the driver, kill it and all its processes after 3 s, and delete its scratch files.
+
+        An ended driver is no error.
+        """
         ...
 
     def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:

@@ -102,6 +102,8 @@ def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: 
     execution = shop.submit()
 
     def reports_nonsense(spec: ExecutionSpec) -> list[Message]:
+        Path(spec.output.path).mkdir(parents=True)
+        (Path(spec.output.path) / "part-0.parquet").touch()
         report = {
             "executionId": spec.execution_id,
             "status": "COMPLETED",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.executions.reports import cancel
-from core.tables import DatasetVersion, Execution
+from core.infra.database import Database
+from core.tables import DatasetVersion, Execution, Project
+from tests.support.processes import command_line, descendants
 from tests.support.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
 from tests.support.site import PAGE, GatedSite
 
@@ -30,6 +32,7 @@ fragment Entry on MetadataEntry { label
   ... on TableMetadataEntry { table { records } }
   ... on TableSchemaMetadataEntry { schema { columns { name type } } } }"""
 ATTEMPT = "spindle/attempt"
+CANCEL_SECONDS = 8  # 5 on a machine that has time
 TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename } }"
 
 
@@ -111,13 +114,19 @@ def test_terminating_the_run_in_dagster_cancels_the_execution(service: Service, 
     assert_gone(service, execution, "CANCELED")
 
 
-def test_cancelling_the_execution_ends_driver_and_run(service: Service, site: GatedSite, job: Job) -> None:
+def test_cancelling_the_execution_ends_the_drivers_processes_and_then_frees_its_slot(
+    service: Service, site: GatedSite, job: Job
+) -> None:
     execution = service.execute(job)
     site.wait_for_visitor()
+    family = list_drivers_family(service, execution)
     with service.database() as database:
         with database.read() as session:
             organization = session.get_one(Execution, execution).organization_id
         cancel(database, organization, execution, "Nobody wants it any more.")
+        assert count_slots(database, job) == 1
+        wait_until(lambda: not any(command_line(pid) for pid in family), CANCEL_SECONDS)
+        wait_until(lambda: count_slots(database, job) == 0, CANCEL_SECONDS)
     assert service.status(job, execution)["errorMessage"] == "Nobody wants it any more."
     assert_gone(service, execution, "CANCELED")
 
@@ -148,6 +157,19 @@ def test_deleting_the_project_ends_driver_and_run(service: Service, site: GatedS
     with service.client() as client:
         assert client.delete(f"/projects/id/{job.project_id}").is_success
     assert_gone(service, execution, "CANCELED")
+
+
+def list_drivers_family(service: Service, execution: str) -> list[int]:
+    """The driver, its JVM and its workers."""
+    leader = int(next((service.data / "drivers").glob(f"*.{execution}.1")).read_text())
+    family = [leader, *descendants(leader)]
+    assert len(family) >= 3
+    return family
+
+
+def count_slots(database: Database, job: Job) -> int:
+    with database.read() as session:
+        return session.get_one(Project, job.project_id).active_executions
 
 
 def assert_gone(service: Service, execution: str, status: str) -> None:

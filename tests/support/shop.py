@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 from core.agents.repository import AgentRepository
@@ -16,7 +17,7 @@ from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from core.infra.storage.protocol import Storage, output_key
+from core.infra.storage.protocol import Storage, output_key, saves_key
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.tables import Execution, Project
@@ -50,10 +51,17 @@ class Shop:
 
     def report(self, execution: Execution, status: str, **fields: Any) -> State:
         payload = CompletionPayload(execution_id=execution.id, status=status, **fields)
-        return record_report(self.database, self.organization_id, execution.project_id, execution.job_id, payload)
+        return record_report(
+            self.database, self.storage, self.organization_id, execution.project_id, execution.job_id, payload
+        )
 
     def complete(self, execution: Execution, rows: int = 3, **fields: Any) -> State:
+        """With a file in its output folder, and in the folder of each save."""
         key = output_key(self.organization_id, execution.id, execution.attempt)
+        saves = (fields.get("additional_metrics") or {}).get("saves", ())
+        folder = saves_key(self.organization_id, execution.id, execution.attempt)
+        for each in (key, *(f"{folder}/{save['folder']}" for save in saves if save["folder"].isdecimal())):
+            self.storage.put(f"{each}/part-0", BytesIO())
         written = {
             "output_dataset_path": self.storage.url_for(key, "spark"),
             "output_dataset_schema": SCHEMA,

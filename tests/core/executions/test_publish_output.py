@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 
 import pytest
 
@@ -14,6 +15,7 @@ from core.projects.repository import ProjectRepository
 from core.tables import Dataset, DatasetVersion, Execution, Job
 from tests.support.shop import PIPELINE, Shop
 
+NO_ROWS = {"rows": 0, "bytes": 0}
 LOAD = "pipeline:\n  - {stage: load_csv, args: [{path: '%s'}]}\n"
 
 
@@ -101,11 +103,31 @@ def test_a_failed_execution_publishes_nothing(shop: Shop) -> None:
 
 
 def test_a_path_that_is_not_the_attempts_own_is_recorded_and_not_read(shop: Shop) -> None:
-    execution = shop.submit()
-    shop.complete(execution, output_dataset_path="/etc")
-    stored = shop.reload(execution)
-    assert (stored.state, stored.dataset_id) == ("COMPLETED", None)
-    assert stored.metrics["output_dataset_path"] == "/etc"
+    first = shop.submit()
+    shop.complete(first)
+    other = shop.submit()
+    for path in ("/etc", f"/elsewhere/{key(other)}"):
+        execution = shop.submit()
+        shop.complete(execution, output_dataset_path=path, output_dataset_schema="any text")
+        stored = shop.reload(execution)
+        assert (stored.state, stored.dataset_id) == ("COMPLETED", None)
+        assert stored.metrics["output_dataset_path"] == path
+        assert stored.metrics["output_dataset_schema"] == "any text"
+        assert path in stored.metrics["warnings"][0]
+    assert current(shop, first)[1].locations == [key(first)]
+
+
+def test_an_output_without_files_is_not_published(shop: Shop) -> None:
+    first, second = shop.submit(), shop.submit()
+    shop.complete(first)
+    path = shop.storage.url_for(key(second), "spark")
+    shop.storage.put(f"{key(second)}/_SUCCESS", BytesIO())
+    saves = {"saves": [{"path": "all", "mode": "overwrite", "format": "csv", "folder": "1", "columns": [], **NO_ROWS}]}
+    shop.report(second, "COMPLETED", output_dataset_path=path, additional_metrics=saves)
+    assert shop.reload(second).dataset_id is None
+    assert current(shop, first)[1].locations == [key(first)]
+    with shop.database.read() as session:
+        assert DatasetRepository(session, shop.organization_id).find_at("spindle://shop/all") is None
 
 
 def test_a_malformed_schema_is_refused_and_changes_nothing(shop: Shop) -> None:

@@ -11,7 +11,8 @@ from sqlalchemy import update
 from core.errors import TooMany
 from core.executions import transitions
 from core.executions.reconcile import fail_lost, fail_zombies
-from core.executions.reports import cancel, claim, fail
+from core.executions.reports import cancel, claim, fail, release_cancelled
+from core.executions.repository import list_stopping
 from core.infra.outbox import fetch_due
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
@@ -129,4 +130,42 @@ def at_once(shop: Shop, count: int) -> None:
     assert [one.result().attempt for one in submitted] == [1] * count
     with shop.database.read() as session:
         assert session.query(Execution).filter(Execution.state == "FAILED").count() == count
+    assert shop.active() == 0
+
+
+def test_a_cancelled_execution_keeps_its_slot_until_its_driver_is_gone(shop: Shop) -> None:
+    running = full(shop)
+    waiting = shop.submit(queue=True)
+    claim(shop.database, running[0].id, 1, "run")
+    assert cancel(shop.database, shop.organization_id, running[0].id, "Stopped.") == "CANCELLED"
+    assert (shop.active(), states(shop, [waiting])) == (10, ["QUEUED"])
+    with shop.database.read() as session:
+        assert [each.id for each in list_stopping(session)] == [running[0].id]
+    for attempt in (2, 1, 1):
+        release_cancelled(shop.database, running[0].id, attempt)
+        released = attempt == 1
+        assert states(shop, [waiting]) == ["PENDING" if released else "QUEUED"]
+        assert shop.active() == 10
+    with shop.database.read() as session:
+        assert list_stopping(session) == []
+
+
+def test_a_retry_takes_over_the_slot_of_its_cancelled_attempt(shop: Shop) -> None:
+    running = full(shop)
+    claim(shop.database, running[0].id, 1, "run")
+    cancel(shop.database, shop.organization_id, running[0].id, "Stopped.")
+    assert shop.retry(running[0]).state == "PENDING"
+    release_cancelled(shop.database, running[0].id, 1)
+    assert shop.active() == 10
+    fail(shop.database, running[0].id, "It broke.")
+    assert shop.active() == 9
+
+
+def test_deleting_a_job_frees_the_slots_of_its_cancelled_executions(shop: Shop) -> None:
+    execution = shop.submit()
+    claim(shop.database, execution.id, 1, "run")
+    with shop.database.write() as session:
+        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id)
+    assert shop.active() == 0
+    release_cancelled(shop.database, execution.id, 1)
     assert shop.active() == 0

@@ -8,11 +8,11 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import update
 
-from core.errors import NotFound
+from core.errors import BadInput, NotFound
 from core.executions.payload import CompletionPayload
 from core.executions.reports import cancel, claim, record_report
 from core.executions.repository import ExecutionRepository, Status, list_claimed
-from core.tables import Execution
+from core.tables import Execution, Job, Task
 from tests.support.shop import Shop
 
 
@@ -98,7 +98,7 @@ def test_unknown_and_foreign_executions_get_the_same_answer(shop: Shop, other_sh
     for organization_id, project_id, job_id, execution_id in places:
         payload = CompletionPayload(execution_id=execution_id, status="COMPLETED")
         with pytest.raises(NotFound) as error:
-            record_report(shop.database, organization_id, project_id, job_id, payload)
+            record_report(shop.database, shop.storage, organization_id, project_id, job_id, payload)
         told.add(error.value.sentence)
     assert told == {"There is no execution with this id."}
     with pytest.raises(NotFound):
@@ -171,3 +171,51 @@ def test_an_ended_execution_is_not_claimed(shop: Shop) -> None:
     cancel(shop.database, shop.organization_id, execution.id, "Stopped.")
     assert claim(shop.database, execution.id, 1, "run") is None
     assert claim(shop.database, "unknown", 1, "run") is None
+
+
+def test_what_is_impossible_in_a_report_is_dropped_with_a_warning(shop: Shop) -> None:
+    execution = shop.submit()
+    payload = CompletionPayload.model_validate(
+        {
+            "executionId": execution.id,
+            "jobId": shop.job_id,
+            "status": "FAILED",
+            "startedAt": "9999-12-31T23:59:59-05:00",
+            "completedAt": "0001-01-01T00:00:00+05:00",
+            "recordsOutput": -1,
+            "executorCount": 3,
+            "durationSeconds": 90,
+            "sparkApplicationName": "crawl",
+        }
+    )
+    record_report(shop.database, shop.storage, shop.organization_id, shop.project_id, shop.job_id, payload)
+    stored, shown = shop.reload(execution), status(shop, execution)
+    assert (stored.state, stored.metrics["executor_count"], "records_output" in stored.metrics) == ("FAILED", 3, False)
+    assert [text.split("'")[1] for text in stored.metrics["warnings"]] == ["recordsOutput", "startedAt", "completedAt"]
+    assert (shown.execution_time_seconds, shown.spark_application_name) == (90, "crawl")
+    assert stored.completed_at is not None
+    assert stored.started_at == stored.completed_at - timedelta(seconds=90)
+    shop.report(shop.submit(), "FAILED", duration_seconds=2**62)
+
+
+def test_a_report_that_names_another_job_is_refused(shop: Shop) -> None:
+    execution = shop.submit()
+    with pytest.raises(BadInput) as error:
+        shop.report(execution, "COMPLETED", job_id="another")
+    assert error.value.details[0].path == "jobId"
+    assert shop.report(execution, "COMPLETED", job_id="") == "COMPLETED"
+
+
+def test_job_and_task_show_when_their_state_changed(shop: Shop) -> None:
+    def read_times() -> tuple[datetime, datetime]:
+        with shop.database.read() as session:
+            task = session.get_one(Task, execution.task_id)
+            return session.get_one(Job, shop.job_id).updated_at, task.updated_at
+
+    execution = shop.submit()
+    for state in ("RUNNING", "FAILED"):
+        before = read_times()
+        shop.report(execution, state)
+        after = read_times()
+        assert after[0] > before[0]
+        assert after[1] > before[1]
