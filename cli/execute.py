@@ -25,7 +25,7 @@ LOG_LINES = 10_000
 
 Json = dict[str, Any]
 FINAL_STATES = ("COMPLETED", "FAILED")
-NOT_STARTED: Json = {"fraction": 0.0, "stages": []}
+NOT_STARTED: Json = {"fraction": 0.0, "startSeconds": 0.0, "stages": []}
 MARKS = {
     "PENDING": Text("·", "dim"),
     "RUNNING": Spinner("dots"),
@@ -132,13 +132,13 @@ def show_progress(
             progress: Json = status.get("progress") or NOT_STARTED
             bar.update(task, completed=progress["fraction"])
             if view:
-                view.update(Group(_create_stage_table(progress["stages"], MARKS), bar))
+                view.update(Group(_create_stage_table(progress, MARKS), bar))
             if status["status"] in FINAL_STATES:
                 break
             pause()
     _print_lines(console, read_new_lines())
     if not view and progress["stages"]:
-        console.print(_create_stage_table(progress["stages"], WORDS))
+        console.print(_create_stage_table(progress, WORDS))
     return status
 
 
@@ -147,11 +147,14 @@ def _print_lines(console: Console, lines: Sequence[str]) -> None:
         console.print(escape_text(line))
 
 
-def _create_stage_table(stages: list[Json], marks: Mapping[str, RenderableType]) -> Table:
+def _create_stage_table(progress: Json, marks: Mapping[str, RenderableType]) -> Table:
     table = Table("", "Stage", box=None, padding=(0, 2, 0, 0))
     for heading in ("Pages", "Rows", "Errors", "Seconds"):
         table.add_column(heading, justify="right")
-    for stage in stages:
+    if seconds := progress.get("startSeconds"):
+        is_over = any(stage["state"] != "PENDING" for stage in progress["stages"])
+        table.add_row(marks["COMPLETED" if is_over else "RUNNING"], "start of Spark", "", "", "", f"{seconds:.1f}")
+    for stage in progress["stages"]:
         figures = (str(stage[key] or "") for key in ("pages", "rows", "errors"))
         table.add_row(marks[stage["state"]], escape_text(stage["title"]), *figures, f"{stage['seconds']:.1f}")
     return table

@@ -124,7 +124,9 @@ def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     echoed.addHandler(_EchoHandler())
     echoed.setLevel(logging.INFO)
     with Run(plan, context) as run, _stop_on_interrupt(spark):
-        with _show_progress(RunProgress(plan, run)):
+        progress = RunProgress(plan, run)
+        progress.set_started()
+        with _show_progress(progress):
             rows = run.collect_ordered(spark)
         count = rows.count()
         if output is None:

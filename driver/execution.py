@@ -99,6 +99,7 @@ def _run(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: Usage
         progress = Progress(plan, run, secrets.mask)
         reporter.report_plan(plan, progress)
         spark = start_session(spec.spark.master, spec.job_name, spec.spark.conf, runnable.reads_files)
+        progress.set_started()
         meter.watch_spark(spark.sparkContext)
         reporter.report_start(plan, spark.sparkContext.uiWebUrl)
         result = run.write(spark, spec.output.path)

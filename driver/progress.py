@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipelines.coordination.server import Counts
@@ -15,7 +17,10 @@ _PAGE_COLUMNS = ("_requestedUrl", "_status", "_error")
 
 
 class Progress:
-    """May be read by several threads. `mask` replaces the secrets in previews."""
+    """May be read by several threads. `mask` replaces the secrets in previews.
+
+    The seconds of all steps and of Spark's start add up to those since this object was created.
+    """
 
     def __init__(self, plan: Plan, run: Run, mask: Callable[[Any], Any] = lambda value: value) -> None:
         self._plan = plan
@@ -26,13 +31,24 @@ class Progress:
         self._output = Counts()
         self._preview: list[dict[str, Any]] = []
         self._columns = {step.key: _get_public_columns(step).types for step in plan.steps}
+        self._lock = threading.Lock()
+        self._start_seconds = 0.0
+        self._is_started = False
+        self._pass_seconds = [0.0] * (1 + max(self._passes.values()))
+        self._timed_at = time.monotonic()
+
+    def set_started(self) -> None:
+        """Note that Spark has started: the time from now on is that of the steps."""
+        self._measure(0)
+        self._is_started = True
 
     def set_result(self, result: RunResult) -> None:
-        self._output = Counts(rows=result.output.rows, seconds=result.seconds)
+        self._output = Counts(rows=result.output.rows)
         self._preview = result.preview
         self._columns[self._plan.steps[-1].key] = result.output.columns
 
     def finish(self, state: str) -> None:
+        self.list_stages()  # measures the time of the last steps
         self._end = state
 
     def list_stages(self) -> list[dict[str, Any]]:
@@ -42,21 +58,50 @@ class Progress:
         if self._output.rows or self._end == "COMPLETED":
             counts[last] = self._output
         reached = max((self._passes[key] for key in counts), default=0)
+        self._measure(reached)
+        seconds = self._divide_seconds(counts)
         return [
-            self._build_stage(step.key, step.title, counts.get(step.key, Counts()), reached)
+            self._build_stage(step.key, step.title, counts.get(step.key, Counts()), seconds[step.key], reached)
             for step in self._plan.steps
         ]
 
+    def _measure(self, reached: int) -> None:
+        """Attribute the time since the last call to the start of Spark, or to the pass that the run has reached."""
+        with self._lock:
+            now = time.monotonic()
+            elapsed, self._timed_at = now - self._timed_at, now
+            if self._end is not None:
+                return
+            if self._is_started:
+                self._pass_seconds[reached] += elapsed
+            else:
+                self._start_seconds += elapsed
+
+    def _divide_seconds(self, counts: Mapping[str, Counts]) -> Mapping[str, float]:
+        """Divide the time of each pass among its steps by the time that tasks worked at them, which is concurrent."""
+        seconds: dict[str, float] = {}
+        for number, steps in enumerate(self._plan.iter_passes()):
+            worked = {step.key: counts.get(step.key, Counts()).seconds for step in steps}
+            if not any(worked.values()):
+                worked[steps[0].key] = 1.0
+            total = sum(worked.values())
+            seconds |= {key: self._pass_seconds[number] * each / total for key, each in worked.items()}
+        return seconds
+
     def build_report(self) -> dict[str, Any]:
-        """Return the progress object of the webhook: the fraction of completed steps, and all steps."""
+        """Return the progress object of the webhook: the fraction of completed steps, Spark's start, and all steps."""
         stages = self.list_stages()
         completed = sum(stage["state"] == "COMPLETED" for stage in stages)
         without_rows = [
             {name: value for name, value in stage.items() if name not in ("columns", "preview")} for stage in stages
         ]
-        return {"fraction": round(completed / len(stages), 3), "stages": without_rows}
+        return {
+            "fraction": round(completed / len(stages), 3),
+            "startSeconds": round(self._start_seconds, 1),
+            "stages": without_rows,
+        }
 
-    def _build_stage(self, key: str, title: str, counts: Counts, reached: int) -> dict[str, Any]:
+    def _build_stage(self, key: str, title: str, counts: Counts, seconds: float, reached: int) -> dict[str, Any]:
         state = self._get_state(self._passes[key], reached)
         stage: dict[str, Any] = {
             "key": key,
@@ -65,7 +110,7 @@ class Progress:
             "rows": counts.rows,
             "pages": counts.pages,
             "errors": counts.errors,
-            "seconds": round(counts.seconds, 1),
+            "seconds": round(seconds, 1),
         }
         if state == "COMPLETED":
             rows = self._preview if key == self._plan.steps[-1].key else self._list_first_rows(key)

@@ -33,6 +33,7 @@ POLL_SECONDS = 0.25
 SQL = """\
 SELECT sku, title, price, currency, category, availability
 FROM shop_demo.products WHERE title IS NOT NULL ORDER BY sku LIMIT 10"""
+BROKEN = "SELECT listed_as, _error FROM shop_demo.products WHERE title IS NULL ORDER BY listed_as"
 COUNT = "SELECT count(*) AS n, count(title) AS found FROM shop_demo.products"
 
 Child = subprocess.Popen[bytes]
@@ -228,6 +229,13 @@ def _show_rows(console: Console, client: httpx.Client) -> None:
     for row in rows:
         table.add_row(*("" if value is None else str(value) for value in row.values()))
     console.print("", Text(SQL, "dim"), table, "", sep="\n")
+    if broken := _query(client, BROKEN):
+        console.print(
+            f"The shop has {len(broken)} broken links on purpose. Their rows stay, with the reason in _error:"
+        )
+        for row in broken:
+            console.print(f"  {row['listed_as']}: {row['_error']}", markup=False, soft_wrap=True)
+        console.print()
 
 
 def _query(client: httpx.Client, sql: str) -> list[Json]:

@@ -69,6 +69,7 @@ class Report(Struct, frozen=True, tag=True):
     forbidden: list[int] = []
     failures: list[tuple[str, str]] = []
     previews: dict[str, list[PlacedRow]] = {}
+    seconds: dict[str, float] = {}
 
 
 class End(Struct, frozen=True, tag=True):

@@ -11,7 +11,6 @@ import logging
 import secrets
 import socket
 import threading
-import time
 from asyncio import StreamReader, StreamWriter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -55,7 +54,7 @@ _ROBOTS_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of one step so far; `bytes` of bodies as transferred, `seconds` between the first and the last report."""
+    """Counts of one step so far; `bytes` of bodies as transferred, `seconds` that its tasks took together."""
 
     rows: int = 0
     pages: int = 0
@@ -114,7 +113,7 @@ class Coordinator:
         self._tasks = set[_Task]()
         self._lock = threading.Lock()  # of the counts, which other threads read
         self._reports: dict[str, Report] = {}
-        self._seen: dict[str, tuple[float, float]] = {}
+        self._begun: dict[str, None] = {}  # step keys in order
         self._previews: dict[str, dict[str, list[PlacedRow]]] = {}
         self._urls: dict[int, bool] = {}
         self._forbidden = set[int]()
@@ -141,7 +140,7 @@ class Coordinator:
     def get_counts(self) -> dict[str, Counts]:
         """Return counts by step key, for the steps that have begun."""
         with self._lock:
-            return {key: self._sum(key, last - first) for key, (first, last) in self._seen.items()}
+            return {key: self._sum(key) for key in self._begun}
 
     def get_preview(self, key: str) -> list[dict[str, Any]]:
         """Return the first rows of a step in document order that have arrived, with the engine's columns."""
@@ -155,14 +154,14 @@ class Coordinator:
             examples = [each for report in self._reports.values() for each in report.failures]
             return FetchTotals(len(self._urls), failed, len(self._forbidden), tuple(examples[:3]))
 
-    def _sum(self, key: str, seconds: float) -> Counts:
+    def _sum(self, key: str) -> Counts:
         reports = self._reports.values()
         return Counts(
             sum(each.rows.get(key, 0) for each in reports),
             sum(each.pages.get(key, 0) for each in reports),
             sum(each.errors.get(key, 0) for each in reports),
             sum(each.bytes.get(key, 0) for each in reports),
-            seconds,
+            sum(each.seconds.get(key, 0.0) for each in reports),
         )
 
     def _run(self) -> None:
@@ -254,7 +253,6 @@ class Coordinator:
         return max(robots.crawl_delay, self._options.delay)
 
     def _count(self, task: str, report: Report) -> None:
-        now = time.monotonic()
         with self._lock:
             self._reports[task] = report
             self._forbidden.update(report.forbidden)
@@ -263,8 +261,7 @@ class Coordinator:
                 self._urls.setdefault(url, False)
             for key, rows in report.previews.items():
                 self._previews.setdefault(key, {})[task] = rows
-            for key in report.rows.keys() | report.pages.keys():
-                self._seen[key] = (self._seen.get(key, (now, now))[0], now)
+            self._begun.update(dict.fromkeys(report.rows.keys() | report.pages.keys()))
 
 
 async def _read(reader: StreamReader, max_bytes: int) -> TaskMessage:

@@ -56,6 +56,7 @@ class StepCounts:
     pages: int = 0
     errors: int = 0
     bytes: int = 0
+    seconds: float = 0.0
 
     def add_row(self, row: Row) -> None:
         self.rows += 1
@@ -74,7 +75,16 @@ class ProgressReporter:
         self._failed: list[int] = []
         self._forbidden: list[int] = []
         self._failures: list[tuple[str, str]] = []
-        self._reported_at = time.monotonic()
+        self._reported_at = self._switched_at = time.monotonic()
+        self._current: StepCounts | None = None
+
+    def switch(self, counts: StepCounts | None) -> StepCounts | None:
+        """Attribute the time from now on to a step, and return the one that it was attributed to before."""
+        now = time.monotonic()
+        if self._current is not None:
+            self._current.seconds += now - self._switched_at
+        before, self._current, self._switched_at = self._current, counts, now
+        return before
 
     def get_counts(self, key: str) -> StepCounts:
         """Return the counts of a step, which the caller increments."""
@@ -105,6 +115,7 @@ class ProgressReporter:
             self._connection.finish()
 
     def _send(self) -> None:
+        self.switch(self._current)
         self._reported_at = time.monotonic()
         if not self._connection:
             return
@@ -119,6 +130,7 @@ class ProgressReporter:
             forbidden=self._forbidden,
             failures=self._failures,
             previews={key: rows for key, step in steps if (rows := step.preview.take_changed())},
+            seconds={key: round(step.seconds, 3) for key, step in steps if step.seconds},
         )
         self._fetched, self._failed, self._forbidden = [], [], []
         self._connection.send(report)

@@ -24,7 +24,10 @@ class RowBatcher:
     """
 
     def __init__(
-        self, work: BatchWorker, take: Callable[[Row, Iterable[Row]], None], clock: Callable[[], float] = time.monotonic
+        self,
+        work: BatchWorker,
+        take: Callable[[Row, Iterable[Row]], object],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._work = work
         self._take = take

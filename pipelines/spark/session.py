@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -34,6 +36,9 @@ _PACKAGES = str(Path(__file__).parents[2])
 # it drops the steps before an empty result from a running plan, and their counts with them
 _DROPS_COUNTS = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 
+_INCUBATOR_WARNING = b"WARNING: Using incubator modules: "
+_STDERR = 2
+
 _JAVA_WANTED = "Set JAVA_HOME to the folder of Java 17 or 21, or start with bin/spindle, which finds it."
 
 
@@ -53,13 +58,39 @@ def start_session(
         builder = builder.config(key, value)
     _check_java()
     try:
-        spark = builder.getOrCreate()
+        with _filter_stderr():
+            spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise RunError(f"Java ended before Spark had started: {_describe_java()}. {_JAVA_WANTED}") from error
     _drop_functions(spark)
     return spark
+
+
+@contextmanager
+def _filter_stderr() -> Generator[None]:
+    """Give a JVM that starts meanwhile a standard error without its warning about incubator modules.
+
+    Spark always adds such a module, and Java has no option against the warning.
+    """
+    stderr = os.dup(_STDERR)
+    reader, writer = os.pipe()
+    os.dup2(writer, _STDERR)
+    os.close(writer)
+    threading.Thread(target=_copy_lines, args=(reader, stderr), name="stderr of Java", daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(stderr, _STDERR)
+
+
+def _copy_lines(reader: int, target: int) -> None:
+    """Copy lines until all processes that write them have ended."""
+    with os.fdopen(reader, "rb") as lines, os.fdopen(target, "wb", buffering=0) as output:
+        for line in lines:
+            if _INCUBATOR_WARNING not in line:
+                output.write(line)
 
 
 def _check_java() -> None:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
-from itertools import chain, groupby, repeat
+from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -36,7 +36,8 @@ from pipelines.spark.row_batcher import RowBatcher
 from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads
 
-Emit = Callable[[Row], None]
+Emit = Callable[[Row], object]
+Flush = Callable[[], None]
 PendingWriters = list[Iterator[None]]  # each step writes one row, or appends a writer for the rows derived from it
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
@@ -107,16 +108,17 @@ def _produce_batches(
     links = {key: RecordBuffer(each.columns, each.schema, task.stages) for key, each in task.get_explorations().items()}
     output = PassOutput(RecordBuffer(task.columns, task.schema, task.stages), links)
     pending = PendingWriters()
-    enter, batchers = _chain_stages(task, output, pending, reporter)
+    enter, flushes = _chain_stages(task, output, pending, reporter)
     entered = reporter.get_counts(task.enters)
+    reporter.switch(entered)
     explores = task.enters in links  # an explore counts its pages itself
     for row in _read_rows(task, batches, reporter, throttle):
         if not explores:
             entered.add_row(row)
         enter(row)
         yield from _drain_writers(output, pending)
-    for batcher in batchers:
-        batcher.flush()
+    for flush in flushes:
+        flush()
         yield from _drain_writers(output, pending)
     if not output.is_empty():
         yield output.take()
@@ -232,38 +234,58 @@ def _group_by_link(
 
 def _chain_stages(
     task: Pass, output: PassOutput, pending: PendingWriters, reporter: ProgressReporter
-) -> tuple[Emit, list[RowBatcher]]:
-    """Return the stages as one function, in which each calls the next and the last writes the output, and the batchers.
+) -> tuple[Emit, list[Flush]]:
+    """Return the stages as one function, in which each calls the next and the last writes the output.
+
+    The list of functions processes the rows that stages have not processed yet.
 
     Writers of links and of multiplied rows go to `pending`.
     """
     emit = _write_links(task.links, output, pending) if task.links else output.add_row
-    batchers = deque[RowBatcher]()
+    flushes = deque[Flush]()
     for key, stage in reversed(task.stages):
         if isinstance(stage, RowStage):
-            emit = _apply_row_stage(stage, emit, reporter.get_counts(key), batchers, pending)
+            emit = _apply_row_stage(stage, emit, reporter.get_counts(key), reporter, flushes, pending)
         else:
             emit = _explore_pages(key, stage, emit, output, pending, reporter.get_counts(key))
-    return emit, list(batchers)
+    return emit, list(flushes)
 
 
 def _apply_row_stage(
-    stage: RowStage, emit: Emit, counts: StepCounts, batchers: deque[RowBatcher], pending: PendingWriters
+    stage: RowStage,
+    emit: Emit,
+    counts: StepCounts,
+    reporter: ProgressReporter,
+    flushes: deque[Flush],
+    pending: PendingWriters,
 ) -> Emit:
-    work = stage.build_worker()
+    work, switch = stage.build_worker(), reporter.switch  # the time of a row counts for the stage that works on it
 
-    def take(row: Row, rows: Iterable[Row]) -> None:
+    def take(row: Row, rows: Iterable[Row]) -> int:
+        before, taken = switch(counts), counts.rows
         for made in rows:
             counts.add_row(made)
             if made.fetched.error and not row.fetched.error:
                 counts.errors += 1
             emit(made)
+        switch(before)
+        return counts.rows - taken
+
+    def take_one_by_one(row: Row, rows: Iterator[Row]) -> Iterator[None]:
+        while take(row, islice(rows, 1)):
+            yield
+
+    def run_batch(batch: Callable[[], None]) -> None:
+        before = switch(counts)
+        batch()
+        switch(before)
 
     if isinstance(work, BatchWorker):
-        batchers.appendleft(RowBatcher(work, take))
-        return batchers[0].add
+        batcher = RowBatcher(work, take)
+        flushes.appendleft(lambda: run_batch(batcher.flush))
+        return lambda row: run_batch(lambda: batcher.add(row))
     if stage.widens:
-        return lambda row: pending.append(take(row, (made,)) for made in work(row))
+        return lambda row: pending.append(take_one_by_one(row, iter(work(row))))
     return lambda row: take(row, work(row))
 
 

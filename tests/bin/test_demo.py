@@ -49,6 +49,8 @@ def test_the_demo_prints_rows_and_leaves_no_process(tmp_path: Path, taken_port: 
     assert f"Port {taken_port} is taken: the API is on" in done.stdout
     assert "125 rows, 120 of them with a page" in done.stdout
     assert "The Salt Road" in done.stdout
+    assert "5 broken links" in done.stdout
+    assert done.stdout.count(": the server answered 4") == 4
     wait_until(lambda: not processes_with(data), PATIENCE_SECONDS)
 
 

@@ -38,6 +38,7 @@ def test_rows_are_written_to_a_file_and_steps_are_shown(pipeline: Path, tmp_path
     assert json.loads(rows.read_text()) == [{"name": "One", "loud": "ONE"}, {"name": "Two", "loud": "TWO"}]
     assert "wgetJoin a" in done.stderr
     assert "2 rows, 2 pages" in done.stderr
+    assert "WARNING" not in done.stderr
 
 
 def test_a_second_run_takes_the_pages_of_the_first_from_its_folder(pipeline: Path, tmp_path: Path) -> None:

@@ -24,10 +24,12 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
     stages = "[{stage: join, args: [a]}, {stage: extract, args: [{selector: h1}]}]"
     plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
     context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))
+    site.delay = 0.3
     with Coordinator(context.fetch) as coordinator:
         Engine(spark, plan, context, coordinator.endpoint).build_rows().count()
         counts = coordinator.get_counts()
-    seed, join, *_ = (counts[key] for key in sorted(counts))
+    seed, join, extract = (counts[key] for key in sorted(counts))
+    assert extract.seconds < 0.3 <= join.seconds
     assert (seed.rows, seed.pages, seed.errors, seed.bytes) == (1, 1, 0, 32)
     assert (join.rows, join.pages, join.errors, join.bytes) == (2, 2, 1, len("<h1>One</h1>") + len("<h1>no</h1>"))
 
