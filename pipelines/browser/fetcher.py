@@ -24,7 +24,7 @@ from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
 from pipelines.fetch import FetchOptions, Page
 from pipelines.fetch.failures import describe_too_many_redirects, is_retryable_status
-from pipelines.fetch.fetcher import PageCache
+from pipelines.fetch.fetcher import Describe, PageCache
 from pipelines.fetch.page import parse_retry_after
 from pipelines.fetch.queue import Request, RequestQueue
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
@@ -64,9 +64,9 @@ class BrowserFetcher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._chromium.submit(self._release()).result()
 
-    def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
+    def fetch(self, requests: Iterable[tuple[str, T]], describe: Describe[T] | None = None) -> Iterator[tuple[Page, T]]:
         """Yield the page or snapshots of every (url, tag), in the order of completion."""
-        queue = RequestQueue(requests, self._options, self._throttle, self._cache)
+        queue = RequestQueue(requests, self._options, self._throttle, self._cache, describe)
         running: dict[Future[Outcome], Request[T]] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
         pages: deque[tuple[Page, T]] = deque()

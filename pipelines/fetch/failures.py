@@ -5,6 +5,7 @@ from __future__ import annotations
 import pycurl
 
 from pipelines.fetch.fetcher import FetchOptions
+from pipelines.fetch.urls import origin
 
 # CURLE_HTTP2_STREAM and CURLE_TOO_LARGE, which pycurl does not name
 _HTTP2_STREAM = 92
@@ -68,6 +69,11 @@ def describe_bad_redirect(target: str | None, where: str) -> str:
     """Return the sentence for a redirect to `target`, None when that is no URL."""
     reason = "something that is not a URL" if target is None else "a URL that is neither http nor https"
     return f"{where} redirects to {reason}"
+
+
+def describe_foreign_redirect(where: str, target: str) -> str:
+    """Return the sentence for a redirect that asks to send a body to another site."""
+    return f"{where} redirects the request with its body to another site, {origin(target)}"
 
 
 def describe_too_many_redirects(options: FetchOptions) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from pipelines.fetch.page import Page
+from pipelines.fetch.requests import RequestDetails
 
 T = TypeVar("T")
+Describe = Callable[[str, T], RequestDetails | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +62,19 @@ class Fetcher(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None: ...
 
-    def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
+    def fetch(self, requests: Iterable[tuple[str, T]], describe: Describe[T] | None = None) -> Iterator[tuple[Page, T]]:
         """Yield a page for each (url, tag) in order of completion; a failed fetch is a page with an `error`.
 
-        `requests` is consumed lazily, as requests can start.
+        `requests` is consumed lazily, as requests can start. `describe` returns the details of a request from its URL
+        and tag, None for a plain GET; a ValueError from it fails the request.
         """
         ...
 
 
 class PageCache(Protocol):
-    """Pages fetched earlier, by canonical URL."""
+    """Pages fetched earlier, by canonical URL; `variant` tells apart different requests for it."""
 
-    def get(self, url: str) -> Page | None:
+    def get(self, url: str, variant: str = "") -> Page | None:
         """Return the cached page of `url`, fresh or stale."""
         ...
 
@@ -79,7 +82,7 @@ class PageCache(Protocol):
         """Return whether a cached page may be used without asking its server."""
         ...
 
-    def put(self, page: Page) -> None:
+    def put(self, page: Page, variant: str = "") -> None:
         """Cache `page` under its `requested_url`, unless its status or header forbids that."""
         ...
 

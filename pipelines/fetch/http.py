@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 import pycurl
 
-from pipelines.fetch.fetcher import FetchOptions, PageCache
+from pipelines.fetch.fetcher import Describe, FetchOptions, PageCache
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
 from pipelines.fetch.queue import RequestQueue
@@ -65,12 +65,12 @@ class HttpFetcher:
         self._idle.clear()
         self._multi.close()
 
-    def fetch(self, requests: Iterable[tuple[str, T]]) -> Iterator[tuple[Page, T]]:
+    def fetch(self, requests: Iterable[tuple[str, T]], describe: Describe[T] | None = None) -> Iterator[tuple[Page, T]]:
         """Yield a page for each (url, tag) in order of completion; a failed fetch is a page with an `error`.
 
         `requests` is consumed lazily, as requests can start. Several such iterators of one fetcher may be interleaved.
         """
-        queue = RequestQueue(requests, self._options, self._throttle, self._cache)
+        queue = RequestQueue(requests, self._options, self._throttle, self._cache, describe)
         running: set[Transfer] = set()
         finished: deque[Transfer] = deque()
         try:
@@ -154,6 +154,7 @@ class HttpFetcher:
         """Queue the request again after a redirect or a failure that may pass; return whether it is queued."""
         request = transfer.request
         if address := transfer.find_redirect():
+            request.details = request.details.follow(transfer.status) if request.details else None
             queue.redirect(request, address, transfer.get_seconds())
             return True
         retry_after = transfer.get_retry_after()

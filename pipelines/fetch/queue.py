@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Generic, TypeVar
 
-from pipelines.fetch.fetcher import FetchOptions, PageCache
+from pipelines.fetch.fetcher import Describe, FetchOptions, PageCache
 from pipelines.fetch.page import Page, refresh_page
+from pipelines.fetch.requests import RequestDetails
 from pipelines.fetch.throttle import HostThrottle, Refusal
 from pipelines.fetch.urls import canonical_url, origin
 from pipelines.language.names import truncate
@@ -27,13 +28,14 @@ class Request(Generic[T]):
 
     `requested_url` is the URL as the caller wrote it, `url` its canonical form, `address` the URL to request next.
     `redirects` are the addresses after `url` so far, which took `elapsed` seconds and set the `cookies`. `tag` belongs
-    to the caller, `stale` is an old copy of the page, to be revalidated.
+    to the caller, `stale` is an old copy of the page, to be revalidated. `details` are None for a plain GET.
     """
 
     __slots__ = (
         "address",
         "attempt",
         "cookies",
+        "details",
         "elapsed",
         "origin",
         "redirects",
@@ -41,9 +43,10 @@ class Request(Generic[T]):
         "stale",
         "tag",
         "url",
+        "variant",
     )
 
-    def __init__(self, requested_url: str, url: str, tag: T) -> None:
+    def __init__(self, requested_url: str, url: str, tag: T, details: RequestDetails | None = None) -> None:
         self.requested_url = requested_url
         self.url = url
         self.address = url
@@ -54,6 +57,13 @@ class Request(Generic[T]):
         self.tag = tag
         self.stale: Page | None = None
         self.attempt = 0
+        self.details = details
+        self.variant = details.variant if details else ""
+
+    @property
+    def key(self) -> str:
+        """What requests must have in common to get the same page."""
+        return f"{self.variant}\n{self.address}" if self.variant else self.address
 
     def follow(self, address: str, seconds: float = 0.0, cookies: Cookies = ()) -> None:
         """Continue at `address`, a canonical URL, after a redirect that took so many seconds."""
@@ -71,8 +81,11 @@ class Request(Generic[T]):
         return replace(page, requested_url=self.url, redirects=(*redirects, *page.redirects))
 
     def split_redirects(self, page: Page) -> list[Page]:
-        """Return `page`, the page of `url`, as the page of each address after it; nothing if cookies were set."""
-        if self.cookies:
+        """Return `page`, the page of `url`, as the page of each address after it; nothing if only this request gets it.
+
+        Cookies and details make a page the request's own.
+        """
+        if self.cookies or self.details:
             return []
         addresses = enumerate(self.redirects, start=1)
         return [replace(page, requested_url=address, redirects=page.redirects[index:]) for index, address in addresses]
@@ -88,6 +101,7 @@ class RequestQueue(Generic[T]):
     A fetcher sends the requests that `start` yields and reports each by `complete`, `redirect` or `retry`. Pages that
     need no request, or must not be requested, come from `take_finished`. Requests for an address that is in flight
     already wait for its page. The number of requests that wait is bounded, so that the source is read lazily.
+    `describe` returns the details of a request from its URL and tag, or raises ValueError.
     """
 
     def __init__(
@@ -96,8 +110,10 @@ class RequestQueue(Generic[T]):
         options: FetchOptions,
         throttle: HostThrottle,
         cache: PageCache | None = None,
+        describe: Describe[T] | None = None,
     ) -> None:
         self._source = iter(requests)
+        self._describe = describe
         self._exhausted = False
         self._throttle = throttle
         self._cache = cache
@@ -147,7 +163,7 @@ class RequestQueue(Generic[T]):
         if page.status == 304 and request.stale:
             page = request.prepend_redirects(refresh_page(request.stale, page))
         if cacheable and self._cache:
-            self._cache.put(page)
+            self._cache.put(page, request.variant)
             for each in request.split_redirects(page):
                 self._cache.put(each)
         if waiting := self._take_waiting(request):
@@ -214,25 +230,30 @@ class RequestQueue(Generic[T]):
             if url is None:
                 error = f"'{truncate(requested_url)}' is not an http or https address"
                 self._finished.append((_make_failed_page(requested_url, error), tag))
+                continue
+            try:
+                details = self._describe(url, tag) if self._describe else None
+            except ValueError as error:
+                self._finished.append((_make_failed_page(requested_url, str(error)), tag))
             else:
-                self._submit(Request(requested_url, url, tag))
+                self._submit(Request(requested_url, url, tag, details))
 
     def _submit(self, request: Request[T]) -> None:
         """Finish `request` from the cache, let it wait for an equal one in flight, or schedule it."""
         if self._cache and not request.cookies:
             if self._finish_from_cache(request, self._cache):
                 return
-            waiting = self._in_flight.get(request.address)
+            waiting = self._in_flight.get(request.key)
             if waiting is not None:
                 waiting.append(request)
                 self._waiting_count += 1
                 return
-            self._in_flight[request.address] = []
+            self._in_flight[request.key] = []
         self._schedule(request)
 
     def _finish_from_cache(self, request: Request[T], cache: PageCache) -> bool:
         """Return whether the cache has a fresh page; a stale one is revalidated by the request."""
-        page = cache.get(request.address)
+        page = cache.get(request.address, request.variant)
         if page is None:
             return False
         if not cache.is_fresh(page):
@@ -246,14 +267,14 @@ class RequestQueue(Generic[T]):
         page = request.prepend_redirects(page)
         if self._cache and request.redirects:
             for each in (page, *request.split_redirects(page)[:-1]):
-                self._cache.put(each)
+                self._cache.put(each, request.variant)
         self._finished.append((request.restore_url(page), request.tag))
 
     def _take_waiting(self, request: Request[T]) -> list[Request[T]]:
         """Remove `request` from those in flight; return the requests that waited for it."""
         if request.cookies:
             return []
-        waiting = self._in_flight.pop(request.address, [])
+        waiting = self._in_flight.pop(request.key, [])
         self._waiting_count -= len(waiting)
         return waiting
 

@@ -20,6 +20,7 @@ from pipelines.fetch.fetcher import FetchOptions
 from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.page import Page, parse_content_type, parse_retry_after
 from pipelines.fetch.queue import Request
+from pipelines.fetch.requests import is_same_site
 from pipelines.fetch.urls import absolute_url, canonical_url
 
 _HEADER = [
@@ -41,7 +42,7 @@ class Transfer:
 
     __slots__ = (
         "_bad_redirect",
-        "_conditional",
+        "_changed",
         "_ended",
         "_excused",
         "_guard",
@@ -73,7 +74,7 @@ class Transfer:
         self._guard = guard
         self._lines: list[bytes] = []
         self._parts: list[bytes] = []
-        self._conditional = False
+        self._changed = False
         self._has_own_timeout = False
         self.curl = _make_handle(options)
         self.curl.setopt(pycurl.WRITEFUNCTION, self._add)
@@ -101,9 +102,35 @@ class Transfer:
             remaining = max(0.001, self._options.total_timeout - request.elapsed)
             self.curl.setopt(pycurl.TIMEOUT_MS, int(remaining * 1000))
             self._has_own_timeout = request.elapsed > 0
-        if request.stale or self._conditional:
-            self.curl.setopt(pycurl.HTTPHEADER, [*_HEADER, *_make_conditions(request.stale)])
-            self._conditional = request.stale is not None
+        if request.stale or request.details or self._changed:
+            self._set_header(request)
+            self._changed = request.stale is not None or request.details is not None
+
+    def _set_header(self, request: Request[Any]) -> None:
+        """Set the method, the header and the body, which differ from those of a plain GET or did so before."""
+        details, curl = request.details, self.curl
+        if details is None:
+            curl.setopt(pycurl.HTTPHEADER, [*_HEADER, *_make_conditions(request.stale)])
+        else:
+            named = details.list_headers(request.address)
+            names = {name.lower() for name, _ in named}
+            lines = [line for line in _HEADER if line.partition(":")[0].lower() not in names]
+            sent = [f"{name}: {value}" if value else f"{name};" for name, value in named]  # `Name:` would remove it
+            curl.setopt(
+                pycurl.HTTPHEADER,
+                [*lines, *(each.encode("latin-1") for each in (*sent, "Expect:")), *_make_conditions(request.stale)],
+            )
+        cookies = details.format_cookies(request.address) if details else ""
+        if cookies:
+            curl.setopt(pycurl.COOKIE, cookies.encode("latin-1"))
+        else:
+            curl.unsetopt(pycurl.COOKIE)
+        curl.unsetopt(pycurl.CUSTOMREQUEST)
+        curl.setopt(pycurl.HTTPGET, 1)
+        if details and details.method != "GET":
+            if details.body is not None or details.method == "POST":
+                curl.setopt(pycurl.POSTFIELDS, details.body or b"")
+            curl.setopt(pycurl.CUSTOMREQUEST, details.method)
 
     def end(self, curl_error: int | None) -> None:
         """Record that libcurl has finished."""
@@ -148,7 +175,16 @@ class Transfer:
         address = canonical_url(target) if target else None
         if address is None:
             self._bad_redirect = failures.describe_bad_redirect(target, _get_host(self.curl))
+        elif self._repeats_body_elsewhere(address):
+            self._bad_redirect = failures.describe_foreign_redirect(_get_host(self.curl), address)
+            return None
         return address
+
+    def _repeats_body_elsewhere(self, address: str) -> bool:
+        """Return whether a redirect asks to send the body, which may have a password, to another site."""
+        details = self.request.details
+        is_repeated = details is not None and details.method != "GET" and self.status in (307, 308)
+        return is_repeated and not is_same_site(address, self.request.address)
 
     def get_seconds(self) -> float:
         """Return the duration without pauses of this process."""
@@ -158,11 +194,19 @@ class Transfer:
         """Return whether the request failed and a retry may help."""
         if self.missing_answer or self._refused or self._size > self._options.max_body:
             return False
+        if self.request.details and not self.request.details.is_repeatable:
+            return self._never_arrived()
         if self.curl_error is None:
             return failures.is_retryable_status(self.status)
         if self.curl_error == pycurl.E_OPERATION_TIMEDOUT:
             return self._excused
         return failures.is_retryable_error(self.curl_error)
+
+    def _never_arrived(self) -> bool:
+        """Return whether the server did not act on the request."""
+        if self.curl_error is None:
+            return self.status in (429, 503)
+        return self.curl_error in (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_CONNECT)
 
     def get_retry_after(self) -> float | None:
         """Return the Retry-After of an overloaded server in seconds, 0 without one; None if it is not overloaded."""

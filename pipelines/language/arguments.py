@@ -151,6 +151,7 @@ _SENTENCES = {
     "bool_parsing": "'{name}' must be true or false",
     "bool_type": "'{name}' must be true or false",
     "tuple_type": "'{name}' must be a list",
+    "dict_type": "'{name}' must be a map",
     "too_short": "'{name}' must not be empty",
 }
 _CODES = {"missing": "missing-argument", "extra_forbidden": "unknown-argument"}

@@ -15,6 +15,12 @@ Value = str | int | float | bool
 _REFERENCE = re.compile(r"\$\{([^{}\s]+)\}")
 
 
+class ParameterText(str):
+    """A text that begins with a parameter's value: a `$` at its beginning may belong to a password."""
+
+    __slots__ = ()
+
+
 def has_reference(text: str) -> bool:
     """Return whether the text contains a `${NAME}`."""
     return _REFERENCE.search(text) is not None
@@ -65,6 +71,8 @@ def _replace(node: Node, values: Mapping[str, str]) -> Node:
     if not isinstance(node.value, str):
         return node
     text = _REFERENCE.sub(lambda match: values[match[1]], node.value)
+    if _REFERENCE.match(node.value):
+        text = ParameterText(text)
     return ScalarNode(text, node.line, node.column)
 
 

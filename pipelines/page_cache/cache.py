@@ -35,9 +35,9 @@ class ExecutionPageCache:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def get(self, url: str) -> Page | None:
+    def get(self, url: str, variant: str = "") -> Page | None:
         """Return the cached page of `url`, fresh or stale."""
-        pages = (store.lookup(self._variant, url) for store in self._stores)
+        pages = (store.lookup(self._variant + variant, url) for store in self._stores)
         return next((page for page in pages if page), None)
 
     def is_fresh(self, page: Page) -> bool:
@@ -46,7 +46,7 @@ class ExecutionPageCache:
             return True
         return bool(self._lifetime) and datetime.now(UTC) - page.fetched_at < get_lifetime(page, self._lifetime)
 
-    def put(self, page: Page) -> None:
+    def put(self, page: Page, variant: str = "") -> None:
         """Store a page under its `requested_url`, unless a repeated request may have a better result."""
         if page.error is not None or page.status is None or is_retryable_status(page.status):
             return
@@ -54,7 +54,7 @@ class ExecutionPageCache:
             return
         store = self._shared if self._shared and is_shareable(page) else self._private
         if store:
-            store.add(self._variant, page)
+            store.add(self._variant + variant, page)
 
     def tick(self) -> None:
         """Write buffered pages that are due."""

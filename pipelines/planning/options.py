@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from pipelines.fetch.fetcher import FetchOptions, check_user_agent
-from pipelines.language.arguments import Arguments
+from pipelines.fetch.requests import RequestArguments
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.names import validate_choice
 from pipelines.page_cache.options import CacheOptions
@@ -22,7 +22,7 @@ class Robots(StrEnum):
     IGNORE = "ignore"
 
 
-class Options(Arguments):
+class Options(RequestArguments):
     """Options of a run, under the top-level key `spindle`."""
 
     robots: Annotated[Robots, validate_choice("robots", Robots)] = Field(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem
+from pipelines.fetch.requests import RequestArguments
 from pipelines.language.arguments import bind, bind_list
 from pipelines.language.names import describe_unknown, normalize, suggest, truncate_name
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, list_children, locate_problem
@@ -19,8 +20,9 @@ from pipelines.registry.catalog import UnknownName
 Block = TypeVar("Block")
 
 _KEYS = ("fetch", "pipeline", "output", "spindle")
-_FETCH_ARGUMENTS = ("url", "traces", "images")
-_OPTIONS = {normalize(name): name for name in Options.list_argument_names()}
+_VISIT_ARGUMENTS = ("traces", "images")
+_REQUEST_ARGUMENTS = RequestArguments.list_argument_names()
+_OPTIONS = {normalize(name): name for name in Options.list_argument_names() if name not in _REQUEST_ARGUMENTS}
 _MOST_STAGES = 1000
 # stages that use the browser after a fetch with traces
 _BROWSER_STAGES = {"join": "visitJoin", "explore": "visitExplore"}
@@ -106,18 +108,21 @@ def _read_fetch(node: Node) -> tuple[StageCall, ...]:
     if isinstance(node, ScalarNode):
         raise _make_error(node, "invalid-structure", "'fetch' must be a map: {url: https://...}")
     block = _require_map(node, "fetch")
-    if misplaced := [*_find_misplaced_options(block, _FETCH_ARGUMENTS)]:
+    in_browser = not _is_null(block.get("traces"))
+    allowed = find_stage("visit" if in_browser else "fetch")[1].list_argument_names()
+    allowed = tuple(dict.fromkeys((*allowed, *_VISIT_ARGUMENTS)))
+    if misplaced := [*_find_misplaced_options(block, allowed)]:
         raise PipelineError(misplaced)
     for key, _ in block.entries:
-        if key.value not in _FETCH_ARGUMENTS:
-            message = describe_unknown("argument", str(key.value), _FETCH_ARGUMENTS)
+        if key.value not in allowed:
+            message = describe_unknown("argument", str(key.value), allowed)
             raise _make_error(key, "unknown-argument", message)
-    url = block.get("url")
-    if _is_null(url):
+    if _is_null(block.get("url")):
         raise _make_error(node, "missing-argument", "'url' is missing")
-    if _is_null(block.get("traces")):
-        return (_bind_call("fetch", "fetch", url, block, "fetch"),)
-    return (replace(_bind_call("visit", "fetch", block, block, "fetch"), name="fetch"),)
+    if in_browser:
+        return (replace(_bind_call("visit", "fetch", block, block, "fetch"), name="fetch"),)
+    plain = replace(block, entries=tuple(entry for entry in block.entries if entry[0].value not in _VISIT_ARGUMENTS))
+    return (_bind_call("fetch", "fetch", plain, block, "fetch"),)
 
 
 def _find_misplaced_options(block: MappingNode, allowed: Iterable[str]) -> Iterator[Problem]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pipelines.browser.actions import Browsing
     from pipelines.extract.rows import Link, Row
+    from pipelines.fetch.requests import RequestArguments
     from pipelines.planning.context import RunContext
     from pipelines.transforms.transform import Transforms
 
@@ -143,6 +144,11 @@ class LinkStage(Stage):
     @property
     def browsing(self) -> Browsing | None:
         """How the browser loads the pages; None for plain HTTP."""
+        return None
+
+    @property
+    def request(self) -> RequestArguments | None:
+        """Method, headers, cookies and body of the requests; None for plain GETs."""
         return None
 
     @property

@@ -18,6 +18,7 @@ from pipelines.browser.actions import Browsing
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError, summarize_error
 from pipelines.fetch import canonical_url
+from pipelines.fetch.requests import RequestTemplate, build_template
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
@@ -50,6 +51,7 @@ class _Segment:
     columns: Columns
     fetches: bool = False
     browsing: Browsing | None = None
+    request: RequestTemplate | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
     after: Columns = field(init=False)
 
@@ -63,15 +65,16 @@ class _Segment:
             return None
         return self.stages[-1][0] if self.stages else self.enters
 
-    def fetch_links(self, stage: LinkStage) -> _Segment:
+    def fetch_links(self, stage: LinkStage, request: RequestTemplate | None) -> _Segment:
         """Begin the pass with the pages of the rows' links."""
-        self.fetches, self.browsing = True, stage.browsing
+        self.fetches, self.browsing, self.request = True, stage.browsing, request
         self.after = stage.infer_columns(self.columns)
         return self
 
-    def add(self, key: str, stage: RowStage | LinkStage) -> None:
+    def add(self, key: str, stage: RowStage | LinkStage, request: RequestTemplate | None = None) -> None:
         if isinstance(stage, LinkStage):
-            self.stages.append((key, Exploration(stage, self.after, build_explore_schema(self.after))))
+            schema = build_explore_schema(self.after)
+            self.stages.append((key, Exploration(stage, self.after, schema, request=request)))
         else:
             self.stages.append((key, stage))
         self.after = stage.infer_columns(self.after)
@@ -148,7 +151,9 @@ class Engine:
             return self._apply_table_stage(segment or self._create_empty(step), step, stage)
         if segment is None:
             raise RunError(f"{step.title} has no rows to work on")
-        if isinstance(stage, RowStage | LinkStage):
+        if isinstance(stage, LinkStage):
+            segment.add(step.key, stage, self._build_request(stage, segment.after))
+        elif isinstance(stage, RowStage):
             segment.add(step.key, stage)
         return segment
 
@@ -189,9 +194,19 @@ class Engine:
 
     def _follow(self, segment: _Segment | None, step: Step, stage: LinkStage) -> _Segment:
         if segment is None:
-            return _Segment(self._create_seed(stage), step.key, Columns()).fetch_links(stage)
+            request = self._build_request(stage, Columns())
+            return _Segment(self._create_seed(stage), step.key, Columns()).fetch_links(stage, request)
         rows = self._exchange(self._finish(segment, stage))
-        return _Segment(rows, step.key, segment.after).fetch_links(stage)
+        return _Segment(rows, step.key, segment.after).fetch_links(stage, self._build_request(stage, segment.after))
+
+    def _build_request(self, stage: LinkStage, columns: Columns) -> RequestTemplate | None:
+        """Return the template of a stage's requests; None for plain GETs."""
+        if stage.browsing:
+            return None
+        stages = (step.stage for step in self._plan.steps)
+        named = (each.fixed_url for each in stages if isinstance(each, LinkStage))
+        origins = [url for each in named if each and (url := canonical_url(each))]
+        return build_template(stage.request, self._plan.options, columns.has, origins)
 
     def _create_seed(self, stage: LinkStage) -> DataFrame:
         url = canonical_url(stage.fixed_url or "")
@@ -240,6 +255,7 @@ class Engine:
             cache=self._context.cache,
             endpoint=self._endpoint,
             browsing=segment.browsing,
+            request=segment.request,
         )
         if not task.get_explorations():
             return self._run_pass(task, segment.rows)

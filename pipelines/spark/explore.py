@@ -91,8 +91,8 @@ def _build_next_pass(task: Pass, key: str, level: int) -> Pass:
     exploration = task.get_explorations()[key]
     position = [name for name, _ in task.stages].index(key)
     stages = ((key, replace(exploration, level=level)), *task.stages[position + 1 :])
-    browsing = exploration.stage.browsing
-    return replace(task, enters=key, fetches=True, browsing=browsing, entering=exploration.columns, stages=stages)
+    how = {"browsing": exploration.stage.browsing, "request": exploration.request}
+    return replace(task, enters=key, fetches=True, entering=exploration.columns, stages=stages, **how)
 
 
 def _limit_pages(frontier: DataFrame, pages: int) -> DataFrame:

@@ -24,6 +24,8 @@ from pipelines.coordination.client import DriverGone, SharedHostThrottle, connec
 from pipelines.coordination.messages import Endpoint
 from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
 from pipelines.fetch import Fetcher, FetchOptions
+from pipelines.fetch.fetcher import Describe
+from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.throttle import HostThrottle
 from pipelines.fetch.urls import list_spellings
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
@@ -55,6 +57,7 @@ class Exploration:
     columns: Columns
     schema: pa.Schema
     level: int = 0
+    request: RequestTemplate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Pass:
     cache: CacheOptions
     endpoint: Endpoint | None
     browsing: Browsing | None = None
+    request: RequestTemplate | None = None
 
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
@@ -155,8 +159,11 @@ def _read_rows(
     without_link: deque[Row] = deque()
     secrets = list_spellings(task.cache.secrets)
     counts = reporter.get_counts(task.enters)
+    requests = _group_by_link(entering, without_link, once)
+    if task.request and task.request.is_per_row:
+        requests = _separate_rows(requests)
     with _open_cache(task) as cache, _create_fetcher(task, throttle, cache) as fetcher:
-        for page, rows in fetcher.fetch(_group_by_link(entering, without_link, once)):
+        for page, rows in fetcher.fetch(requests, _build_describer(task)):
             fetched = Fetched.from_page(page, secrets)
             reporter.add_page(counts, page, fetched)
             for row in rows:
@@ -168,6 +175,14 @@ def _read_rows(
     yield from without_link
 
 
+def _build_describer(task: Pass) -> Describe[list[Row]] | None:
+    """Return the function that makes the request for rows with the same link; None for plain GETs."""
+    template = task.request
+    if template is None:
+        return None
+    return lambda url, rows: template.build(url, rows[0].value, rows[0].ordinal)
+
+
 def _limit_concurrency(task: Pass) -> FetchOptions:
     """Return fetch options with one request per tab: requests that wait for a tab would occupy their hosts."""
     if task.browsing is None:
@@ -176,12 +191,13 @@ def _limit_concurrency(task: Pass) -> FetchOptions:
 
 
 def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]:
-    if not (task.cache.private or task.cache.shared):
+    options = replace(task.cache, shared=None) if task.request and task.request.is_private else task.cache
+    if not (options.private or options.shared):
         return nullcontext()
     variant = task.options.user_agent
     if task.browsing:  # as a digest: a trace may contain secrets, and the variant is stored with the page
         variant = f"{variant}\n{sha256(repr(task.browsing).encode()).hexdigest()}"
-    return ExecutionPageCache(task.cache, variant)
+    return ExecutionPageCache(options, variant)
 
 
 def _create_fetcher(task: Pass, throttle: HostThrottle | None, cache: ExecutionPageCache | None) -> Fetcher:
@@ -230,6 +246,10 @@ def _group_by_link(
             without_link.extend(filter(None, rows))
         elif all(rows):
             yield link, rows[:1] if once else rows
+
+
+def _separate_rows(requests: Iterable[tuple[str, list[Row]]]) -> Iterator[tuple[str, list[Row]]]:
+    return ((link, [row]) for link, rows in requests for row in rows)
 
 
 def _chain_stages(

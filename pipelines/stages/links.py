@@ -12,6 +12,7 @@ from pipelines.extract import SlowPattern, compile_selector
 from pipelines.extract.rows import Link, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.fetch import canonical_url
+from pipelines.fetch.requests import Method, RequestArguments
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import LinkStage, register_stage
@@ -62,7 +63,22 @@ def _build_page_reader(selector: str) -> Callable[[Row], Iterator[Link]]:
     return links
 
 
-class _SelectorStage(LinkStage):
+class _Requesting(RequestArguments, LinkStage):
+    """Base of stages that send requests over plain HTTP."""
+
+    @property
+    def request(self) -> RequestArguments:
+        return self
+
+    def describe(self) -> str:
+        method = f" {self.own_method}" if self.own_method not in (None, Method.GET) else ""
+        return f"{super().describe()}{method}"
+
+    def list_references(self) -> tuple[str, ...]:
+        return (*super().list_references(), *self.list_columns())
+
+
+class SelectorStage(LinkStage):
     """Base of stages that read links from the page by a selector, or from a $column."""
 
     positional = ("selector",)
@@ -77,23 +93,15 @@ class _SelectorStage(LinkStage):
 
     @property
     def reads_page(self) -> bool:
-        return not self.list_references()
+        return parse_column_reference(self.selector) is None
 
     def build_worker(self) -> Callable[[Row], Iterable[Link]]:
         column = parse_column_reference(self.selector)
         return _build_column_reader(column) if column else _build_page_reader(self.selector)
 
 
-@register_stage("wget", "fetch")
-class Wget(LinkStage):
-    """Fetch the page at an address, or at the address in a column; rows without an address remain, without a page."""
-
-    example = """
-pipeline:
-  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
-  - {stage: wget, args: [$page]}
-  - {stage: extract, args: [{selector: h1, as: title}]}
-"""
+class AddressStage(LinkStage):
+    """Base of stages that fetch an address, or the addresses in a column."""
 
     positional = ("url",)
     url: Annotated[str, AfterValidator(_validate_url)] = "_"
@@ -102,36 +110,25 @@ pipeline:
         return self.url
 
     @property
+    def _column(self) -> str | None:
+        return "_" if self.url == "_" else parse_column_reference(self.url)
+
+    @property
     def fixed_url(self) -> str | None:
-        return None if self.list_references() else self.url
+        return None if self._column else self.url
 
     def list_references(self) -> tuple[str, ...]:
-        column = "_" if self.url == "_" else parse_column_reference(self.url)
-        return (column,) if column else ()
+        return (self._column,) if self._column else ()
 
     def build_worker(self) -> Callable[[Row], Iterable[Link]]:
-        if column := next(iter(self.list_references()), None):
-            return _build_column_reader(column)
+        if self._column:
+            return _build_column_reader(self._column)
         link = _make_link(self.url, None)
         return lambda row: (link,)
 
 
-@register_stage("wgetJoin", "join")
-class WgetJoin(_SelectorStage):
-    """Follow every link of the page: one row per link, in document order, each with the linked page.
-
-    A link is an element with an `href` of http or https. `$column` takes one address or an array of them from a column,
-    and `$.data.next` takes addresses from a page in JSON.
-
-    After a fetch with traces, `join` is short for visitJoin.
-    """
-
-    example = """
-fetch: {url: "${SHOP}/"}
-pipeline:
-  - {stage: wgetJoin, args: ["li.product a", Inner]}
-  - {stage: extract, args: [{selector: h1, as: title}]}
-"""
+class JoinStage(SelectorStage):
+    """Base of stages that return one row per link."""
 
     positional = ("selector", "joinType")
     join_type: Annotated[JoinType, validate_choice("join type", JoinType)] = Field(
@@ -146,8 +143,57 @@ pipeline:
         return self.join_type is JoinType.INNER
 
 
+class ExploreStage(SelectorStage):
+    """Base of stages that follow links of links."""
+
+    positional = ("selector", "depth")
+    depth: NonNegativeInt = Field(1, le=10_000)
+
+    def describe(self) -> str:
+        return f"{self.selector} depth {self.depth}"
+
+    @property
+    def max_depth(self) -> int | None:
+        return self.depth
+
+
+@register_stage("wget", "fetch")
+class Wget(_Requesting, AddressStage):
+    """Fetch the page at an address, or at the address in a column; rows without an address remain, without a page.
+
+    `headers`, `cookies`, `method`, `form` and `json` describe the request; a `$column` in a value stands for the row's.
+    Credentials (cookies, and headers named after a key, token or the like) go to the hosts of the addresses that the
+    pipeline names and to their subdomains, or if it names none, to the host of each address: not where redirects lead.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: wget, args: [$page, {headers: {Accept-Language: de}}]}
+  - {stage: extract, args: [{selector: h1, as: title}]}
+"""
+
+
+@register_stage("wgetJoin", "join")
+class WgetJoin(_Requesting, JoinStage):
+    """Follow every link of the page: one row per link, in document order, each with the linked page.
+
+    A link is an element with an `href` of http or https. `$column` takes one address or an array of them from a column,
+    and `$.data.next` takes addresses from a page in JSON. The request is described as in wget.
+
+    After a fetch with traces, `join` is short for visitJoin.
+    """
+
+    example = """
+fetch: {url: "${SHOP}/"}
+pipeline:
+  - {stage: wgetJoin, args: ["li.product a", Inner]}
+  - {stage: extract, args: [{selector: h1, as: title}]}
+"""
+
+
 @register_stage("wgetExplore", "explore")
-class WgetExplore(_SelectorStage):
+class WgetExplore(_Requesting, ExploreStage):
     """Follow links of links, breadth first: one row per page, including the first page, and no page twice.
 
     The selector works as in wgetJoin: `a.next`, or `$.data.next` for an API that returns JSON. `depth` is the number of
@@ -162,13 +208,3 @@ pipeline:
   - {stage: wgetExplore, args: [a.next, {depth: 10}]}
   - {stage: flatSelect, args: [li.product, {selector: a, as: name}]}
 """
-
-    positional = ("selector", "depth")
-    depth: NonNegativeInt = Field(1, le=10_000)
-
-    def describe(self) -> str:
-        return f"{self.selector} depth {self.depth}"
-
-    @property
-    def max_depth(self) -> int | None:
-        return self.depth

@@ -10,7 +10,7 @@ from pipelines.browser.actions import Browsing, Traces
 from pipelines.browser.actions.capture import Snapshot
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import LinkStage, register_stage
-from pipelines.stages.links import Wget, WgetExplore, WgetJoin
+from pipelines.stages.links import AddressStage, ExploreStage, JoinStage
 
 
 class _BrowserStage(LinkStage):
@@ -29,7 +29,7 @@ class _BrowserStage(LinkStage):
 
 
 @register_stage("visit")
-class Visit(_BrowserStage, Wget):
+class Visit(_BrowserStage, AddressStage):
     """Open an address, or the address in a column, in the browser; rows without an address remain, without a page.
 
     The key `fetch` with `traces` does the same for the first page of a pipeline.
@@ -50,7 +50,7 @@ pipeline:
 
 
 @register_stage("visitJoin")
-class VisitJoin(_BrowserStage, WgetJoin):
+class VisitJoin(_BrowserStage, JoinStage):
     """Follow every link in the browser: one row per link, in document order. After a fetch with traces, also `join`."""
 
     example = """
@@ -64,7 +64,7 @@ pipeline:
 
 
 @register_stage("visitExplore")
-class VisitExplore(_BrowserStage, WgetExplore):
+class VisitExplore(_BrowserStage, ExploreStage):
     """Follow links of links in the browser, no page twice. After a fetch with traces, also `explore`."""
 
     example = """

@@ -57,13 +57,13 @@ class DictCache:
     def __init__(self) -> None:
         self.pages: dict[str, Page] = {}
 
-    def get(self, url: str) -> Page | None:
+    def get(self, url: str, variant: str = "") -> Page | None:
         return self.pages.get(url)
 
     def is_fresh(self, page: Page) -> bool:
         return True
 
-    def put(self, page: Page) -> None:
+    def put(self, page: Page, variant: str = "") -> None:
         if page.error is None and not is_retryable_status(page.status or 0):
             self.pages[page.requested_url] = page
 

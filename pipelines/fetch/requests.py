@@ -1,0 +1,315 @@
+"""Requests beyond a plain GET: method, headers, cookies and body, with values from a row's columns."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from hashlib import sha256
+from typing import Annotated, Any, Self, cast
+from urllib.parse import urlencode, urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from pipelines.language.arguments import Arguments
+from pipelines.language.names import truncate, validate_choice
+from pipelines.language.parameters import ParameterText, parse_column_reference
+
+Lookup = Callable[[str], object]
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SCHEME = re.compile(r"([A-Za-z]+ )(\$.+)", re.DOTALL)  # `Bearer $token`
+_CREDENTIAL = re.compile(r"(?i)auth|cookie|token|secret|key|session|password|signature")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_OWN_HEADERS = {
+    "accept-encoding": "the engine decodes what it asks for",
+    "connection": "the engine keeps connections",
+    "content-length": "it follows from form or json",
+    "host": "it follows from the address",
+    "transfer-encoding": "it follows from form or json",
+    "user-agent": "it is spindle.userAgent",
+}
+
+
+class Method(StrEnum):
+    GET = "GET"
+    POST = "POST"
+    PUT = "PUT"
+    PATCH = "PATCH"
+    DELETE = "DELETE"
+
+
+def _format_scalar(value: object) -> str:
+    """Return the text of a scalar; a text from a parameter keeps its type, which makes a `$` in it literal."""
+    if isinstance(value, str):
+        return value
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_scalars(values: dict[str, Any]) -> dict[str, str]:
+    for name, value in values.items():
+        if isinstance(value, dict | list):
+            raise ValueError(f"'{truncate(name)}' must be one value, not a list or map")
+    return {name: _format_scalar(value) for name, value in values.items() if value is not None}
+
+
+def _check_headers(values: dict[str, Any]) -> dict[str, str]:
+    headers = _check_scalars(values)
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name):
+            raise ValueError(f"'{truncate(name)}' is not the name of a header")
+        if reason := _OWN_HEADERS.get(name.lower()):
+            raise ValueError(f"the header {name} cannot be set: {reason}")
+        check_header_value(name, value)
+    return headers
+
+
+def _check_cookies(values: dict[str, Any]) -> dict[str, str]:
+    cookies = _check_scalars(values)
+    for name, value in cookies.items():
+        if not _TOKEN.fullmatch(name):
+            raise ValueError(f"'{truncate(name)}' is not the name of a cookie")
+        check_header_value(name, value, ";")
+    return cookies
+
+
+def check_header_value(name: str, value: str, forbidden: str = "") -> str:
+    """Return `value` if it may be sent in a header, else raise ValueError, without the value: it may be secret."""
+    if any((each < " " and each != "\t") or each > "\xff" or each == "\x7f" or each in forbidden for each in value):
+        raise ValueError(f"the value of {truncate(name)} has a character that cannot be sent in a header")
+    return value
+
+
+class RequestArguments(Arguments):
+    """Arguments about the requests of a stage; the key `spindle` has defaults for all stages."""
+
+    method: Annotated[Method, validate_choice("method", Method)] | None = Field(
+        default=None, description="GET, or POST with form or json; other requests than GET are sent once per row"
+    )
+    headers: Annotated[dict[str, Any], AfterValidator(_check_headers)] = Field(
+        default={}, description="`$column` as a value is the row's, also in `Bearer $column`"
+    )
+    cookies: Annotated[dict[str, Any], AfterValidator(_check_cookies)] = Field(default={}, description="by name")
+    form: dict[str, Any] | None = Field(default=None, description="fields of a form, sent as its body")
+    json_: Any = Field(default=None, alias="json", description="the body as JSON; `$column` in it is the row's value")
+
+    @model_validator(mode="after")
+    def _check_body(self) -> Self:
+        if self.form is not None and self.json_ is not None:
+            raise ValueError("give either 'form' or 'json', not both")
+        if self.method is Method.GET and self.has_body:
+            raise ValueError("a GET has no body: write the fields into the address, or name another method")
+        return self
+
+    @property
+    def has_body(self) -> bool:
+        return self.form is not None or self.json_ is not None
+
+    @property
+    def own_method(self) -> Method | None:
+        """The method that these arguments mean, None when they leave it open."""
+        return self.method or (Method.POST if self.has_body else None)
+
+    def list_columns(self) -> tuple[str, ...]:
+        """Return the columns that the values refer to."""
+        texts = (*self.headers.values(), *self.cookies.values(), *_iter_scalars(self.form), *_iter_scalars(self.json_))
+        return tuple(dict.fromkeys(each.column for each in map(_parse_value, texts) if isinstance(each, _Column)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A reference to a column, with a text before its value."""
+
+    column: str
+    prefix: str = ""
+
+
+def _parse_value(value: object) -> object:
+    """Return a _Column for `$name` and `Scheme $name`, anything else unchanged."""
+    if not isinstance(value, str) or isinstance(value, ParameterText):
+        return value
+    scheme = _SCHEME.fullmatch(value)
+    column = parse_column_reference(scheme[2] if scheme else value)
+    return _Column(column, scheme[1] if scheme else "") if column else value
+
+
+def _iter_scalars(value: object) -> Iterator[object]:
+    if isinstance(value, dict):
+        for each in cast("dict[str, object]", value).values():
+            yield from _iter_scalars(each)
+    elif isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from _iter_scalars(each)
+    else:
+        yield value
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A header or cookie: its value, and the origins whose hosts get it: None for all, empty for the request's own."""
+
+    name: str
+    value: object
+    origins: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTemplate:
+    """How the requests of a stage are made, for each row."""
+
+    method: Method
+    headers: tuple[_Field, ...]
+    cookies: tuple[_Field, ...]
+    form: Mapping[str, Any] | None
+    json: Any
+
+    @property
+    def is_per_row(self) -> bool:
+        """Whether rows with the same address may need different requests."""
+        values = (*(each.value for each in (*self.headers, *self.cookies)), *_iter_scalars(self.json))
+        return self.method is not Method.GET or any(isinstance(_parse_value(each), _Column) for each in values)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the answers belong to this run alone: they may depend on credentials, or are no answers to a GET."""
+        return self.method is not Method.GET or any(each.origins is not None for each in (*self.headers, *self.cookies))
+
+    def build(self, url: str, lookup: Lookup, row: object, more: Mapping[str, str] | None = None) -> RequestDetails:
+        """Return the request for a row; `more` are fields for its body. Raise ValueError for a bad column value."""
+        headers = tuple(_resolve_fields(self.headers, url, lookup))
+        cookies = tuple(_resolve_fields(self.cookies, url, lookup, ";"))
+        body = self._build_body(lookup, more or {})
+        if body is not None and not any(each.name.lower() == "content-type" for each in headers):
+            kind = "application/json" if self.form is None else "application/x-www-form-urlencoded"
+            headers = (*headers, _Field("Content-Type", kind, None))
+        own = None if self.method is Method.GET else row
+        named = [(each.name, each.value) for each in (*headers, *cookies)]
+        variant = sha256(repr((self.method.value, named, body, own)).encode()).hexdigest()
+        return RequestDetails(self.method.value, headers, cookies, body, variant)
+
+    @property
+    def has_body(self) -> bool:
+        return self.form is not None or self.json is not None
+
+    def _build_body(self, lookup: Lookup, more: Mapping[str, str]) -> bytes | None:
+        if self.form is not None:
+            fields = {name: _resolve(value, lookup) for name, value in self.form.items()} | dict(more)
+            texts = {
+                name: [_format_scalar(each) for each in cast("list[object]", value) if each is not None]
+                if isinstance(value, list)
+                else _format_scalar(value)
+                for name, value in fields.items()
+                if value is not None
+            }
+            return urlencode(texts, doseq=True).encode()
+        if self.json is None:
+            return None
+        content = _resolve(self.json, lookup)
+        content = {**cast("dict[str, object]", content), **more} if isinstance(content, dict) else content
+        return json.dumps(content, ensure_ascii=False, default=str).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDetails:
+    """A request as it is sent; `variant` tells apart what besides the address determines the answer."""
+
+    method: str
+    headers: tuple[_Field, ...]
+    cookies: tuple[_Field, ...]
+    body: bytes | None
+    variant: str
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a request that may have arrived can be sent again."""
+        return self.method not in ("POST", "PATCH")
+
+    def list_headers(self, address: str) -> list[tuple[str, str]]:
+        """Return the headers for a request to `address`, those with credentials only for the hosts that get them."""
+        return [(each.name, str(each.value)) for each in self.headers if _reaches(each, address)]
+
+    def format_cookies(self, address: str) -> str:
+        return "; ".join(f"{each.name}={each.value}" for each in self.cookies if _reaches(each, address))
+
+    def follow(self, status: int) -> RequestDetails:
+        """Return the request after a redirect: a GET, except after 307 and 308."""
+        if status in (307, 308) or self.method == "GET":
+            return self
+        headers = tuple(each for each in self.headers if each.name.lower() != "content-type")
+        return replace(self, method="GET", headers=headers, body=None)
+
+
+def build_template(
+    own: RequestArguments | None,
+    defaults: RequestArguments,
+    has_column: Callable[[str], bool],
+    origins: Iterable[str],
+) -> RequestTemplate | None:
+    """Return the template for a stage's requests; None for plain GETs.
+
+    Defaults that refer to a column which the rows do not have are left out. Credentials go to the hosts of `origins`,
+    the literal addresses of the pipeline, so that no page can have them sent elsewhere by a link or redirect. Without
+    such addresses they go to the host of each row's address.
+    """
+    own = own or RequestArguments()
+    scope = frozenset(origins)
+    whole = own if own.own_method else defaults
+    form, content = (whole.form, whole.json_) if (whole.own_method or Method.GET) is not Method.GET else (None, None)
+
+    def merge(named: Mapping[str, str], default: Mapping[str, str], *, all_secret: bool) -> tuple[_Field, ...]:
+        fields: dict[str, _Field] = {}
+        for name, value in (*default.items(), *named.items()):
+            parsed = _parse_value(value)
+            if not isinstance(parsed, _Column) or has_column(parsed.column):
+                is_secret = all_secret or _CREDENTIAL.search(name)
+                fields[name.lower()] = _Field(name, value, scope if is_secret else None)
+        return tuple(fields.values())
+
+    template = RequestTemplate(
+        whole.own_method or Method.GET,
+        merge(own.headers, defaults.headers, all_secret=False),
+        merge(own.cookies, defaults.cookies, all_secret=True),
+        form,
+        content,
+    )
+    is_plain = template.method is Method.GET and not (template.headers or template.cookies)
+    return None if is_plain else template
+
+
+def _resolve(value: object, lookup: Lookup) -> object:
+    if isinstance(value, dict):
+        return {name: _resolve(each, lookup) for name, each in cast("dict[str, object]", value).items()}
+    if isinstance(value, list):
+        return [_resolve(each, lookup) for each in cast("list[object]", value)]
+    parsed = _parse_value(value)
+    if not isinstance(parsed, _Column):
+        return value
+    found = lookup(parsed.column)
+    return f"{parsed.prefix}{_format_scalar(found)}" if parsed.prefix and found is not None else found
+
+
+def _resolve_fields(fields: Iterable[_Field], url: str, lookup: Lookup, forbidden: str = "") -> Iterator[_Field]:
+    for each in fields:
+        found = _resolve(each.value, lookup)
+        if found is not None:
+            text = check_header_value(each.name, _format_scalar(found), forbidden)
+            is_own = each.origins is not None and not each.origins
+            yield _Field(each.name, text, frozenset({url}) if is_own else each.origins)
+
+
+def _reaches(field: _Field, address: str) -> bool:
+    return field.origins is None or any(is_same_site(address, each) for each in field.origins)
+
+
+def is_same_site(address: str, known: str) -> bool:
+    """Whether `address` is at the host of `known` or below it, at the same or the default port, and no less secure."""
+    found, other = urlsplit(address), urlsplit(known)
+    host, parent = found.hostname or "", (other.hostname or "").removeprefix("www.")
+    if host != parent and not host.endswith(f".{parent}"):
+        return False
+    if other.scheme == "https" and found.scheme != "https":
+        return False
+    defaults = [(each.port or _DEFAULT_PORTS[each.scheme]) == _DEFAULT_PORTS[each.scheme] for each in (found, other)]
+    return all(defaults) or (found.port, found.scheme) == (other.port, other.scheme)

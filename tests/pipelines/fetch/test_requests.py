@@ -1,0 +1,107 @@
+"""Requests beyond a plain GET: which host gets what, redirects, retries, the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.fetch import HttpFetcher, Page
+from pipelines.fetch.requests import RequestArguments, build_template, is_same_site
+from pipelines.language.parameters import ParameterText
+from pipelines.page_cache.cache import ExecutionPageCache
+from pipelines.page_cache.options import CacheOptions
+from tests.support.fetching import options
+from tests.support.request_site import RequestSite, serve_requests
+
+SECRET = ParameterText("$ecret")
+
+
+@pytest.fixture
+def site() -> Iterator[RequestSite]:
+    with serve_requests() as site:
+        yield site
+
+
+@pytest.fixture
+def other() -> Iterator[RequestSite]:
+    with serve_requests() as site:
+        yield site
+
+
+def send(urls: list[str], origins: list[str], cache: ExecutionPageCache | None = None, **named: object) -> list[Page]:
+    template = build_template(RequestArguments.model_validate(named), RequestArguments(), bool, origins)
+    assert template
+    with HttpFetcher(options(retries=2), cache=cache) as fetcher:
+        pages = fetcher.fetch(
+            ((url, at) for at, url in enumerate(urls)), lambda url, at: template.build(url, lambda _: None, at)
+        )
+        found = {at: page for page, at in pages}
+    return [found[at] for at in range(len(urls))]
+
+
+def test_credentials_stay_at_the_hosts_that_the_pipeline_names(site: RequestSite, other: RequestSite) -> None:
+    headers = {"Authorization": "Bearer abcdef", "X-Api-Key": "abcdef", "Accept-Language": "de"}
+    send([f"{site.url}/to?{other.url}/a", f"{other.url}/b"], [site.url], headers=headers, cookies={"id": "abcdef"})
+    sent = site.requests[0].headers
+    assert {name: sent.get(name) for name in ("authorization", "x-api-key", "accept-language", "cookie")} == {
+        "authorization": "Bearer abcdef",
+        "x-api-key": "abcdef",
+        "accept-language": "de",
+        "cookie": "id=abcdef",
+    }
+    for received in other.requests:
+        assert received.headers["accept-language"] == "de"
+        assert "abcdef" not in str(received)
+
+
+def test_a_form_follows_no_redirect_to_another_site(site: RequestSite, other: RequestSite) -> None:
+    (away, home) = send([f"{site.url}/to?{other.url}/a", f"{site.url}/to?/b"], [site.url], form={"password": "abc"})
+    assert away.error is not None
+    assert "another site" in away.error
+    assert other.requests == []
+    assert home.ok
+    assert (site.get_received("/b").method, site.get_received("/b").body) == ("POST", "password=abc")
+
+
+def test_after_other_redirects_a_form_is_a_get_and_later_requests_are_plain(site: RequestSite) -> None:
+    (page,) = send([f"{site.url}/login"], [site.url], form={"password": SECRET, "no": None, "many": [1, 2]})
+    assert page.body.startswith(b"<h1>GET / </h1>")
+    assert site.get_received("/login").body == "password=%24ecret&many=1&many=2"
+    assert "content-type" not in site.requests[-1].headers
+
+
+def test_a_post_is_not_sent_again_unless_the_server_did_not_take_it(site: RequestSite) -> None:
+    send([f"{site.url}/502", f"{site.url}/503"], [], form={"a": 1})
+    send([f"{site.url}/502?put"], [], form={"a": 1}, method="put")
+    paths = [each.path for each in site.requests]
+    assert {path: paths.count(path) for path in paths} == {"/502": 1, "/503": 3, "/502?put": 3}
+
+
+def test_only_the_same_request_gets_a_cached_page(site: RequestSite, tmp_path: Path) -> None:
+    with ExecutionPageCache(CacheOptions(private=str(tmp_path))) as cache:
+        for language in ("de", "fr", "de"):
+            send([f"{site.url}/x", f"{site.url}/x"], [], cache, headers={"Accept-Language": language})
+        assert [each.headers["accept-language"] for each in site.requests] == ["de", "fr"]
+        pages = send([f"{site.url}/y", f"{site.url}/y"], [], cache, json={"a": None})
+        assert [page.ok for page in pages] == [True, True]
+    assert [each.method for each in site.requests if each.path == "/y"] == ["POST", "POST"], "once per row"
+
+
+@pytest.mark.parametrize(
+    ("address", "known", "same"),
+    [
+        ("http://a.test/x", "http://a.test/", True),
+        ("https://a.test/x", "http://a.test/", True),
+        ("http://a.test/x", "https://a.test/", False),
+        ("https://api.a.test/", "https://www.a.test/", True),
+        ("https://a.test.evil.test/", "https://a.test/", False),
+        ("https://eviltest/", "https://test/", False),
+        ("http://a.test:8080/", "http://a.test/", False),
+        ("http://a.test:8080/", "http://a.test:8080/", True),
+        ("https://a.test@evil.test/", "https://a.test/", False),
+    ],
+)
+def test_a_site_is_a_host_and_those_below_it(address: str, known: str, same: bool) -> None:
+    assert is_same_site(address, known) is same

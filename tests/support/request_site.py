@@ -1,0 +1,76 @@
+"""A site that answers with what it was asked, knows a login, and pages by a cursor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+
+from tests.support.servers import Handler, serve
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request as it arrived, with lower-case header names."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: str
+
+
+@dataclass
+class RequestSite:
+    """Records all requests but those for robots.txt.
+
+    `/login` sets a cookie and redirects a form with the right password to `/`, which links to `/m1` to `/m4`: pages for
+    members. `/to?URL` redirects with status 307, `/502` answers with that status. `/api` has five items, two per page, behind a cursor.
+    """
+
+    url: str
+    requests: list[Received] = field(default_factory=list[Received])
+
+    def answer(self, handler: Handler) -> None:
+        body, path = handler.read_body().decode(), handler.path
+        if path == "/robots.txt":
+            handler.respond(404)
+            return
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        self.requests.append(Received(handler.command, path, headers, body))
+        query = urlsplit(path).query
+        if path.startswith("/50"):
+            handler.respond(int(path[1:4]))
+        elif path.startswith("/to?"):
+            handler.respond(307, Location=query)
+        elif path == "/login" and parse_qs(body).get("password") == ["$ecret"]:
+            handler.respond(302, Location="/", Set_Cookie="member=yes; Path=/; HttpOnly")
+        elif path.startswith("/m"):
+            handler.respond(200 if "member=yes" in headers.get("cookie", "") else 403, f"<h1>{path}</h1>")
+        elif path.startswith("/api"):
+            after = int(parse_qs(query).get("after", ["0"])[0] or json.loads(body or "{}").get("after", 0))
+            items = [{"n": number} for number in range(after, min(after + 2, 5))]
+            more = {"cursor": after + 2, "next": f"/api?after={after + 2}"} if after + 2 < 5 else {"cursor": None}
+            handler.respond(200, json.dumps({"items": items, **more}), "application/json")
+        else:
+            links = "".join(f"<a href=/m{number}>{number}</a>" for number in range(1, 5))
+            handler.respond(200, f"<h1>{handler.command} {path} {body}</h1>{links}")
+
+    def get_received(self, path: str) -> Received:
+        """Return the only request for a path."""
+        (found,) = [each for each in self.requests if each.path == path]
+        return found
+
+
+@contextmanager
+def serve_requests() -> Generator[RequestSite]:
+    class RequestHandler(Handler):
+        def do_GET(self) -> None:
+            site.answer(self)
+
+        do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    with serve(RequestHandler) as url:
+        site = RequestSite(url)
+        yield site
