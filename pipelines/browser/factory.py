@@ -5,15 +5,20 @@ from __future__ import annotations
 from pipelines.browser.actions import Browsing
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
 from pipelines.fetch.fetcher import PageCache
+from pipelines.fetch.session import Session
 from pipelines.fetch.throttle import HostThrottle
 
 
 def create_fetcher(
-    options: FetchOptions, browsing: Browsing | None, throttle: HostThrottle | None, cache: PageCache | None
+    options: FetchOptions,
+    browsing: Browsing | None,
+    throttle: HostThrottle | None,
+    cache: PageCache | None,
+    session: Session | None = None,
 ) -> Fetcher:
     """Return a fetcher that loads pages in the browser as `browsing` says, or by plain HTTP without it."""
     if browsing is None:
-        return HttpFetcher(options, throttle, cache)
+        return HttpFetcher(options, throttle, cache, session)
     from pipelines.browser.fetcher import BrowserFetcher  # Playwright loads slowly
 
-    return BrowserFetcher(options, browsing, throttle=throttle, cache=cache)
+    return BrowserFetcher(options, browsing, throttle=throttle, cache=cache, session=session)

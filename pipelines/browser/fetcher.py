@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from random import SystemRandom
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from playwright.async_api import Browser
 from playwright.async_api import Error as PlaywrightError
@@ -27,6 +27,7 @@ from pipelines.fetch.failures import describe_too_many_redirects, is_retryable_s
 from pipelines.fetch.fetcher import Describe, PageCache
 from pipelines.fetch.page import parse_retry_after
 from pipelines.fetch.queue import Request, RequestQueue
+from pipelines.fetch.session import LocalSession, Session, format_cookie, parse_cookie
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 
 T = TypeVar("T")
@@ -49,7 +50,11 @@ class BrowserFetcher:
         browser: BrowserOptions | None = None,
         throttle: HostThrottle | None = None,
         cache: PageCache | None = None,
+        session: Session | None = None,
     ) -> None:
+        self._session = session
+        self._cookies = LocalSession()  # of the session, for the visits
+        self._new_cookies: SimpleQueue[str] = SimpleQueue()
         self._options = options
         self._throttle = throttle or LocalHostThrottle(options)
         self._cache = cache
@@ -58,6 +63,8 @@ class BrowserFetcher:
         self._idle: list[Tab] = []
 
     def __enter__(self) -> Self:
+        if self._session:
+            self._cookies.save(self._session.load())
         self._chromium.submit(self._chromium.acquire()).result()
         return self
 
@@ -106,6 +113,8 @@ class BrowserFetcher:
     ) -> list[tuple[Page, T]]:
         """Return the pages of a completed visit, none for a redirect; cache a single page without action values."""
         request, outcome = running.pop(future), future.result()
+        if self._session:
+            self._session.save([self._new_cookies.get() for _ in range(self._new_cookies.qsize())])
         if isinstance(outcome, VisitRedirected):
             queue.redirect(request, outcome.address, outcome.seconds, outcome.cookies)
             return []
@@ -142,8 +151,9 @@ class BrowserFetcher:
         url, timeout = request.address, self._compute_timeout()
         try:
             async with self._use_tab(url) as tab, asyncio.timeout(timeout - request.elapsed):
-                visit = Visit(tab, url, self._options, request.cookies)
+                visit = Visit(tab, url, self._options, (*self._list_cookies(), *request.cookies))
                 pages = await tab.run_until_crash(visit.run(self._browsing.traces))
+                await self._keep_cookies(tab)
             return pages, is_retryable_status(pages[-1].status or 0)
         except VisitFailed as failure:
             retryable = failure.retryable or is_retryable_status(failure.status or 0)
@@ -152,6 +162,19 @@ class BrowserFetcher:
             return [_create_failed_page(url, str(crash) or "the browser crashed on the page")], True
         except TimeoutError:
             return [_create_failed_page(url, f"timed out after {timeout:g} s")], False
+
+    def _list_cookies(self) -> list[dict[str, Any]]:
+        return [parse_cookie(line) for line in self._cookies.load()] if self._session else []
+
+    async def _keep_cookies(self, tab: Tab) -> None:
+        """Keep the cookies after a visit for the session; `_finish` saves them, on the thread of its connection."""
+        if self._session:
+            lines = [format_cookie(cookie) for cookie in await tab.context.cookies()]
+            known = {*self._cookies.load()}
+            for line in lines:
+                if line not in known:
+                    self._new_cookies.put(line)
+            self._cookies.save(lines)
 
     @asynccontextmanager
     async def _use_tab(self, address: str) -> AsyncGenerator[Tab]:

@@ -6,12 +6,13 @@ import heapq
 import select
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pipelines.coordination.messages import (
     LENGTH_BYTES,
     Acquire,
+    Cookies,
     DriverMessage,
     End,
     Endpoint,
@@ -125,6 +126,26 @@ class _Site:
         return self.slots > 0 if self.delay else self.running < self.slots
 
 
+class SharedSession:
+    """The session of a run; `load` comes before the connection is used for a throttle."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def load(self) -> list[str]:
+        self._connection.send(Cookies())
+        deadline = time.monotonic() + _TIMEOUT
+        while time.monotonic() < deadline:
+            for message in self._connection.receive(_TIMEOUT):
+                if isinstance(message, Cookies):
+                    return message.lines
+        raise DriverGone
+
+    def save(self, lines: Iterable[str]) -> None:
+        if new := list(lines):
+            self._connection.send(Cookies(new))
+
+
 class SharedHostThrottle:
     """Throttle for the fetcher of a task: the driver grants slots at hosts to all tasks of the run."""
 
@@ -203,8 +224,8 @@ class SharedHostThrottle:
 
     def _take(self, message: DriverMessage) -> str:
         """Apply a message; return its origin, at which waiting requests may start now."""
-        if isinstance(message, End):
-            raise DriverGone  # the answer to `finish`, after which nothing is received
+        if isinstance(message, End | Cookies):
+            raise DriverGone  # the answers to `finish`, after which nothing is received, and to `load`
         origin = message.origin
         site = self._sites[origin]
         match message:

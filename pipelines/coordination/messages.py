@@ -72,6 +72,12 @@ class Report(Struct, frozen=True, tag=True):
     seconds: dict[str, float] = {}
 
 
+class Cookies(Struct, frozen=True, tag=True):
+    """New cookies of the run's session; without any, a request for all of them, which is answered by Cookies."""
+
+    lines: list[str] = []
+
+
 class End(Struct, frozen=True, tag=True):
     """End of a task; the coordinator echoes it once it has processed all earlier messages."""
 
@@ -103,8 +109,8 @@ class Recall(Struct, frozen=True, tag=True):
     keep: int
 
 
-TaskMessage = Hello | Acquire | Release | Pause | Report | End
-DriverMessage = SiteRules | Grant | Recall | Pause | End
+TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | End
+DriverMessage = SiteRules | Grant | Recall | Pause | Cookies | End
 
 _encoder = Encoder()
 decode_task_message = Decoder(TaskMessage).decode

@@ -28,6 +28,7 @@ from pipelines.coordination.messages import (
     LENGTH_BYTES,
     MAX_HELLO_BYTES,
     Acquire,
+    Cookies,
     DriverMessage,
     End,
     Endpoint,
@@ -44,6 +45,7 @@ from pipelines.coordination.messages import (
 from pipelines.errors import summarize_error
 from pipelines.fetch import FetchOptions, HttpFetcher
 from pipelines.fetch.robots import MAX_ROBOTS, Robots, get_robots_url, make_unreached, read_robots
+from pipelines.fetch.session import LocalSession
 
 _log = logging.getLogger(__name__)
 _HELLO_SECONDS = 10.0
@@ -117,6 +119,7 @@ class Coordinator:
         self._previews: dict[str, dict[str, list[PlacedRow]]] = {}
         self._urls: dict[int, bool] = {}
         self._forbidden = set[int]()
+        self._session = LocalSession()
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._socket = socket.create_server((bind, 0), family=family, backlog=1024)
         token = secrets.token_hex(16)
@@ -211,6 +214,10 @@ class Coordinator:
                 self._limits.pause(origin, seconds, self._sites[origin].tasks)
             case Report():
                 self._count(task.name, message)
+            case Cookies(lines=[]):
+                task.send(Cookies(self._session.load()))
+            case Cookies(lines=lines):
+                self._session.save(lines)
             case _:
                 raise ConnectionAbortedError(f"unexpected {message}")
 

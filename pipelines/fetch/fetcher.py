@@ -22,7 +22,8 @@ class FetchOptions:
     host and port); `delay` is the minimum time between the starts of two requests to an origin. With `robots`, URLs
     that robots.txt disallows are not requested. `first_byte_timeout` includes connecting; `total_timeout` covers a
     page with its redirects. `max_body` limits the decompressed body. `allow_networks` are CIDRs that the guard allows;
-    `own_endpoints` are hosts and ports of the service, which it refuses even there.
+    `own_endpoints` are hosts and ports of the service, which it refuses even there. In a `session`, all fetchers of the
+    run share cookies.
     Raises ValueError for a `user_agent` that cannot be sent in a header.
     """
 
@@ -41,6 +42,7 @@ class FetchOptions:
     max_retry_after: float = 60
     allow_networks: tuple[str, ...] = ()
     own_endpoints: tuple[tuple[str, int], ...] = ()
+    session: bool = False
 
     def __post_init__(self) -> None:
         check_user_agent(self.user_agent)

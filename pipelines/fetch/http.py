@@ -12,10 +12,12 @@ from typing import Self, TypeVar
 
 import pycurl
 
+from pipelines.fetch.cookies import CookieJar
 from pipelines.fetch.fetcher import Describe, FetchOptions, PageCache
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
 from pipelines.fetch.queue import RequestQueue
+from pipelines.fetch.session import Session
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 from pipelines.fetch.transfer import Transfer
 
@@ -30,7 +32,7 @@ class HttpFetcher:
     """A fetcher with up to `options.concurrency` requests in flight; for one thread. Connections live until `close`.
 
     `throttle` limits the requests to each host. Fresh pages come from `cache`, stale ones are revalidated, and new ones
-    are added to it; the caller closes the cache.
+    are added to it; the caller closes the cache. Cookies come from `session` and go to it; without one there are none.
     """
 
     def __init__(
@@ -38,11 +40,13 @@ class HttpFetcher:
         options: FetchOptions | None = None,
         throttle: HostThrottle | None = None,
         cache: PageCache | None = None,
+        session: Session | None = None,
     ) -> None:
         self._options = options or FetchOptions()
         self._throttle = throttle or LocalHostThrottle(self._options)
         self._cache = cache
         self._guard = Guard(self._options.allow_networks, self._options.own_endpoints)
+        self._cookies = CookieJar(session) if session else None
         self._idle: list[Transfer] = []
         self._active: dict[pycurl.Curl, Transfer] = {}
         self._performed_at = self._checked_at = time.monotonic()
@@ -96,11 +100,17 @@ class HttpFetcher:
 
     def _start_transfers(self, running: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> None:
         for request in queue.start(self._options.concurrency - len(running)):
-            transfer = self._idle.pop() if self._idle else Transfer(self._options, self._guard)
+            transfer = self._idle.pop() if self._idle else self._create_transfer()
             transfer.prepare(request, finished)
             running.add(transfer)
             self._active[transfer.curl] = transfer
             self._multi.add_handle(transfer.curl)
+
+    def _create_transfer(self) -> Transfer:
+        transfer = Transfer(self._options, self._guard)
+        if self._cookies:
+            self._cookies.attach(transfer.curl)
+        return transfer
 
     def _perform(self) -> None:
         """Let libcurl work; each transfer that ends appends itself to the `finished` queue of its iterator."""
@@ -142,6 +152,8 @@ class HttpFetcher:
         while finished and not (pages and time.monotonic() - self._performed_at > _TICK):
             transfer = finished.popleft()
             request = transfer.request
+            if self._cookies and transfer.sets_cookies():
+                self._cookies.save(transfer.curl)
             page = transfer.make_page(now) if transfer.succeeded or not self._resend(transfer, queue) else None
             running.discard(transfer)
             self._release(transfer)

@@ -186,6 +186,9 @@ class Transfer:
         is_repeated = details is not None and details.method != "GET" and self.status in (307, 308)
         return is_repeated and not is_same_site(address, self.request.address)
 
+    def sets_cookies(self) -> bool:
+        return b"\nset-cookie:" in self._get_head().lower()
+
     def get_seconds(self) -> float:
         """Return the duration without pauses of this process."""
         return min(self.curl.getinfo(pycurl.TOTAL_TIME), time.monotonic() - self._started)

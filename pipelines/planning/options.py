@@ -48,6 +48,9 @@ class Options(RequestArguments):
     keep_columns: tuple[EngineColumn, ...] = Field(
         default=(), alias="keepColumns", description="engine columns in the output"
     )
+    session: bool = Field(
+        default=False, description="share cookies among the pages of a host, as after a login by a form or a trace"
+    )
     timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 by default")
 
 
@@ -68,6 +71,7 @@ def make_fetch_options(
         robots=defaults.robots and options.robots is Robots.OBEY,
         total_timeout=options.timeout or defaults.total_timeout,
         allow_networks=allow_networks,
+        session=options.session or defaults.session,
     )
 
 

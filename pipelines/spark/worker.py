@@ -20,12 +20,13 @@ from pyspark import TaskContext
 from pipelines.browser.actions import Browsing
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions, BrowserPage
-from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
+from pipelines.coordination.client import DriverGone, SharedHostThrottle, SharedSession, connect
 from pipelines.coordination.messages import Endpoint
 from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
 from pipelines.fetch import Fetcher, FetchOptions
 from pipelines.fetch.fetcher import Describe
 from pipelines.fetch.requests import RequestTemplate
+from pipelines.fetch.session import LocalSession, Session
 from pipelines.fetch.throttle import HostThrottle
 from pipelines.fetch.urls import list_spellings
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
@@ -98,16 +99,26 @@ def run_pass(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
         raise DriverGone
     try:
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
-        yield from _produce_batches(
-            task, batches, reporter, SharedHostThrottle(connection, task.options) if connection else None
+        tools = _Tools(
+            SharedHostThrottle(connection, task.options) if connection else None,
+            (SharedSession(connection) if connection else LocalSession()) if task.options.session else None,
         )
+        yield from _produce_batches(task, batches, reporter, tools)
     finally:
         if connection:
             connection.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    """Access to what the fetchers of a run share; None for a fetcher's own."""
+
+    throttle: HostThrottle | None
+    session: Session | None
+
+
 def _produce_batches(
-    task: Pass, batches: Iterable[pa.RecordBatch], reporter: ProgressReporter, throttle: HostThrottle | None
+    task: Pass, batches: Iterable[pa.RecordBatch], reporter: ProgressReporter, tools: _Tools
 ) -> Iterator[pa.RecordBatch]:
     links = {key: RecordBuffer(each.columns, each.schema, task.stages) for key, each in task.get_explorations().items()}
     output = PassOutput(RecordBuffer(task.columns, task.schema, task.stages), links)
@@ -116,7 +127,7 @@ def _produce_batches(
     entered = reporter.get_counts(task.enters)
     reporter.switch(entered)
     explores = task.enters in links  # an explore counts its pages itself
-    for row in _read_rows(task, batches, reporter, throttle):
+    for row in _read_rows(task, batches, reporter, tools):
         if not explores:
             entered.add_row(row)
         enter(row)
@@ -145,7 +156,7 @@ def _drain_writers(output: PassOutput, pending: PendingWriters) -> Iterator[pa.R
 
 
 def _read_rows(
-    task: Pass, batches: Iterable[pa.RecordBatch], reporter: ProgressReporter, throttle: HostThrottle | None
+    task: Pass, batches: Iterable[pa.RecordBatch], reporter: ProgressReporter, tools: _Tools
 ) -> Iterator[Row]:
     entering = _read_entering_rows(task.entering, batches)
     if not task.fetches:
@@ -162,7 +173,7 @@ def _read_rows(
     requests = _group_by_link(entering, without_link, once)
     if task.request and task.request.is_per_row:
         requests = _separate_rows(requests)
-    with _open_cache(task) as cache, _create_fetcher(task, throttle, cache) as fetcher:
+    with _open_cache(task) as cache, _create_fetcher(task, tools, cache) as fetcher:
         for page, rows in fetcher.fetch(requests, _build_describer(task)):
             fetched = Fetched.from_page(page, secrets)
             reporter.add_page(counts, page, fetched)
@@ -191,7 +202,8 @@ def _limit_concurrency(task: Pass) -> FetchOptions:
 
 
 def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]:
-    options = replace(task.cache, shared=None) if task.request and task.request.is_private else task.cache
+    is_private = task.options.session or (task.request is not None and task.request.is_private)
+    options = replace(task.cache, shared=None) if is_private else task.cache
     if not (options.private or options.shared):
         return nullcontext()
     variant = task.options.user_agent
@@ -200,8 +212,8 @@ def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]
     return ExecutionPageCache(options, variant)
 
 
-def _create_fetcher(task: Pass, throttle: HostThrottle | None, cache: ExecutionPageCache | None) -> Fetcher:
-    return create_fetcher(task.options, task.browsing, throttle, cache)
+def _create_fetcher(task: Pass, tools: _Tools, cache: ExecutionPageCache | None) -> Fetcher:
+    return create_fetcher(task.options, task.browsing, tools.throttle, cache, tools.session)
 
 
 def _read_entering_rows(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str | None, Row | None]]:

@@ -26,7 +26,8 @@ class RequestSite:
     """Records all requests but those for robots.txt.
 
     `/login` sets a cookie and redirects a form with the right password to `/`, which links to `/m1` to `/m4`: pages for
-    members. `/to?URL` redirects with status 307, `/502` answers with that status. `/api` has five items, two per page, behind a cursor.
+    members. `/to?URL` redirects with status 307, `/502` answers with that status. `/api` has five items, two per page,
+    behind a cursor.
     """
 
     url: str
