@@ -16,6 +16,9 @@ from pipelines.coordination.server import Coordinator
 from pipelines.errors import RunError
 from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
 from pipelines.fetch import Fetcher, FetchOptions, Page, canonical_url
+from pipelines.fetch.fetcher import Describe
+from pipelines.fetch.requests import RequestTemplate
+from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.requirements import find_missing_browser
@@ -37,17 +40,17 @@ class TrialPages:
     """Pages that trials have fetched, kept in memory so that a later trial does not fetch them again."""
 
     def __init__(self) -> None:
-        self._pages: dict[str, Page] = {}
+        self._pages: dict[tuple[str, str], Page] = {}
 
-    def get(self, url: str) -> Page | None:
-        return self._pages.get(url)
+    def get(self, url: str, variant: str = "") -> Page | None:
+        return self._pages.get((variant, url))
 
     def is_fresh(self, page: Page) -> bool:
         return True
 
-    def put(self, page: Page) -> None:
+    def put(self, page: Page, variant: str = "") -> None:
         if page.ok:
-            self._pages[page.requested_url] = page
+            self._pages[variant, page.requested_url] = page
 
     def tick(self) -> None:
         pass
@@ -78,6 +81,8 @@ class Trial:
         self._max_explored = plan.options.max_pages
         self._options = replace(options, concurrency=min(options.concurrency, _CONCURRENCY))
         self._pages = pages or TrialPages()
+        self._plan = plan
+        self._session = LocalSession() if options.session else None
         self._coordinator = Coordinator(self._options)
         self._resources = ExitStack()
 
@@ -168,6 +173,8 @@ class Trial:
 
         The first page is fetched alone, so that its rows come as soon as possible.
         """
+        template = self._plan.build_request(stage, self._list_columns_before(step))
+        describe = _build_describer(template) if template else None
         with ExitStack() as resources:
             fetcher = resources.enter_context(self._create_fetcher(stage, resources))
             for size in chain((1, 2), repeat(_CONCURRENCY)):
@@ -175,7 +182,7 @@ class Trial:
                 if not requests:
                     return
                 due = ((request.url, request) for request in requests if request.url is not None)
-                for page, request in fetcher.fetch(due):
+                for page, request in fetcher.fetch(due, describe):
                     request.results.append(self._take_page(step, request.row, page))
                 yield from chain.from_iterable(request.results for request in requests)
 
@@ -192,7 +199,12 @@ class Trial:
             raise RunError("the trial is over")
         resources.callback(connection.finish)
         throttle = SharedHostThrottle(connection, self._options)
-        return create_fetcher(self._options, stage.browsing, throttle, None if stage.browsing else self._pages)
+        pages = None if stage.browsing else self._pages
+        return create_fetcher(self._options, stage.browsing, throttle, pages, self._session)
+
+    def _list_columns_before(self, step: Step) -> Columns:
+        position = self.steps.index(step)
+        return self.steps[position - 1].columns if position else Columns()
 
     def _take_page(self, step: Step, row: Row, page: Page) -> Row:
         """Return the row with the page, and count it."""
@@ -203,6 +215,10 @@ class Trial:
         arrived = page.add_to(row) if isinstance(page, BrowserPage) else replace(row)
         arrived.fetched, arrived.element = fetched, fetched.root
         return arrived
+
+
+def _build_describer(template: RequestTemplate) -> Describe[_Request]:
+    return lambda url, request: template.build(url, request.row.value, request.row.ordinal)
 
 
 def _is_row_wise(step: Step) -> bool:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pipelines.errors import Problem
+from pipelines.fetch import canonical_url
+from pipelines.fetch.requests import RequestTemplate, build_template
 from pipelines.language.columns import Columns
 from pipelines.planning.model import Output
 from pipelines.planning.options import Options
-from pipelines.planning.stage import Stage
+from pipelines.planning.stage import LinkStage, Stage
 
 
 class Kind(StrEnum):
@@ -52,6 +54,15 @@ class Plan:
     def reads_files(self) -> bool:
         """Whether the plan reads files."""
         return any(step.kind is Kind.SOURCE or (step.stage and step.stage.list_inputs()) for step in self.steps)
+
+    def build_request(self, stage: LinkStage, columns: Columns) -> RequestTemplate | None:
+        """Return the template of a stage's requests for rows with these columns; None for plain GETs."""
+        if stage.browsing:
+            return None
+        stages = (step.stage for step in self.steps)
+        named = (each.fixed_url for each in stages if isinstance(each, LinkStage))
+        origins = [url for each in named if each and (url := canonical_url(each))]
+        return build_template(stage.request, self.options, columns.has, origins)
 
     def iter_passes(self) -> Iterator[tuple[Step, ...]]:
         """Iterate over groups of steps that run together; a source, fetch or table step begins a new pass."""

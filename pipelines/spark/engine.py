@@ -18,7 +18,7 @@ from pipelines.browser.actions import Browsing
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError, summarize_error
 from pipelines.fetch import canonical_url
-from pipelines.fetch.requests import RequestTemplate, build_template
+from pipelines.fetch.requests import RequestTemplate
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
@@ -152,7 +152,7 @@ class Engine:
         if segment is None:
             raise RunError(f"{step.title} has no rows to work on")
         if isinstance(stage, LinkStage):
-            segment.add(step.key, stage, self._build_request(stage, segment.after))
+            segment.add(step.key, stage, self._plan.build_request(stage, segment.after))
         elif isinstance(stage, RowStage):
             segment.add(step.key, stage)
         return segment
@@ -194,19 +194,12 @@ class Engine:
 
     def _follow(self, segment: _Segment | None, step: Step, stage: LinkStage) -> _Segment:
         if segment is None:
-            request = self._build_request(stage, Columns())
+            request = self._plan.build_request(stage, Columns())
             return _Segment(self._create_seed(stage), step.key, Columns()).fetch_links(stage, request)
         rows = self._exchange(self._finish(segment, stage))
-        return _Segment(rows, step.key, segment.after).fetch_links(stage, self._build_request(stage, segment.after))
-
-    def _build_request(self, stage: LinkStage, columns: Columns) -> RequestTemplate | None:
-        """Return the template of a stage's requests; None for plain GETs."""
-        if stage.browsing:
-            return None
-        stages = (step.stage for step in self._plan.steps)
-        named = (each.fixed_url for each in stages if isinstance(each, LinkStage))
-        origins = [url for each in named if each and (url := canonical_url(each))]
-        return build_template(stage.request, self._plan.options, columns.has, origins)
+        return _Segment(rows, step.key, segment.after).fetch_links(
+            stage, self._plan.build_request(stage, segment.after)
+        )
 
     def _create_seed(self, stage: LinkStage) -> DataFrame:
         url = canonical_url(stage.fixed_url or "")

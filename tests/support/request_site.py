@@ -45,6 +45,8 @@ class RequestSite:
             handler.respond(int(path[1:4]))
         elif path.startswith("/to?"):
             handler.respond(307, Location=query)
+        elif path == "/login" and handler.command == "GET":
+            handler.respond(200, "<form method=post action=/login><input name=password><button>in</button></form>")
         elif path == "/login" and parse_qs(body).get("password") == ["$ecret"]:
             handler.respond(302, Location="/", Set_Cookie="member=yes; Path=/; HttpOnly")
         elif path.startswith("/m"):

@@ -1,0 +1,92 @@
+"""Requests as a pipeline describes them: bodies from columns, a login, pages behind a cursor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.page_cache.options import CacheOptions
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import RunContext
+from pipelines.planning.options import make_fetch_options
+from pipelines.trial import Trial
+from tests.support.fetching import LOOPBACK
+from tests.support.pipelines import Run
+from tests.support.request_site import RequestSite, serve_requests
+
+LOGIN = """
+fetch: {url: "${B}/login", form: {user: me, password: "${PASSWORD}"}}
+pipeline:
+- {stage: extract, args: [{selector: h1, as: greeting}]}
+- {stage: wgetJoin, args: [a]}
+- {stage: extract, args: [{selector: h1, as: title}]}
+- {stage: wgetExplore, args: [a, 1]}
+spindle: {session: true, keepColumns: [_status], headers: {Accept-Language: de, X-Token: $greeting}}
+"""
+MEMBERS = [f"/m{number}" for number in range(1, 5)]
+
+
+@pytest.fixture
+def requests() -> Iterator[RequestSite]:
+    with serve_requests() as site:
+        yield site
+
+
+def test_a_login_by_form_happens_once_and_its_cookie_is_kept(run: Run, requests: RequestSite, tmp_path: Path) -> None:
+    context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
+    rows = run(LOGIN, context, B=requests.url, PASSWORD="$ecret")
+    assert [(row["title"], row["_status"]) for row in rows] == [(path, 200) for path in MEMBERS]
+    login, *others = requests.requests
+    assert (login.method, login.body) == ("POST", "user=me&password=%24ecret")
+    assert sorted(each.path for each in others) == ["/", *MEMBERS]
+    assert {each.headers["accept-language"] for each in requests.requests} == {"de"}
+    assert {each.headers.get("x-token") for each in others} == {None, "GET /"}, "only where there is the column"
+    assert not [*tmp_path.glob("**/*.sqlite")], "pages of a session are not kept for others"
+
+
+def test_a_body_is_made_of_the_row(run: Run, requests: RequestSite, tmp_path: Path) -> None:
+    source = tmp_path / "in.json"
+    source.write_text("".join(json.dumps({"n": number, "bad": bad}) + "\n" for number, bad in ((1, "x"), (1, "x\ny"))))
+    text = f"""
+pipeline:
+- {{stage: load_json, args: ["{source}"]}}
+- {{stage: wget, args: ["{requests.url}/p", {{json: {{deep: [{{n: $n}}]}}, method: patch}}]}}
+- {{stage: extract, args: [{{selector: h1, as: said}}]}}
+- {{stage: wget, args: ["{requests.url}/q", {{headers: {{X-Bad: $bad}}}}]}}
+spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
+"""
+    rows = run(text)
+    assert [row["said"] for row in rows] == ['PATCH /p {"deep": [{"n": 1}]}'] * 2
+    assert [row["_error"] is None for row in rows] == [True, False]
+    assert "X-Bad" in rows[1]["_error"]
+    assert [each.path for each in requests.requests] == ["/p", "/p", "/q"]
+
+
+@pytest.mark.parametrize("stage", ["wgetJoin", "visitJoin"])
+def test_a_login_by_trace_happens_once(stage: str, run: Run, requests: RequestSite) -> None:
+    text = f"""
+fetch:
+  url: "${{B}}/login"
+  traces:
+  - {{action: type, params: {{selector: input, text: "${{PASSWORD}}"}}}}
+  - {{action: click, params: {{selector: button}}}}
+  - {{action: wait_for, params: {{selector: a}}}}
+pipeline:
+- {{stage: {stage}, args: [a]}}
+- {{stage: extract, args: [{{selector: h1, as: title}}]}}
+spindle: {{session: true, keepColumns: [_status]}}
+"""
+    rows = run(text, B=requests.url, PASSWORD="$ecret")
+    assert [(row["title"], row["_status"]) for row in rows] == [(path, 200) for path in MEMBERS]
+    assert [each.method for each in requests.requests if each.path == "/login"] == ["GET", "POST"]
+
+
+def test_a_trial_sends_the_same_requests(requests: RequestSite) -> None:
+    plan = Pipeline.from_yaml(LOGIN).plan({"B": requests.url, "PASSWORD": "$ecret"})
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+        titles = [row.values["title"] for row in trial.iter_rows()]
+    assert titles == MEMBERS
+    assert [each.method for each in requests.requests if each.path == "/login"] == ["POST"]
