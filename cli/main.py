@@ -79,11 +79,12 @@ def up(
     workers: Annotated[
         int, typer.Option(envvar="SPINDLE_API_WORKERS", min=1, max=64, help="Processes that serve the API.")
     ] = 1,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print all log lines, such as requests.")] = False,
 ) -> None:
     """Start everything in the foreground: API, launcher, Dagster webserver, daemon and code server."""
     from cli.up import up
 
-    raise typer.Exit(up(data, port, ui_port, host, workers))
+    raise typer.Exit(up(data, port, ui_port, host, workers, verbose))
 
 
 @main.command()

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,13 @@ from cli.data_folder import CannotStart, create_data_folder, lock_data_folder
 from core.errors import Unavailable
 from core.infra.database import DAGSTER_DATABASE, dagster_database_url
 from core.infra.instance_lock import InstanceLock
+from core.infra.process_log import ProcessLog
 from core.infra.processes import Child, adopt_orphans, reap_adopted, terminate_descendants
 from core.infra.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 STOP_SECONDS = 20
+LOG_NAME = "spindle.log"
 POLL_SECONDS = 0.1
 REPORT_SECONDS = 30
 LOCK_SECONDS = 5
@@ -33,8 +35,11 @@ DAGSTER_READY = """{ instance { daemonHealth {
   repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"""
 
 
-def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1) -> int:
-    """Run until SIGINT or SIGTERM; return 1 when the instance cannot start."""
+def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1, verbose: bool = False) -> int:
+    """Run until SIGINT or SIGTERM; return 1 when the instance cannot start.
+
+    With `verbose` the terminal shows all that the log file has, such as every request.
+    """
     settings = Settings(data=data.resolve(), port=port, ui_port=ui_port, host=host, api_workers=workers)
     try:
         create_data_folder(settings.data)
@@ -46,7 +51,8 @@ def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1) -> int:
         ):
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")
-            return asyncio.run(_supervise(settings, code_port, lock))
+            with closing(ProcessLog(settings.data / LOG_NAME, verbose)) as log:
+                return asyncio.run(_supervise(settings, code_port, lock, log))
     except CannotStart as reason:
         print(reason, file=sys.stderr)
         return 1
@@ -101,7 +107,7 @@ def reserve_port() -> Generator[int]:
         yield holder.getsockname()[1]
 
 
-async def _supervise(settings: Settings, code_port: int, lock: InstanceLock) -> int:
+async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log: ProcessLog) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -111,7 +117,7 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock) -> 
         _run_to_end(environment, "cli.data_folder"),
         _run_to_end(environment, "orchestration.instance", str(code_port)),
     )
-    runs, *others = children = _create_children(settings, environment, code_port)
+    runs, *others = children = _create_children(settings, environment, code_port, log)
     tasks = [asyncio.create_task(child.keep_running()) for child in children]
     keeping = asyncio.create_task(_keep_lock(lock, stop))
     background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted()), keeping]
@@ -140,7 +146,9 @@ async def _keep_lock(lock: InstanceLock, stop: asyncio.Event) -> None:
             return
 
 
-def _create_children(settings: Settings, environment: dict[str, str], code_port: int) -> Sequence[Child]:
+def _create_children(
+    settings: Settings, environment: dict[str, str], code_port: int, log: ProcessLog
+) -> Sequence[Child]:
     quiet = ["--log-level", "warning"]
     workspace = [*quiet, "-w", str(settings.data / "dagster" / "workspace.yaml")]
     code = ["-m", "orchestration.definitions", "-d", str(ROOT), "--location-name", "spindle", "--port", str(code_port)]
@@ -154,7 +162,9 @@ def _create_children(settings: Settings, environment: dict[str, str], code_port:
         "ui": [*ready, "dagster_webserver.cli", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
         "daemon": [*ready, "dagster._daemon.cli", "run", *workspace],
     }
-    return [Child(name, _build_command(*command), environment, settings.data) for name, command in commands.items()]
+    return [
+        Child(name, _build_command(*command), environment, settings.data, log) for name, command in commands.items()
+    ]
 
 
 def _build_command(*module: str) -> list[str]:
@@ -192,6 +202,7 @@ async def _print_addresses(settings: Settings) -> None:
         "API docs": f"{settings.api_url}/docs",
         "Dagster UI": f"http://127.0.0.1:{settings.ui_port}",
         "Admin key": str(settings.data / "admin-key"),
+        "Log": str(settings.data / LOG_NAME),
     }
     print("\nSpindle is ready.", *(f"  {name:<11}{value}" for name, value in lines.items()), "", sep="\n", flush=True)
 

@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.execute import Json, show_progress
+from cli.up import LOG_NAME
 from core.infra.settings import Settings
 
 CLONE = Path(__file__).parents[1]
@@ -247,7 +248,7 @@ def _show_addresses(console: Console, settings: Settings) -> None:
         "API docs": f"{settings.api_url}/docs",
         "Dagster UI": f"http://127.0.0.1:{settings.ui_port}",
         "API key": settings.data / "admin-key",
-        "Log": settings.data / "demo.log",
+        "Log": settings.data / LOG_NAME,
     }
     for name, address in addresses.items():
         console.print(f"{name:<11} {address}", soft_wrap=True)

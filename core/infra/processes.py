@@ -13,35 +13,32 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from core.infra.process_log import ProcessLog
+
 LINUX = sys.platform == "linux"
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-COLORS = (36, 32, 33, 35, 34, 96)
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 STABLE_SECONDS = 60
 REAP_SECONDS = 2.0
 FINAL_OUTPUT_SECONDS = 0.2
-NAME_WIDTH = 8
 
 
 class Child:
-    """One child process; its output is printed line by line, prefixed with its name."""
+    """One child process, whose output goes to a log line by line."""
 
-    _started = 0
-
-    def __init__(self, name: str, command: Sequence[str], environment: dict[str, str], folder: Path) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], environment: dict[str, str], folder: Path, log: ProcessLog
+    ) -> None:
         self._command = command
         self._environment = environment
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
         self._printing: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        color = COLORS[Child._started % len(COLORS)]
-        Child._started += 1
+        self._log = log
         self.name = name
-        plain = f"{name:<{NAME_WIDTH}} | "
-        self._prefix = f"\x1b[{color}m{plain}\x1b[0m" if sys.stdout.isatty() else plain
 
     async def keep_running(self) -> None:
         """Start the child and restart it whenever it exits, after growing pauses while it keeps exiting early."""
@@ -108,7 +105,7 @@ class Child:
 
     def _print_line(self, line: str) -> None:
         if line:
-            print(f"{self._prefix}{line}", flush=True)
+            self._log.write(self.name, line)
 
 
 def adopt_orphans() -> None:

@@ -57,6 +57,15 @@ def test_an_invalid_setting_is_an_error_in_a_sentence(tmp_path: Path) -> None:
     assert "shorter" not in done.stderr
 
 
+def test_requests_are_logged_in_a_file_and_not_printed(service: Service) -> None:
+    service.get("/projects?limit=7")
+    log = service.data / "spindle.log"
+    wait_until(lambda: '"path": "/api/svc/api/projects"' in log.read_text(), PATIENCE_SECONDS)
+    printed = service.log.read_text()
+    assert '"level": "info"' not in printed
+    assert str(log) in printed
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_no_process_is_left_behind(tmp_path: Path, service: Service, number: signal.Signals) -> None:
     """Beside another instance that stays untouched."""

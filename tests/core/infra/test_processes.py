@@ -7,24 +7,33 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
 from core.infra import processes
+from core.infra.process_log import ProcessLog
 from core.infra.processes import Child
 
 
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[ProcessLog]:
+    with closing(ProcessLog(tmp_path / "log")) as log:
+        yield log
+
+
 def test_a_child_that_ends_is_started_again_with_growing_pauses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, log: ProcessLog, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(processes, "LONGEST_PAUSE", 0.03)
     program = "import pathlib; p = pathlib.Path('starts'); p.open('a').write('x'); print('hello'); raise SystemExit(7)"
 
     async def supervise() -> None:
-        child = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path)
+        child = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path, log)
         running = asyncio.create_task(child.keep_running())
         while len(starts.read_text() if starts.exists() else "") < 4:  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
@@ -40,7 +49,7 @@ def test_a_child_that_ends_is_started_again_with_growing_pauses(
 
 
 def test_a_child_is_started_again_while_its_own_children_keep_its_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, log: ProcessLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run server forks processes that outlive it."""
     monkeypatch.setattr(processes, "FIRST_PAUSE", 0.01)
@@ -54,7 +63,7 @@ time.sleep(20)
 """
 
     async def supervise() -> float:
-        child = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path)
+        child = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path, log)
         running = asyncio.create_task(child.keep_running())
         await wait_for_starts(1)
         await asyncio.sleep(0.5)  # until it has forked
@@ -77,3 +86,16 @@ time.sleep(20)
             await asyncio.sleep(0.01)
 
     assert asyncio.run(supervise()) < 10
+
+
+def test_the_terminal_shows_warnings_and_the_file_all_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = ['{"level": "warning"}', "Traceback (most recent call last):", '{"level": 1', "{}"]
+    quiet = ['{"level": "info", "event": "request"}', "2026-01-01 - dagster - INFO - started", '{"level": "debug"}']
+    for verbose, printed in ((False, shown), (True, [*shown, *quiet])):
+        with closing(ProcessLog(tmp_path / "log", verbose)) as log:
+            for line in (*shown, *quiet):
+                log.write("part", line)
+        assert [line.partition(" | ")[2] for line in capsys.readouterr().out.splitlines()] == printed
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [line.partition(" | ")[2] for line in lines] == 2 * [*shown, *quiet]
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,52 @@
+"""The output of child processes: all lines go to a file, and the terminal shows those that need attention."""
+
+from __future__ import annotations
+
+import json
+import sys
+from logging import Formatter, LogRecord, makeLogRecord
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+MAX_BYTES, OLD_FILES = 20 * 2**20, 3
+COLORS = (36, 32, 33, 35, 34, 96)
+NAME_WIDTH = 8
+_QUIET_LEVELS = ("debug", "info")
+_QUIET_MARKS = (" - DEBUG - ", " - INFO - ")  # of Dagster's own lines
+
+
+class ProcessLog:
+    """Writes lines to `path`, which is rotated, and prints warnings; with `verbose` it prints all lines."""
+
+    def __init__(self, path: Path, verbose: bool = False) -> None:
+        self._file = RotatingFileHandler(path, maxBytes=MAX_BYTES, backupCount=OLD_FILES, encoding="utf-8")
+        self._file.setFormatter(Formatter("%(asctime)s %(message)s"))
+        path.chmod(0o600)
+        self._verbose = verbose
+        self._colors: dict[str, int] = {}
+
+    def write(self, name: str, line: str) -> None:
+        """Write a line of the process `name`."""
+        plain = f"{name:<{NAME_WIDTH}} | "
+        self._file.emit(_make_record(f"{plain}{line}"))
+        if self._verbose or needs_attention(line):
+            color = self._colors.setdefault(name, COLORS[len(self._colors) % len(COLORS)])
+            prefix = f"\x1b[{color}m{plain}\x1b[0m" if sys.stdout.isatty() else plain
+            print(f"{prefix}{line}", flush=True)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def needs_attention(line: str) -> bool:
+    """Return whether a line is neither a log entry of level info or below nor Dagster's spelling of one."""
+    if not line.startswith("{"):
+        return not any(mark in line for mark in _QUIET_MARKS)
+    try:
+        return json.loads(line).get("level") not in _QUIET_LEVELS
+    except ValueError:
+        return True
+
+
+def _make_record(line: str) -> LogRecord:
+    return makeLogRecord({"msg": line})
