@@ -14,6 +14,7 @@ from pipelines.browser.model import BrowserPage
 from pipelines.coordination.client import SharedHostThrottle, connect
 from pipelines.coordination.server import Coordinator
 from pipelines.errors import RunError
+from pipelines.extract.pagination import PageChains, build_describer
 from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
 from pipelines.fetch import Fetcher, FetchOptions, Page, canonical_url
 from pipelines.fetch.fetcher import Describe
@@ -58,11 +59,15 @@ class TrialPages:
 
 @dataclass(slots=True)
 class _Request:
-    """A row that waits for its page; `results` are the rows with it, one for each snapshot of a trace."""
+    """A row that waits for its page; `results` are the rows with it, one for each snapshot of a trace.
+
+    `chains` has the pages that follow.
+    """
 
     url: str | None
     row: Row
     results: list[Row]
+    chains: PageChains | None = None
 
 
 class Trial:
@@ -183,8 +188,28 @@ class Trial:
                     return
                 due = ((request.url, request) for request in requests if request.url is not None)
                 for page, request in fetcher.fetch(due, describe):
-                    request.results.append(self._take_page(step, request.row, page))
-                yield from chain.from_iterable(request.results for request in requests)
+                    row = self._take_page(step, request.row, page)
+                    request.results.append(row)
+                    if stage.pagination:
+                        in_body = template is not None and template.has_body
+                        request.chains = PageChains(stage.pagination, in_body, self._max_explored)
+                        request.chains.add(page, row.fetched, [request.row])
+                for request in requests:
+                    yield from request.results
+                    if request.chains:
+                        yield from self._follow_pages(step, request.chains, fetcher, template)
+
+    def _follow_pages(
+        self, step: Step, chains: PageChains, fetcher: Fetcher, template: RequestTemplate | None
+    ) -> Iterator[Row]:
+        """Yield rows with the pages after the first page of an address, one after another."""
+        describe = build_describer(template) if template else None
+        while self.pages_left > 0 and (due := chains.take()):
+            self.pages_left -= 1
+            for page, rows in fetcher.fetch(due, describe):
+                row = self._take_page(step, rows[0], page)
+                chains.add(page, row.fetched, rows)
+                yield row
 
     def _iter_requests(self, links: Iterator[tuple[str | None, Row]]) -> Iterator[_Request]:
         """Iterate over the requests for the links, until as many pages are requested as the trial may fetch."""

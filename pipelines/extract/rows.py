@@ -136,7 +136,7 @@ class Row:
         fetched = NOTHING if self.fetched.page else self.fetched
         return Row(self.values, (*self.ordinal, 0), fetched, None, None, self.depth)
 
-    def set_depth(self, depth: int, ordinal: Ordinal) -> Row:
+    def set_depth(self, depth: int | None, ordinal: Ordinal) -> Row:
         return Row(self.values, ordinal, self.fetched, self.element, self.link_text, depth)
 
     def make_child(self, position: int, element: Element | None) -> Row:

@@ -43,7 +43,7 @@ class Options(RequestArguments):
         default=None, le=256, description="requests at once to a host, over the whole run; 16 by default"
     )
     max_pages: PositiveInt | None = Field(
-        default=None, alias="maxPages", description="maximum number of pages per explore; unlimited by default"
+        default=None, alias="maxPages", description="maximum number of pages per explore and per paginated address"
     )
     keep_columns: tuple[EngineColumn, ...] = Field(
         default=(), alias="keepColumns", description="engine columns in the output"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.browser.actions import Browsing
+    from pipelines.extract.pagination import Pagination
     from pipelines.extract.rows import Link, Row
     from pipelines.fetch.requests import RequestArguments
     from pipelines.planning.context import RunContext
@@ -149,6 +150,11 @@ class LinkStage(Stage):
     @property
     def request(self) -> RequestArguments | None:
         """Method, headers, cookies and body of the requests; None for plain GETs."""
+        return None
+
+    @property
+    def pagination(self) -> Pagination | None:
+        """Where each page's next page is, which gives a row as well; None for single pages."""
         return None
 
     @property

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pipelines.browser.actions import Browsing
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError, summarize_error
+from pipelines.extract.pagination import Pagination
 from pipelines.fetch import canonical_url
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
@@ -52,6 +53,7 @@ class _Segment:
     fetches: bool = False
     browsing: Browsing | None = None
     request: RequestTemplate | None = None
+    pagination: Pagination | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
     after: Columns = field(init=False)
 
@@ -68,6 +70,7 @@ class _Segment:
     def fetch_links(self, stage: LinkStage, request: RequestTemplate | None) -> _Segment:
         """Begin the pass with the pages of the rows' links."""
         self.fetches, self.browsing, self.request = True, stage.browsing, request
+        self.pagination = stage.pagination
         self.after = stage.infer_columns(self.columns)
         return self
 
@@ -249,6 +252,8 @@ class Engine:
             endpoint=self._endpoint,
             browsing=segment.browsing,
             request=segment.request,
+            pagination=segment.pagination,
+            max_pages=self._plan.options.max_pages,
         )
         if not task.get_explorations():
             return self._run_pass(task, segment.rows)

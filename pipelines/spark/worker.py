@@ -22,9 +22,9 @@ from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions, BrowserPage
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, SharedSession, connect
 from pipelines.coordination.messages import Endpoint
+from pipelines.extract.pagination import PageChains, Pagination, build_describer
 from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
 from pipelines.fetch import Fetcher, FetchOptions
-from pipelines.fetch.fetcher import Describe
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession, Session
 from pipelines.fetch.throttle import HostThrottle
@@ -83,6 +83,8 @@ class Pass:
     endpoint: Endpoint | None
     browsing: Browsing | None = None
     request: RequestTemplate | None = None
+    pagination: Pagination | None = None
+    max_pages: int | None = None
 
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
@@ -170,28 +172,29 @@ def _read_rows(
     without_link: deque[Row] = deque()
     secrets = list_spellings(task.cache.secrets)
     counts = reporter.get_counts(task.enters)
-    requests = _group_by_link(entering, without_link, once)
+    requests: Iterable[tuple[str, list[Row]]] = _group_by_link(entering, without_link, once)
     if task.request and task.request.is_per_row:
         requests = _separate_rows(requests)
+    chains, describe = _create_chains(task), build_describer(task.request) if task.request else None
     with _open_cache(task) as cache, _create_fetcher(task, tools, cache) as fetcher:
-        for page, rows in fetcher.fetch(requests, _build_describer(task)):
-            fetched = Fetched.from_page(page, secrets)
-            reporter.add_page(counts, page, fetched)
-            for row in rows:
-                arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
-                arrived.fetched, arrived.element = fetched, fetched.root
-                yield arrived
-            while without_link:
-                yield without_link.popleft()
+        while requests:
+            for page, rows in fetcher.fetch(requests, describe):
+                fetched = Fetched.from_page(page, secrets)
+                reporter.add_page(counts, page, fetched)
+                for row in chains.add(page, fetched, rows) if chains else rows:
+                    arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
+                    arrived.fetched, arrived.element = fetched, fetched.root
+                    yield arrived
+                while without_link:
+                    yield without_link.popleft()
+            requests = chains.take() if chains else ()
     yield from without_link
 
 
-def _build_describer(task: Pass) -> Describe[list[Row]] | None:
-    """Return the function that makes the request for rows with the same link; None for plain GETs."""
-    template = task.request
-    if template is None:
+def _create_chains(task: Pass) -> PageChains | None:
+    if task.pagination is None:
         return None
-    return lambda url, rows: template.build(url, rows[0].value, rows[0].ordinal)
+    return PageChains(task.pagination, task.request is not None and task.request.has_body, task.max_pages)
 
 
 def _limit_concurrency(task: Pass) -> FetchOptions:

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, NonNegativeInt
 
 from pipelines.extract import SlowPattern, compile_selector
+from pipelines.extract.pagination import Pagination
 from pipelines.extract.rows import Link, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.fetch import canonical_url
@@ -76,6 +77,16 @@ class _Requesting(RequestArguments, LinkStage):
 
     def list_references(self) -> tuple[str, ...]:
         return (*super().list_references(), *self.list_columns())
+
+
+class _Paginating(_Requesting):
+    """Base of stages whose addresses may have several pages."""
+
+    paginate: Pagination | None = Field(default=None, description="where the next page is: {next, param or url}")
+
+    @property
+    def pagination(self) -> Pagination | None:
+        return self.paginate
 
 
 class SelectorStage(LinkStage):
@@ -158,12 +169,16 @@ class ExploreStage(SelectorStage):
 
 
 @register_stage("wget", "fetch")
-class Wget(_Requesting, AddressStage):
+class Wget(_Paginating, AddressStage):
     """Fetch the page at an address, or at the address in a column; rows without an address remain, without a page.
 
     `headers`, `cookies`, `method`, `form` and `json` describe the request; a `$column` in a value stands for the row's.
     Credentials (cookies, and headers named after a key, token or the like) go to the hosts of the addresses that the
     pipeline names and to their subdomains, or if it names none, to the host of each address: not where redirects lead.
+
+    `paginate` adds a row for each page that follows: `{next: a.next}` by a link, `{next: $.cursor, param: after}` by a
+    cursor that belongs into a parameter of the address (or a field of `form` or `json`), `{next: $.cursor, url:
+    "https://shop.example.com/list/{next}"}` by a cursor within an address. It ends when `next` finds nothing.
     """
 
     example = """
@@ -175,11 +190,11 @@ pipeline:
 
 
 @register_stage("wgetJoin", "join")
-class WgetJoin(_Requesting, JoinStage):
+class WgetJoin(_Paginating, JoinStage):
     """Follow every link of the page: one row per link, in document order, each with the linked page.
 
     A link is an element with an `href` of http or https. `$column` takes one address or an array of them from a column,
-    and `$.data.next` takes addresses from a page in JSON. The request is described as in wget.
+    and `$.data.next` takes addresses from a page in JSON. The request and further pages are described as in wget.
 
     After a fetch with traces, `join` is short for visitJoin.
     """

@@ -52,7 +52,7 @@ class RequestSite:
         elif path.startswith("/m"):
             handler.respond(200 if "member=yes" in headers.get("cookie", "") else 403, f"<h1>{path}</h1>")
         elif path.startswith("/api"):
-            after = int(parse_qs(query).get("after", ["0"])[0] or json.loads(body or "{}").get("after", 0))
+            after = int(parse_qs(query).get("after", [json.loads(body or "{}").get("after", 0)])[0])
             items = [{"n": number} for number in range(after, min(after + 2, 5))]
             more = {"cursor": after + 2, "next": f"/api?after={after + 2}"} if after + 2 < 5 else {"cursor": None}
             handler.respond(200, json.dumps({"items": items, **more}), "application/json")

@@ -84,6 +84,50 @@ spindle: {{session: true, keepColumns: [_status]}}
     assert [each.method for each in requests.requests if each.path == "/login"] == ["GET", "POST"]
 
 
+CURSOR = "{next: $.cursor, param: after}"
+
+
+@pytest.mark.parametrize(
+    ("fetch", "most", "pages"),
+    [
+        (f"url: '${{B}}/api?after=0&x=1', paginate: {CURSOR}", 9, 3),
+        ("url: '${B}/api', paginate: {next: $.next}", 2, 2),
+        ("url: '${B}/api', paginate: {next: $.cursor, url: '${B}/api?after={next}'}", 9, 3),
+        (f"url: '${{B}}/api', json: {{limit: 2}}, paginate: {CURSOR}", 9, 3),
+    ],
+)
+def test_the_pages_behind_a_cursor_are_rows(fetch: str, most: int, pages: int, requests: RequestSite) -> None:
+    text = f"fetch: {{{fetch}}}\npipeline:\n- {{stage: flatSelect, args: [$.items, {{selector: $.n, as: n}}]}}"
+    text += f"\nspindle: {{maxPages: {most}}}"
+    plan = Pipeline.from_yaml(text).plan({"B": requests.url})
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+        numbers = [row.values["n"] for row in trial.iter_rows()]
+    assert numbers == [*map(str, range(5))][: 2 * pages]
+    assert len(requests.requests) == pages
+    if "x=1" in fetch:
+        assert requests.requests[1].path == "/api?x=1&after=2"
+
+
+def test_pages_behind_cursors_are_rows_of_a_run(run: Run, requests: RequestSite) -> None:
+    rows = run(
+        f"""
+pipeline:
+- {{stage: wget, args: ["${{B}}/api", {{json: {{limit: 2}}, paginate: {CURSOR}}}]}}
+- {{stage: flatSelect, args: [$.items, {{selector: $.n, as: n}}]}}
+- {{stage: wget, args: ["${{B}}/api?n=1", {{paginate: {CURSOR}}}]}}
+- {{stage: flatSelect, args: [$.items, {{selector: $.n, as: m}}]}}
+""",
+        B=requests.url,
+    )
+    assert [(row["n"], row["m"]) for row in rows] == [(f"{n}", f"{m}") for n in range(5) for m in range(5)]
+    assert [each.body for each in requests.requests if each.method == "POST"] == [
+        '{"limit": 2}',
+        '{"limit": 2, "after": "2"}',
+        '{"limit": 2, "after": "4"}',
+    ]
+    assert len(requests.requests) == 6
+
+
 def test_a_trial_sends_the_same_requests(requests: RequestSite) -> None:
     plan = Pipeline.from_yaml(LOGIN).plan({"B": requests.url, "PASSWORD": "$ecret"})
     with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
