@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from pyspark import SparkContext
 
 from driver.failures import describe_failure
-from driver.logs import configure_logging
+from driver.logs import configure_logging, mask_output
 from driver.progress import Progress
 from driver.report import Reporter
 from driver.resource_usage import UsageMeter
@@ -52,8 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     spec = read_spec(Path(arguments[0]))
     secrets = Secrets(spec)
-    configure_logging(secrets.mask)
-    with UsageMeter() as meter, Reporter(spec, meter) as reporter:
+    with mask_output(secrets.mask), UsageMeter() as meter, Reporter(spec, meter) as reporter:
         try:
             signal.signal(signal.SIGTERM, _raise_cancelled)
             return _run_and_report(spec, secrets, reporter, meter)

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.support.driver import SECRET, driver, finish, spec
+from tests.support.service import PATIENCE_SECONDS
 
 PEEK = """
 import os, socket
@@ -52,3 +54,30 @@ pipeline:
         assert row["found"] == f"{ {'LANG': 'C.UTF-8', 'TZ': 'UTC'} }" + " FileNotFoundError" * 5 + " OSError"
     for secret in ("canary", SECRET, os.environ["PATH"]):
         assert secret not in json.dumps(log) + str(rows)
+
+
+def test_errors_of_the_jvm_hide_the_secrets_that_they_quote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_KEY", "canary of a shop")
+    (tmp_path / "rows.csv").write_text("name\nlamp\n")
+    text = f"""
+pipeline:
+  - {{stage: load_csv, args: ["{tmp_path}/rows.csv"]}}
+  - {{stage: "python_row_transform:tell", args: {{key: "${{SHOP_KEY}}", onError: fail}}}}
+"""
+    content = spec(
+        tmp_path,
+        None,
+        localFolders=[str(tmp_path)],
+        pipelineYaml=text,
+        rowTransforms={"tell": "def tell(row, *, key) -> {'a': int}:\n  raise ValueError(key)\n"},
+        parameters={"SHOP_KEY": "${SHOP_KEY}"},
+        credentials={"SHOP_KEY": "c1"},
+    )
+    with driver(tmp_path, content) as process:
+        _, log = process.communicate(timeout=PATIENCE_SECONDS)
+    lines = log.splitlines()
+    of_the_jvm = [line for line in lines if not line.startswith("{")]
+    assert process.returncode == 1
+    assert any("line 2: ValueError: ********" in line for line in of_the_jvm)
+    assert "canary" not in log
+    assert '"event": "failed"' in lines[-1]
