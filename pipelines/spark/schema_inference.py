@@ -60,11 +60,19 @@ def infer_columns(
         raise RunError(f"{error}; declare the columns as its return type") from None
     inferred = Columns((*types, *((each, type_) for each, type_ in columns.types if each not in dict(types))))
     if not inferred.types:
-        raise RunError("it gave no row that tells its columns; declare them as its return type")
+        raise RunError(_describe_lack(cached))
     check_inferred_names(dict(types), inferred)
     schema = build_links_schema(inferred) if LINK in rows.columns else build_rows_schema(inferred)
     conversion = _Conversion(step, title.rpartition(":")[2], fails, types, schema, endpoint)
     return TypedRows(map_in_arrow(cached, partial(_convert, conversion), from_arrow_schema(schema)), inferred)
+
+
+def _describe_lack(rows: DataFrame) -> str:
+    """Return why the rows show no columns: all have failed, or there are none."""
+    failed = rows.where(F.col("_error").isNotNull()).orderBy("_ordinal").select("_error").first()
+    if failed is not None:
+        return f"every row failed, the first one so: {failed[0]}"
+    return "it gave no row that tells its columns; declare them as its return type"
 
 
 def _convert(conversion: _Conversion, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

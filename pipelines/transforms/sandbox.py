@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +25,7 @@ from pipelines.transforms import values
 
 _JAIL = Path(__file__).with_name("jail.py")
 _START_SECONDS = 30.0
+_ENDING_SECONDS = 2.0
 _MAX_ANSWER = 16 * 1024 * 1024
 _MAX_MARKS = 1_000_000  # each may begin a value, which in memory is a hundred times larger
 _MAX_MESSAGE = 500
@@ -95,10 +98,11 @@ class Sandbox:
                         again = False
                         yield outcome
                 except _ProcessEnded:  # perhaps of its CPU limit before this row: try a new process
+                    ending = self._describe_ending()
                     self.close()
                     if again:
                         waiting.popleft()
-                        yield RowFailed("it ended its process, or needed too much memory")
+                        yield RowFailed(ending)
                     again = not again
         finally:
             if waiting:  # discard the other answers
@@ -112,6 +116,19 @@ class Sandbox:
                 if pipe:
                     pipe.close()
         self._process, self._unsent, self._unread = None, memoryview(b""), b""
+
+    def _describe_ending(self) -> str:
+        """Describe how the process has ended, by its exit code; a jail's outer process passes on signals as codes."""
+        code = None
+        if self._process:
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(_ENDING_SECONDS)
+        number = -code if code is not None and code < 0 else 256 - (code or 0)
+        if code is None or number in {each.value for each in signal.Signals}:
+            name = f" by {signal.Signals(number).name}" if code is not None else ""
+            memory = self._task.limits.memory_mib
+            return f"its process was ended{name}: it crashed, or needed more than the {memory} MiB that it may have"
+        return f"it ended its process with exit code {code}"
 
     def _run_until_failure(self, rows: Collection[Mapping[str, Any]]) -> Iterator[Outcome]:
         """Yield outcomes up to the first failure of the process; raise _ProcessEnded if it ends."""
@@ -129,7 +146,7 @@ class Sandbox:
                 self.close()
                 yield failure
                 return
-            yield _read_outcome(answer)
+            yield _read_outcome(answer, self._task.limits)
 
     def _start_process(self) -> subprocess.Popen[bytes]:
         """Start the process; it confirms its limits before it receives the user's text."""
@@ -249,9 +266,10 @@ def _encode_line(request: Mapping[str, Any]) -> bytes:
     return values.dumps(request).encode() + b"\n"
 
 
-def _read_outcome(answer: Mapping[str, Any]) -> Outcome:
+def _read_outcome(answer: Mapping[str, Any], limits: Limits) -> Outcome:
     if "error" in answer:
-        return RowFailed(_make_printable(answer["error"]))
+        error = _make_printable(answer["error"])
+        return RowFailed(f"{error} (it may have {limits.memory_mib} MiB)" if error.endswith("MemoryError") else error)
     result = answer.get("row")
     if result is not None and not isinstance(result, dict):
         return RowFailed("it returned no row")
