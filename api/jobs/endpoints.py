@@ -14,7 +14,6 @@ from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.services import ServicesOf
-from core.infra.logs import read_execution_log
 
 ONE_DRIVER = "Accepted and ignored: an execution has a single driver, whose log is returned."
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
@@ -98,4 +97,7 @@ def read_job_logs(
         execution = services.tasks.get(caller, project_id, job_id, task_id).value.execution
     if execution is None:
         return Logs(logs=[])
-    return Logs(logs=read_execution_log(services.storage, execution, tail=tail, level=level, pod_type=pod_type))
+    lines = services.executions.read_logs(
+        caller, project_id, job_id, execution.id, tail=tail, level=level, pod_type=pod_type
+    )
+    return Logs(logs=lines)

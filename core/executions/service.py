@@ -115,7 +115,8 @@ class ExecutionService:
         """Return the last lines of the current attempt's log that have at least this level."""
         with self._database.read() as session:
             execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
-        return read_execution_log(self._storage, execution, tail=tail, level=level, pod_type=pod_type)
+        private = [self._settings.data.resolve()]
+        return read_execution_log(self._storage, execution, tail=tail, level=level, pod_type=pod_type, private=private)
 
     def cancel(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
         """Cancel the execution unless it has ended; return it as it is then."""

@@ -6,7 +6,8 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import structlog
@@ -14,10 +15,17 @@ import structlog
 from core.infra.storage.protocol import NotStored, Storage, log_key
 from core.tables import Execution
 
+_CODE = Path(__file__).resolve().parents[2]
 LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
 MAX_READ_BYTES = 8 * 1024 * 1024
 _SPELLINGS = {"WARNING": "WARN", "CRITICAL": "ERROR", "FATAL": "ERROR", "TRACE": "DEBUG"}
-_LOG4J = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+_LOG4J = re.compile(
+    r"^(?:\d\d/\d\d/\d\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\S+) (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) "
+)
+_JAVA_FRAME = re.compile(r"^\s+(at \S|\.\.\. \d+ (more|common))")
+_PYTHON_TRACE = "Traceback (most recent call last):"
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_HIDDEN_PATH = "<server>"
 
 
 def configure(service: str) -> None:
@@ -45,13 +53,20 @@ def read_execution_log(
     tail: int = 100,
     level: str | None = None,
     pod_type: str = "driver",
+    private: Sequence[Path] = (),
 ) -> list[str]:
-    """Return the last lines of at least this level. With local compute, executors run inside the driver."""
+    """Return the last lines of at least this level, without stack traces and the `private` folders of the server.
+
+    With local compute, executors run inside the driver.
+    """
     if pod_type != "driver" or tail <= 0:
         return []
     key = log_key(execution.organization_id, execution.id, execution.attempt)
     least = LEVELS.index(level) if level else 0
-    return [text for at, text in _add_levels(_read_last_lines(storage, key)) if LEVELS.index(at) >= least][-tail:]
+    lines = _add_levels(_drop_traces(_read_last_lines(storage, key)))
+    shown = [text for at, text in lines if LEVELS.index(at) >= least][-tail:]
+    folders = sorted(map(str, (*private, sys.prefix, _CODE)), key=len, reverse=True)
+    return [_hide(folders, text) for text in shown]
 
 
 def _read_last_lines(storage: Storage, key: str) -> Iterable[str]:
@@ -64,6 +79,29 @@ def _read_last_lines(storage: Storage, key: str) -> Iterable[str]:
     except NotStored:
         return []
     return lines[1:] if size > MAX_READ_BYTES else lines
+
+
+def _drop_traces(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines without the frames of Java's and Python's stack traces; the exceptions' own lines stay."""
+    in_trace = False
+    for line in lines:
+        if line.endswith(_PYTHON_TRACE):
+            in_trace = True
+            line = line.removesuffix(_PYTHON_TRACE).rstrip()
+            if not line:
+                continue
+        elif in_trace and (not line.strip() or line.startswith((" ", "\t", *_CHAINED))):
+            continue
+        else:
+            in_trace = False
+        if not _JAVA_FRAME.match(line):
+            yield line
+
+
+def _hide(folders: Sequence[str], text: str) -> str:
+    for folder in folders:
+        text = text.replace(folder, _HIDDEN_PATH)
+    return text
 
 
 def _add_levels(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -91,7 +129,9 @@ def _parse_event(line: str) -> Mapping[str, Any] | None:
 
 def _format_event(event: Mapping[str, Any], level: str) -> str:
     rest = (
-        f"{key}={_format_value(value)}" for key, value in event.items() if key not in ("timestamp", "level", "event")
+        f"{key}={_format_value(value)}"
+        for key, value in event.items()
+        if key not in ("timestamp", "level", "event", "trace")
     )
     return " ".join([*filter(None, [str(event.get("timestamp", ""))]), level, str(event["event"]), *rest])
 

@@ -21,6 +21,12 @@ LINES = [
     "26/03/01 12:00:03 ERROR Executor: Exception in task 0.0",
     "java.lang.RuntimeException: broke",
     "\tat scala.Whatever(Whatever.scala:1)",
+    "2026-03-01T12:00:03.123+01:00 ERROR Executor: Exception in task 0.0",
+    "PythonException: Traceback (most recent call last):",
+    '  File "/srv/spindle/worker.py", line 3, in run',
+    "    raise ValueError()",
+    "ValueError: file:/srv/data/storage/x is gone",
+    '{"level": "ERROR", "event": "failed", "trace": "Traceback (most recent call last): /srv"}',
     '{"timestamp": "2026-03-01T12:00:04Z", "level": "warning", "event": "slow"}',
     '{"not an": "event"}',
 ]
@@ -28,10 +34,16 @@ SHOWN = [
     "2026-03-01T12:00:00Z INFO started stages=3",
     LINES[1],
     "2026-03-01T12:00:02Z DEBUG page url=http://x/ä b",
-    *LINES[3:6],
+    LINES[3],
+    LINES[4],
+    LINES[6],
+    "PythonException:",
+    "ValueError: file:<server>/storage/x is gone",
+    "ERROR failed",
     "2026-03-01T12:00:04Z WARN slow",
-    LINES[7],
+    LINES[13],
 ]
+PRIVATE = [Path("/srv/data")]
 
 
 @pytest.fixture
@@ -48,24 +60,24 @@ def write(storage: Storage, content: bytes) -> None:
     storage.put(log_key("o1", "e1", 1), io.BytesIO(content))
 
 
-def test_lines_are_text_with_their_level(storage: Storage, execution: Execution) -> None:
+def test_lines_are_text_with_their_level_and_without_stack_traces(storage: Storage, execution: Execution) -> None:
     write(storage, "\n".join(LINES).encode())
-    assert read_execution_log(storage, execution) == SHOWN
+    assert read_execution_log(storage, execution, private=PRIVATE) == SHOWN
 
 
 @pytest.mark.parametrize(
     ("level", "lines"),
-    [("DEBUG", range(8)), ("INFO", (0, 1, 3, 4, 5, 6, 7)), ("WARN", (1, 3, 4, 5, 6, 7)), ("ERROR", (3, 4, 5))],
+    [("DEBUG", range(11)), ("INFO", (0, 1, *range(3, 11))), ("WARN", (1, *range(3, 11))), ("ERROR", range(3, 9))],
 )
 def test_level_is_the_least_that_is_shown(storage: Storage, execution: Execution, level: str, lines: list[int]) -> None:
     write(storage, "\n".join(LINES).encode())
-    assert read_execution_log(storage, execution, level=level) == [SHOWN[line] for line in lines]
+    assert read_execution_log(storage, execution, level=level, private=PRIVATE) == [SHOWN[line] for line in lines]
 
 
 def test_tail_counts_the_lines_shown(storage: Storage, execution: Execution) -> None:
     write(storage, "\n".join(LINES).encode())
     assert read_execution_log(storage, execution, tail=2) == SHOWN[-2:]
-    assert read_execution_log(storage, execution, tail=1, level="ERROR") == [LINES[5]]
+    assert read_execution_log(storage, execution, tail=1, level="ERROR") == ["ERROR failed"]
     assert read_execution_log(storage, execution, tail=0) == []
 
 
