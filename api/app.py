@@ -19,6 +19,7 @@ from api.events import endpoints as events
 from api.executions import completion
 from api.executions import endpoints as executions
 from api.health import endpoints as health
+from api.home import endpoints as home
 from api.html import endpoints as html
 from api.jobs import endpoints as jobs
 from api.kit import docs, errors
@@ -63,6 +64,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     errors.install(app)
     docs.install(app, settings.root_path)
+    app.include_router(home.router)
     app.include_router(health.probes)
     app.include_router(health.router, prefix=settings.root_path, responses=EVERYWHERE)
     service = f"{settings.root_path}/{settings.service_segment}/api"
@@ -74,7 +76,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RateHeaders)
     app.add_middleware(SizeLimits, larger={f"{service}{packages.LINKS}/": MAX_PACKAGE})
     app.add_middleware(AccessLog)
-    describe(app)
+    describe(app, settings)
     return app
 
 

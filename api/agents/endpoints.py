@@ -26,6 +26,10 @@ router = APIRouter(prefix="/agents", tags=["agents"], route_class=KeyRoute)
 
 @router.get("", summary="List the agents")
 def list_agents(caller: Reader, services: ServicesOf, page: PageOf) -> list[AgentRecord]:
+    """Return the agents that the key may see, oldest first.
+
+    With `limit` they come in pages, and the `Link` header has the next one.
+    """
     agents = services.agents.list(caller, limit=page.limit, after=page.after)
     page.link([each.agent.id for each in agents])
     return [build_agent_record(each) for each in agents]
@@ -33,6 +37,11 @@ def list_agents(caller: Reader, services: ServicesOf, page: PageOf) -> list[Agen
 
 @router.post("", summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409)})
 def create_agent(body: AgentCreate, caller: Writer, services: ServicesOf, response: Response) -> WrittenAgent:
+    """Check the pipeline and store the agent.
+
+    A pipeline that does not parse or plan is 400 with the line of each problem, and nothing is stored. Names are unique
+    within a category.
+    """
     return build_written_agent(set_etag(response, services.agents.create(caller, body.values())))
 
 
@@ -53,11 +62,15 @@ def list_agents_of_category(
 @router.get("/{categoryId}/name/{agentName}", summary="Read an agent by its name", responses={**TAGGED, **answers(404)})
 def read_agent_by_name(
     category_id: CategoryId,
-    agent_name: Annotated[str, Path(alias="agentName")],
+    agent_name: Annotated[str, Path(alias="agentName", description="Name of the agent.")],
     caller: Reader,
     services: ServicesOf,
     response: Response,
 ) -> AgentRecord:
+    """Return the agent of the category with this name.
+
+    Without a category several may share a name, and the oldest is returned.
+    """
     return build_agent_record(set_etag(response, services.agents.get_by_name(caller, category_id, agent_name)))
 
 
@@ -65,6 +78,7 @@ def read_agent_by_name(
 def read_agent(
     category_id: CategoryId, agent_id: AgentId, caller: Reader, services: ServicesOf, response: Response
 ) -> AgentRecord:
+    """Return an agent with its pipeline and the script that is generated from it."""
     return build_agent_record(set_etag(response, services.agents.get(caller, category_id, agent_id)))
 
 
@@ -89,5 +103,9 @@ def update_agent(
 
 @router.delete("/{agentId}", summary="Delete an agent; its jobs stay", responses=answers(404, 412))
 def delete_agent(agent_id: AgentId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
+    """Delete an agent with its Python extensions.
+
+    Its jobs stay, without an agent, and cannot be executed until they have another one.
+    """
     services.agents.delete(caller, agent_id, if_match)
     return Nothing()

@@ -23,6 +23,7 @@ class AgentUpdate(Body):
     pipeline_yaml: str | None = None
     code: str | None = None
     enabled: bool | None = None
+    """Whether its jobs may be executed; true when left out at the creation."""
     code_type_id: str | None = None
 
 
@@ -32,6 +33,7 @@ class AgentCreate(AgentUpdate):
 
 class AgentRecord(Record):
     id: str
+    """Id of the agent."""
     name: str
     category_id: str | None
     description: str | None
@@ -39,6 +41,7 @@ class AgentRecord(Record):
     code: str | None
     pyspark_code: str | None
     enabled: bool
+    """Whether its jobs may be executed."""
     code_type_id: str | None
     created_at: datetime
     updated_at: datetime
@@ -48,6 +51,8 @@ class WrittenAgent(AgentRecord):
     """`warnings`, if any, are problems that an execution would fail with, such as missing row transforms."""
 
     warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+    """What an execution would fail with, such as row transforms that are not registered; left out when there is
+    nothing."""
 
 
 def build_agent_record(found: AgentWithScript) -> AgentRecord:

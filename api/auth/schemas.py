@@ -21,21 +21,29 @@ class KeyCreate(Body):
 
     name: Name
     scopes: list[Scope] | None = None
+    """What the key may do; all but `admin` and `super_admin` when left out."""
     expires_at: ClearableTime | None = None
+    """When the key ends; never when left out."""
 
 
 class KeyRecord(Record):
     id: str
+    """Id of the key, which is not its secret."""
     name: str
     scopes: list[str]
+    """What the key may do."""
     expires_at: datetime | None
+    """When the key ends; null for never."""
     revoked_at: datetime | None
+    """When it was revoked; null while it is valid."""
     last_used_at: datetime | None
+    """When it was used last, to the minute; null before."""
     created_at: datetime
 
 
 class NewKey(KeyRecord):
     key: str
+    """The secret that requests carry; it is not shown again."""
 
 
 class OrganizationCreate(Body):
@@ -46,8 +54,10 @@ class OrganizationCreate(Body):
 
 class OrganizationRecord(Record):
     id: str
+    """Id of the organization."""
     name: str
     slug: str
+    """Its name in lower case, for paths."""
     created_at: datetime
 
 
@@ -55,6 +65,7 @@ class NewOrganization(OrganizationRecord):
     """A new organization with its first admin key."""
 
     key: str
+    """An API key with the scope `admin`; it is not shown again."""
 
 
 def key_record(key: ApiKey) -> KeyRecord:

@@ -10,13 +10,16 @@ from pipelines.listing import StageListing
 
 
 class StageRecord(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     stage_name: str
+    """Name of the stage."""
     description: str
+    """What it does."""
     plugin_type: str = Field(description="`core` for the engine's own stages, `plugin` for others.")
     plugin_id: str = Field(description="The package that brings the stage.")
     aliases: list[str]
+    """Its other names."""
     arg_schema: dict[str, Any] = Field(
         description="JSON schema of the arguments by name; `positional` lists those that may stand in a list, in order."
     )
@@ -24,9 +27,10 @@ class StageRecord(BaseModel):
 
 
 class StageCatalog(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     data: list[StageRecord]
+    """All stages."""
 
 
 def stage_record(stage: StageListing) -> StageRecord:

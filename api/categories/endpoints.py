@@ -19,6 +19,8 @@ router = APIRouter(prefix="/categories", tags=["categories"], route_class=KeyRou
 
 @router.get("", summary="List the categories")
 def list_categories(caller: Reader, services: ServicesOf, page: PageOf) -> list[CategoryRecord]:
+    """Return the categories that the key may see, oldest first: the public ones and its own private ones; all of them
+    for an admin."""
     categories = services.categories.list(caller, limit=page.limit, after=page.after)
     page.link([each.category.id for each in categories])
     return [build_category_record(each) for each in categories]
@@ -26,16 +28,22 @@ def list_categories(caller: Reader, services: ServicesOf, page: PageOf) -> list[
 
 @router.post("", summary="Create a category", responses={**TAGGED, **answers(409)})
 def create_category(body: CategoryCreate, caller: Writer, services: ServicesOf, response: Response) -> CategoryRecord:
+    """Store a category, which groups agents.
+
+    Its name is unique in the organization. A PRIVATE one is visible to its creator's key and to admins.
+    """
     return build_category_record(set_etag(response, services.categories.create(caller, body.values())))
 
 
 @router.get("/test", summary="Tell that the categories answer")
 def categories_answer(_caller: AnyKey) -> Nothing:
+    """Return an empty object. Clients call it to check their address and key."""
     return Nothing()
 
 
 @router.get("/id/{categoryId}", summary="Read a category", responses={**TAGGED, **answers(404)})
 def read_category(category_id: CategoryId, caller: Reader, services: ServicesOf, response: Response) -> CategoryRecord:
+    """Return a category with the ids of its agents."""
     return build_category_record(set_etag(response, services.categories.get(caller, category_id)))
 
 
@@ -52,18 +60,24 @@ def update_category(
     if_match: IfMatch,
     response: Response,
 ) -> CategoryRecord:
+    """Change the fields that the body has."""
     updated = services.categories.update(caller, category_id, body.values(), if_match)
     return build_category_record(set_etag(response, updated))
 
 
 @router.delete("/id/{categoryId}", summary="Delete a category; its agents stay", responses=answers(404, 412))
 def delete_category(category_id: CategoryId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
+    """Delete a category. Its agents stay, without a category. This cannot be undone."""
     services.categories.delete(caller, category_id, if_match)
     return Nothing()
 
 
 @router.get("/{categoryName}", summary="Read a category by its name", responses={**TAGGED, **answers(404)})
 def read_category_by_name(
-    category_name: Annotated[str, Path(alias="categoryName")], caller: Reader, services: ServicesOf, response: Response
+    category_name: Annotated[str, Path(alias="categoryName", description="Name of the category.")],
+    caller: Reader,
+    services: ServicesOf,
+    response: Response,
 ) -> CategoryRecord:
+    """Return the category with this name. A slash in it is sent as `%2F`."""
     return build_category_record(set_etag(response, services.categories.get_by_name(caller, category_name)))

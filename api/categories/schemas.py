@@ -21,6 +21,7 @@ class CategoryUpdate(Body):
     icon: str | None = None
     visibility: Visibility | None = None
     enabled: bool | None = None
+    """Informational; true when left out at the creation."""
 
 
 class CategoryCreate(CategoryUpdate):
@@ -29,12 +30,15 @@ class CategoryCreate(CategoryUpdate):
 
 class CategoryRecord(Record):
     id: str
+    """Id of the category."""
     name: str
     description: str | None
     icon: str | None
     visibility: str
     enabled: bool
+    """Informational."""
     agent_ids: list[str]
+    """Ids of its agents, oldest first."""
     created_at: datetime
     updated_at: datetime
 

@@ -40,6 +40,10 @@ def list_credentials(
         int | None, Query(alias="pageSize", ge=1, le=MAX_PAGE, description="50 when left out.")
     ] = None,
 ) -> list[CredentialRecord]:
+    """Return the organization's credentials and the global ones, oldest first.
+
+    Pages are given by `page` and `pageSize`, or by `limit` and `cursor`.
+    """
     if page is not None or page_size is not None:
         size = page_size or DEFAULT_SIZE
         rows = services.credentials.list(caller, limit=size, offset=(page or 0) * size)
@@ -52,6 +56,10 @@ def list_credentials(
 def create_credential(
     body: CredentialCreate, caller: Writer, services: ServicesOf, key_ring: KeyRingOf, response: Response
 ) -> CredentialRecord:
+    """Encrypt the secrets and store the credential.
+
+    Executions get it as environment variables of the driver, such as OPENAI_API_KEY.
+    """
     created = services.credentials.create(caller, body.values(), key_ring, everywhere=body.everywhere)
     return credential_record(set_etag(response, created))
 
@@ -79,6 +87,7 @@ def test_credential(
 def read_credential(
     credential_id: CredentialId, caller: Reader, services: ServicesOf, response: Response
 ) -> CredentialRecord:
+    """Return a credential. Its secrets show as asterisks."""
     return credential_record(set_etag(response, services.credentials.get(caller, credential_id)))
 
 
@@ -96,12 +105,17 @@ def update_credential(
     if_match: IfMatch,
     response: Response,
 ) -> CredentialRecord:
+    """Change the fields that the body has.
+
+    A secret that is empty or masked keeps its value, as long as `endpoint` stays the same.
+    """
     updated = services.credentials.update(caller, credential_id, body.values(), key_ring, if_match)
     return credential_record(set_etag(response, updated))
 
 
 @router.delete("/id/{credentialId}", summary="Delete a cloud credential", responses=answers(404, 412))
 def delete_credential(credential_id: CredentialId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
+    """Delete a credential. Executions that have begun keep its values until they end."""
     services.credentials.delete(caller, credential_id, if_match)
     return Nothing()
 
@@ -113,5 +127,6 @@ def list_credentials_of_provider(
     services: ServicesOf,
     page: PageOf,
 ) -> list[CredentialRecord]:
+    """Return the organization's credentials of one provider and the global ones, oldest first."""
     rows = services.credentials.list(caller, provider=provider, limit=page.limit, after=page.after)
     return [credential_record(row) for row in page.link_rows(rows)]

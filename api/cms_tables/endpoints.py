@@ -38,7 +38,9 @@ Document = Annotated[
 def _parse_query(
     request: Request,
     page: Annotated[int, Query(ge=0, le=MAX_PAGE, description="Number of the page, from 0.")] = 0,
-    page_size: Annotated[int, Query(alias="pageSize", ge=1, le=MAX_PAGE_SIZE)] = PAGE_SIZE,
+    page_size: Annotated[
+        int, Query(alias="pageSize", ge=1, le=MAX_PAGE_SIZE, description="Most records of the page.")
+    ] = PAGE_SIZE,
     sort: Annotated[
         str | None, Query(description="Fields, separated by commas; `-` before a field reverses its order.")
     ] = None,
@@ -79,11 +81,13 @@ def list_records(
 
 @router.post("/{table}", summary="Store a record", **_describe_answer(DocumentRecord, 413))
 def create_record(table: Table, body: Document, caller: Writer, services: ServicesOf) -> Response:
+    """Store an object in a table and return it with an id and times. The table exists as soon as it has a record."""
     return _respond(services.records.create(caller, table, body))
 
 
 @router.get("/{table}/{recordId}", summary="Read a record", **_describe_answer(DocumentRecord, 404))
 def read_record(table: Table, record_id: RecordId, caller: Reader, services: ServicesOf) -> Response:
+    """Return a record of a table."""
     return _respond(services.records.get(caller, table, record_id))
 
 
@@ -95,6 +99,7 @@ def read_record(table: Table, record_id: RecordId, caller: Reader, services: Ser
 def update_record(
     table: Table, record_id: RecordId, body: Document, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Response:
+    """Change the fields that the body has and return the record."""
     return _respond(services.records.update(caller, table, record_id, body, if_match))
 
 
@@ -102,5 +107,6 @@ def update_record(
 def delete_record(
     table: Table, record_id: RecordId, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Nothing:
+    """Delete a record of a table. This cannot be undone."""
     services.records.delete(caller, table, record_id, if_match)
     return Nothing()

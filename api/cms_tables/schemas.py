@@ -15,6 +15,7 @@ class DocumentRecord(Record):
     model_config = ConfigDict(**Record.model_config | {"extra": "allow"})
 
     id: str
+    """Id of the record."""
     created_at: datetime
     updated_at: datetime
 
@@ -23,6 +24,10 @@ class RecordList(Record):
     """One page of a table; `total` counts the matching records of all pages."""
 
     data: list[DocumentRecord]
+    """Records of this page."""
     page: int
+    """Number of the page, from 0."""
     page_size: int
+    """Largest number of records on a page."""
     total: int
+    """Number of matching records on all pages."""

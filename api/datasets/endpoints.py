@@ -44,6 +44,11 @@ Schema = Annotated[str | None, Query(description="A project's schema; `default` 
 def query_datasets(
     body: DatasetQuery, caller: DatasetReader, services: ServicesOf, big_numbers: BigNumbers = "number"
 ) -> Response:
+    """Run one statement in Trino's SQL on the organization's tables and return its rows.
+
+    SELECT, WITH, VALUES, SHOW, DESCRIBE and EXPLAIN are allowed; a statement that writes is 400. An unqualified table
+    is looked for in `schema` first.
+    """
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run(caller, body.to_query(big_numbers == "string"))
     return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
@@ -53,6 +58,7 @@ def query_datasets(
 def list_tables(
     caller: DatasetReader, services: ServicesOf, catalog: Catalog = None, schema: Schema = None
 ) -> list[TableRecord]:
+    """Return the tables that SQL can name: the published outputs of jobs, and the organization's other datasets."""
     name = services.settings.sql_catalog
     return [
         TableRecord(catalog=name, schema=table.schema, name=table.name, dataset_id=table.dataset_id)
@@ -68,12 +74,17 @@ def list_columns(
     catalog: Catalog = None,
     schema: Schema = None,
 ) -> list[ColumnRecord]:
+    """Return the columns of a table with their SQL types. An unknown table is 404."""
     columns = services.queries.list_columns(caller, table, catalog, schema)
     return [ColumnRecord(name=column.name, type=column.type) for column in columns]
 
 
 @router.get("", summary="List the datasets")
 def list_datasets(caller: DatasetReader, services: ServicesOf, page: PageOf) -> list[DatasetRecord]:
+    """Return the organization's datasets, oldest first.
+
+    With `limit` they come in pages, and the `Link` header has the next one.
+    """
     records = [dataset_record(each) for each in services.datasets.list(caller, limit=page.limit, after=page.after)]
     page.link([each.id for each in records])
     return records
@@ -81,6 +92,7 @@ def list_datasets(caller: DatasetReader, services: ServicesOf, page: PageOf) -> 
 
 @router.get("/{datasetId}", summary="Read a dataset", responses=answers(404))
 def read_dataset(dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf) -> DatasetRecord:
+    """Return a dataset with the place, format and size of its current version."""
     return dataset_record(services.datasets.get(caller, dataset_id))
 
 
@@ -96,6 +108,8 @@ def query_dataset(
     services: ServicesOf,
     big_numbers: BigNumbers = "number",
 ) -> Response:
+    """Run one statement in Trino's SQL on the current version of the dataset, which it may call `output`,
+    `output_table`, `dataset` or by its own name."""
     with QUERIES.acquire(caller.organization_id):
         query = body.to_query(big_numbers == "string", dataset_id)
         result = services.queries.run_on_job(caller, project_id, job_id, query)
@@ -113,6 +127,7 @@ def query_dataset(
 def read_dataset_schema(
     project_id: ProjectId, job_id: JobId, dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf
 ) -> DatasetSchema:
+    """Return the columns of the dataset's current version with their SQL types, and its size."""
     return dataset_schema(services.queries.get_table_of_job(caller, project_id, job_id, dataset_id))
 
 
@@ -126,6 +141,8 @@ def query_task(
     services: ServicesOf,
     big_numbers: BigNumbers = "number",
 ) -> Response:
+    """Run one statement in Trino's SQL on the rows that the task's execution published, which it may call `output`,
+    `output_table`, `dataset` or by the table's name."""
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run_on_task(caller, task_id, body.to_query(big_numbers == "string"))
     return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
@@ -133,4 +150,5 @@ def query_task(
 
 @task_router.get("/info", summary="The dataset that a task published", responses=answers(404))
 def read_task_output(task_id: TaskId, caller: DatasetReader, services: ServicesOf) -> DatasetSchema:
+    """Return the columns and the size of the dataset that the task's execution published; 404 before it has."""
     return dataset_schema(services.queries.get_table_of_task(caller, task_id))

@@ -67,30 +67,41 @@ class BoundQuery(Paged):
 
 class Rows(Record):
     results: list[dict[str, Any]]
+    """The rows, each an object by column name."""
 
 
 class BoundRows(Record):
     query_id: str
+    """Id of the query."""
     status: Literal["COMPLETED"] = "COMPLETED"
+    """COMPLETED."""
     rows: list[dict[str, Any]]
+    """The rows, each an object by column name."""
     row_count: int
+    """Number of the rows in this answer."""
     execution_time_ms: int
+    """Time that the query took, in milliseconds."""
 
 
 class ColumnRecord(Record):
     name: str
+    """Name of the column."""
     type: str
+    """Trino's SQL type."""
 
 
 class TableRecord(Record):
     catalog: str
+    """The SQL catalog."""
     schema_: str = Field(alias="schema")
     name: str
+    """Name of the table in its schema."""
     dataset_id: str
 
 
 class Columns(Record):
     columns: list[ColumnRecord]
+    """The columns in order."""
 
 
 class DatasetSchema(Record):
@@ -103,14 +114,20 @@ class DatasetSchema(Record):
 
 class DatasetRecord(Record):
     id: str
+    """Id of the dataset."""
     name: str
     project_id: str | None
+    """Id of its project; null for a dataset without one."""
     job_id: str | None
+    """Id of the job that writes it; null for other datasets."""
     schema_: str = Field(alias="schema", description="The dataset's schema in SQL.")
     table_name: str
+    """The dataset's table in SQL."""
     format: str
+    """Format of its files, such as parquet."""
     storage_path: str = Field(description="Address that every `load_*` stage accepts.")
     file_path: str
+    """The same as `storagePath`."""
     row_count: int | None
     size_bytes: int | None
     created_at: datetime

@@ -25,6 +25,10 @@ HOW = (
     f"{OF_KEYS.per_caller} streams open at each worker of the API and an organization {OF_ORGANIZATIONS.per_caller}; "
     "a stream that is not read for 15 s, or whose key was revoked, is closed."
 )
+LastEventId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", description="Id of the last event that arrived; the stream continues there."),
+]
 STREAM = {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
@@ -43,7 +47,7 @@ def follow_execution(
     caller: Reader,
     services: ServicesOf,
     request: Request,
-    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+    last_event_id: LastEventId = None,
 ) -> Response:
     read = partial(services.events.list_of_execution, caller, project_id, job_id, execution_id)
     after = _parse_id(last_event_id)
@@ -66,7 +70,7 @@ def follow_project(
     caller: Reader,
     services: ServicesOf,
     request: Request,
-    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+    last_event_id: LastEventId = None,
 ) -> Response:
     read = partial(services.events.list_of_project, caller, project_id)
     after = _parse_id(last_event_id)

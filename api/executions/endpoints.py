@@ -41,6 +41,12 @@ def execute_job(
     queue: Queue = False,
     body: ExecuteRequest | None = None,
 ) -> Submission:
+    """Accept an execution of the job and return at once.
+
+    Its status or its events tell how it goes on. At most ten executions of a project are pending or running; a further
+    one is answered with 429, or waits with `queue=true`. A job that is disabled, or has no agent with a pipeline, is
+    409.
+    """
     request = body or ExecuteRequest()
     execution = services.executions.submit(
         caller,
@@ -61,6 +67,10 @@ def execute_job(
 def list_executions(
     project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[ExecutionRecord]:
+    """Return the job's executions, the newest first.
+
+    With `limit` they come in pages, and the `Link` header has the next one.
+    """
     executions = services.executions.list(caller, project_id, job_id, limit=page.limit, before=page.after)
     page.link([execution["id"] for execution in executions])
     return [build_execution_record(execution) for execution in executions]
@@ -70,6 +80,7 @@ def list_executions(
 def read_execution(
     project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
 ) -> ExecutionRecord:
+    """Return an execution with its status, progress, attempt and dataset."""
     return build_execution_record(services.executions.get(caller, project_id, job_id, execution_id))
 
 
@@ -77,6 +88,7 @@ def read_execution(
 def read_execution_status(
     project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
 ) -> ExecutionStatus:
+    """Return the status of an execution with its times, its error and the progress of its stages."""
     return build_execution_status(services.executions.get(caller, project_id, job_id, execution_id))
 
 
@@ -87,10 +99,14 @@ def read_execution_logs(
     execution_id: ExecutionId,
     caller: Reader,
     services: ServicesOf,
-    pod_type: Annotated[PodType, Query(alias="podType")] = "driver",
+    pod_type: PodType = "driver",
     tail: Annotated[int, Query(ge=0, le=10_000, description="Maximum number of lines.")] = 100,
     level: Annotated[Level | None, Query(description="Minimum level of a line.")] = None,
 ) -> Logs:
+    """Return the last lines of the log of the current attempt, oldest first.
+
+    With local compute, executors run in the driver, so the log of `podType=executor` is empty.
+    """
     lines = services.executions.read_logs(
         caller, project_id, job_id, execution_id, tail=tail, level=level, pod_type=pod_type
     )
@@ -102,6 +118,10 @@ def read_execution_logs(
 def cancel_execution(
     project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Executor, services: ServicesOf
 ) -> ExecutionStatus:
+    """End an execution and return its status.
+
+    It is shown as FAILED with a message; one that has ended already stays as it is.
+    """
     return build_execution_status(services.executions.cancel(caller, project_id, job_id, execution_id))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from sqlalchemy import RowMapping
 
 from api.kit.schemas import WHOLE, Body, Record, example
@@ -32,7 +32,11 @@ def _to_lower(value: object) -> object:
 
 
 Level = Annotated[Literal["DEBUG", "INFO", "WARN", "ERROR"], BeforeValidator(_to_upper)]
-PodType = Annotated[Literal["driver", "executor"], BeforeValidator(_to_lower)]
+PodType = Annotated[
+    Literal["driver", "executor"],
+    BeforeValidator(_to_lower),
+    Query(alias="podType", description="Whose log: the driver's, or the executors'."),
+]
 
 
 class ExecuteRequest(Body):
@@ -41,10 +45,16 @@ class ExecuteRequest(Body):
     model_config = example({"parameters": {"CITY": "Rome", "limit": 100}})
 
     parameters: dict[str, Any] | None = None
+    """Values of the pipeline's `${NAME}` by name, before those of the job and the project.
+
+    `limit` limits the output rows.
+    """
     arguments: list[str] | None = None
+    """NAME=value sets a parameter like `parameters`; others are kept and named in the log."""
     cloud_credential_ids: list[str] | None = None
     cloud_credential_id: str | None = None
     limit: Annotated[int, Field(ge=0), WHOLE] | None = None
+    """Largest number of output rows."""
 
     @property
     def credential_ids(self) -> Sequence[str]:
@@ -54,22 +64,74 @@ class ExecuteRequest(Body):
 class Submission(Record):
     execution_id: str
     status: str
+    """SUBMITTED."""
     message: str
+    """What happened, as a sentence."""
     cluster_id: str
+    """Where it runs; `local` is this machine."""
     success: bool
+    """True; what is not accepted is answered with an error."""
+
+
+class StageProgress(Record):
+    """Progress of one stage of the plan; drivers may add fields."""
+
+    model_config = ConfigDict(extra="allow")
+
+    key: str
+    """Name of the stage in this execution, such as `s02_extract`."""
+    title: str = ""
+    """Name of the stage for people."""
+    state: str = "PENDING"
+    """PENDING, RUNNING, COMPLETED or FAILED."""
+    rows: int = 0
+    """Rows that the stage has made so far."""
+    pages: int = 0
+    """Pages that it has fetched."""
+    errors: int = 0
+    """Pages and rows with an error."""
+    seconds: float = 0
+    """Time that it has taken, in seconds."""
+
+
+class Progress(Record):
+    """Progress as the driver reports it; drivers may add fields."""
+
+    model_config = ConfigDict(extra="allow")
+
+    fraction: float = 0
+    """Completed fraction of the stages, 0 to 1."""
+    stages: list[StageProgress] = Field(default_factory=list[StageProgress])
+    """The stages in order; empty before the driver has planned them."""
+
+    @classmethod
+    def from_report(cls, stored: Mapping[str, Any]) -> Progress:
+        """Return the progress that was reported; none where a report was malformed, since clients send them too."""
+        try:
+            return cls.model_validate(stored)
+        except ValidationError:
+            return cls()
 
 
 class ExecutionStatus(Record):
     execution_id: str
     status: str
+    """PENDING, RUNNING, COMPLETED or FAILED."""
     started_at: datetime | None
+    """When the driver started; null before."""
     completed_at: datetime | None
+    """When it ended; null before."""
     execution_time_seconds: int | None
+    """Whole seconds since the start, up to the end; null before the start."""
     error_message: str | None
+    """Why it failed; null unless it has."""
     spark_ui_url: str | None
+    """Address of Spark's own page while the driver runs; null when unknown."""
     executor_pod_count: int | None
+    """Number of executors; null when unknown."""
     spark_application_name: str | None
-    progress: dict[str, Any]
+    progress: Progress
+    """Progress of its stages."""
 
 
 class ExecutionRecord(ExecutionStatus):
@@ -78,8 +140,11 @@ class ExecutionRecord(ExecutionStatus):
     job_id: str
     project_id: str
     task_id: str | None
+    """Id of its task; null after the task was deleted."""
     attempt: int
+    """Number of the current attempt, from 1; a retry begins the next one."""
     dataset_id: str | None
+    """Id of the dataset that it published; null before."""
     output_dataset_path: str | None
     output_dataset_format: str | None
     output_dataset_schema: str | None
@@ -88,6 +153,7 @@ class ExecutionRecord(ExecutionStatus):
 
 class Logs(Record):
     logs: list[str]
+    """The lines, oldest first: time, level, event and its fields."""
 
 
 def build_submission(execution: Execution) -> Submission:
@@ -117,4 +183,4 @@ def build_execution_record(execution: RowMapping) -> ExecutionRecord:
 def _get_status_fields(execution: RowMapping) -> dict[str, Any]:
     status = Status.from_record(execution)
     names = set(ExecutionStatus.model_fields) - {"progress"}
-    return {name: getattr(status, name) for name in names} | {"progress": execution["progress"]}
+    return {name: getattr(status, name) for name in names} | {"progress": Progress.from_report(execution["progress"])}

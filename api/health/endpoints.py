@@ -19,10 +19,15 @@ probes = APIRouter(include_in_schema=False)
 
 class Health(Record):
     status: Literal["UP"] = "UP"
+    """`UP`; another state is answered with 503."""
 
 
 @router.get("/health", summary="Health of the service", responses=answers(503))
 def read_health(_caller: AnyKey, services: ServicesOf) -> Health:
+    """Return `UP` when the service and its database work.
+
+    Orchestrators probe `/livez` and `/readyz`, which are outside the root path and need no key.
+    """
     services.organizations.check_database()
     return Health()
 

@@ -32,11 +32,15 @@ PAGE: dict[int | str, dict[str, Any]] = {
 @router.get("/{url:path}/{protocol}", summary="Fetch a web page", response_class=Response, responses=PAGE)
 def read_html(
     url: Annotated[str, Path(description="The page, percent-encoded or not; a protocol of its own is left out.")],
-    protocol: Annotated[str, Path(json_schema_extra={"enum": list(PROTOCOLS)})],
+    protocol: Annotated[str, Path(description="Protocol of the page.", json_schema_extra={"enum": list(PROTOCOLS)})],
     request: Request,
     caller: Executor,
     services: ServicesOf,
 ) -> Response:
+    """Fetch a page as pipelines do and return its HTML, whose scripts do not run.
+
+    Private addresses and the service's own ports are refused, and other content than HTML is 400.
+    """
     address = _build_url(url, protocol, request.url.query)
     with OUTBOUND.acquire(caller.organization_id):
         page = fetch_html(services.settings, address)

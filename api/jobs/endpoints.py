@@ -21,6 +21,10 @@ router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
 
 @router.get("", summary="List the jobs of a project", responses=answers(404))
 def list_jobs(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[JobRecord]:
+    """Return the project's jobs, oldest first.
+
+    With `limit` they come in pages, and the `Link` header has the next one.
+    """
     jobs = services.jobs.list(caller, project_id, limit=page.limit, after=page.after)
     page.link([each.job.id for each in jobs])
     return [build_job_record(each) for each in jobs]
@@ -30,6 +34,10 @@ def list_jobs(project_id: ProjectId, caller: Reader, services: ServicesOf, page:
 def create_job(
     project_id: ProjectId, body: JobCreate, caller: Writer, services: ServicesOf, response: Response
 ) -> JobRecord:
+    """Store a job, which runs an agent's pipeline with its own parameters, input dataset and credentials.
+
+    It needs an agent before it can be executed.
+    """
     return build_job_record(set_etag(response, services.jobs.create(caller, project_id, body.values())))
 
 
@@ -37,6 +45,7 @@ def create_job(
 def read_job(
     project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, response: Response
 ) -> JobRecord:
+    """Return a job with its state, the ids of its tasks, and its newest execution and dataset."""
     return build_job_record(set_etag(response, services.jobs.get(caller, project_id, job_id)))
 
 
@@ -54,6 +63,7 @@ def update_job(
     if_match: IfMatch,
     response: Response,
 ) -> JobRecord:
+    """Change the fields that the body has. An empty text in an optional id or time removes its value."""
     updated = services.jobs.update(caller, project_id, job_id, body.values(), if_match)
     return build_job_record(set_etag(response, updated))
 
@@ -62,12 +72,14 @@ def update_job(
 def delete_job(
     project_id: ProjectId, job_id: JobId, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Nothing:
+    """Cancel the job's executions and delete it with its tasks, executions and dataset. This cannot be undone."""
     services.jobs.delete(caller, project_id, job_id, if_match)
     return Nothing()
 
 
 @router.post("/{jobId}/stop", summary="Cancel all executions of a job that have not ended", responses=answers(404))
 def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, services: ServicesOf) -> JobRecord:
+    """Cancel all executions of the job that have not ended, queued ones too, and return the job."""
     return build_job_record(services.jobs.stop(caller, project_id, job_id))
 
 
@@ -82,7 +94,7 @@ def read_job_logs(
     job_id: JobId,
     caller: Reader,
     services: ServicesOf,
-    pod_type: Annotated[PodType, Query(alias="podType")] = "driver",
+    pod_type: PodType = "driver",
     tail: Annotated[int, Query(ge=0, le=10_000, description="Most lines of the answer.")] = 100,
     level: Annotated[Level | None, Query(description="Least level of a line.")] = None,
     task_id: Annotated[

@@ -23,6 +23,7 @@ class JobUpdate(Body):
     parameters: dict[str, Any] | None = None
     scheduled_time: ClearableTime | None = None
     enabled: bool | None = None
+    """Whether it may be executed; true when left out at the creation."""
 
 
 class JobCreate(JobUpdate):
@@ -31,21 +32,28 @@ class JobCreate(JobUpdate):
 
 class JobRecord(Record):
     id: str
+    """Id of the job."""
     name: str
     slug: str
+    """Its table's name in SQL."""
     description: str | None
     project_id: str
     agent_id: str | None
     input_dataset_id: str | None
     output_dataset_id: str | None
+    """Id of the dataset that its executions write; null before the first one."""
     cloud_credential_id: str | None
     cloud_credential_ids: list[str]
     parameters: dict[str, Any]
     execution_status: str
+    """State of its newest execution: PENDING, RUNNING, COMPLETED or FAILED; PENDING before the first one."""
     latest_execution_id: str | None
+    """Id of its newest execution; null before the first one."""
     scheduled_time: datetime | None
     enabled: bool
+    """Whether it may be executed."""
     task_ids: list[str]
+    """Ids of its tasks, oldest first."""
     created_at: datetime
     updated_at: datetime
 

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -26,18 +26,29 @@ METHODS = ("GET", "POST", "PUT", "DELETE")
 class ErrorDetail(BaseModel):
     """One part of an error: a field of the request, or a position in the YAML. `code` is stable, `message` is not."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     path: str
+    """Field of the request, or position in the YAML."""
     message: str
+    """What is wrong there, as a sentence; its wording may change."""
     code: str
+    """Stable name of the problem; the list is in the description of this file."""
 
 
 class Error(BaseModel):
     """The body of every error. `code` is the HTTP status; `details` has at least one entry."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     error: str
+    """What is wrong and what to do, as a sentence."""
     code: int
+    """The HTTP status."""
     timestamp: datetime
+    """When the error was answered."""
     details: list[ErrorDetail]
+    """The single problems, at least one."""
 
 
 HTTP_ERRORS = {  # errors found before a route runs: sentence, code

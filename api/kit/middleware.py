@@ -9,7 +9,7 @@ from types import MappingProxyType
 from urllib.parse import unquote
 
 import structlog
-from starlette.convertors import CONVERTOR_TYPES, StringConvertor
+from starlette.convertors import CONVERTOR_TYPES, PathConvertor, StringConvertor
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -45,7 +45,14 @@ class NameConvertor(StringConvertor):
         return value.replace(SLASH, "/")
 
 
-CONVERTOR_TYPES["str"] = NameConvertor()  # Starlette's default for `{parameter}`
+class WholePathConvertor(PathConvertor):
+    """Does the same for parameters that have slashes of their own."""
+
+    def convert(self, value: str) -> str:
+        return value.replace(SLASH, "/")
+
+
+CONVERTOR_TYPES.update({"str": NameConvertor(), "path": WholePathConvertor()})  # `{parameter}` and `{parameter:path}`
 
 
 class SizeLimits:

@@ -1,4 +1,4 @@
-"""FastAPI's OpenAPI file, corrected: no 422 answers, 413 for operations with a body, and the list of error codes."""
+"""FastAPI's OpenAPI file, completed: groups, servers, shared descriptions, 413 for bodies, and the error codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,29 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api.kit.errors import MEANINGS, describe_codes
+from api.kit.field_descriptions import SHARED_DESCRIPTIONS
+from core.infra.settings import Settings
 
+GROUPS = {  # the tags of operations, in the order of their use
+    "projects": "Start here: a project groups jobs, and has their storage and their schema in SQL.",
+    "agents": "An agent holds a pipeline in YAML. Writing one is how a pipeline is created.",
+    "jobs": "A job runs an agent's pipeline in a project, with its own parameters, input and credentials.",
+    "executions": "An execution is one run of a job: execute, follow, read the log, cancel, retry.",
+    "datasets": "The rows that executions publish are tables: list them and query them with SQL.",
+    "tasks": "A task is a run of a job as a record that can be started and stopped.",
+    "categories": "Categories group agents.",
+    "catalog": "What pipelines can be made of.",
+    "python extensions": "Functions in Python that an agent's pipeline calls for each row.",
+    "cloud credentials": "Keys of providers, encrypted, for the pipelines that need them.",
+    "events": "Executions followed live, as Server-Sent Events.",
+    "webhooks": "Events of a project, sent to the addresses that it names.",
+    "metrics": "Usage and costs of executions, jobs, projects and organizations.",
+    "packages": "Projects with their jobs and agents, exported to a file and imported from one.",
+    "html": "A single page, fetched as pipelines do.",
+    "cms-tables": "Generic tables: JSON records in tables that users name.",
+    "auth": "API keys, their scopes, and organizations.",
+    "health": "Whether the service works.",
+}
 NEVER_GIVEN = "422"
 TOO_LARGE = {
     "description": MEANINGS[413],
@@ -17,17 +39,33 @@ TOO_LARGE = {
 VALIDATION_SCHEMAS = ("HTTPValidationError", "ValidationError")
 
 
-def describe(app: FastAPI) -> None:
-    """Replace the application's `openapi` method by one that returns the corrected file."""
+def describe(app: FastAPI, settings: Settings) -> None:
+    """Replace the application's `openapi` method by one that returns the completed file."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             description = f"{app.description}\n\n## Error codes\n\n{describe_codes()}"
-            schema = get_openapi(title=app.title, version=app.version, description=description, routes=app.routes)
+            schema = get_openapi(
+                title=app.title,
+                version=app.version,
+                description=description,
+                routes=app.routes,
+                servers=_list_servers(settings),
+                tags=[{"name": name, "description": text} for name, text in GROUPS.items()],
+            )
             app.openapi_schema = _correct(schema)
         return app.openapi_schema
 
     app.openapi = openapi
+
+
+def _list_servers(settings: Settings) -> list[dict[str, Any]]:
+    """Return the file's own server, which the docs page calls, and its address for those who have the file alone."""
+    address = settings.api_url.removesuffix(settings.root_path)
+    return [
+        {"url": "/", "description": "The server that this file came from."},
+        {"url": address, "description": "Its address, from SPINDLE_PUBLIC_URL or from the host and port of the API."},
+    ]
 
 
 def _correct(schema: dict[str, Any]) -> dict[str, Any]:
@@ -38,4 +76,8 @@ def _correct(schema: dict[str, Any]) -> dict[str, Any]:
                 operation["responses"].setdefault("413", TOO_LARGE)
     for name in VALIDATION_SCHEMAS:
         schema["components"]["schemas"].pop(name, None)
+    for model in schema["components"]["schemas"].values():
+        for name, field in model.get("properties", {}).items():
+            if name in SHARED_DESCRIPTIONS:
+                field.setdefault("description", SHARED_DESCRIPTIONS[name])
     return schema

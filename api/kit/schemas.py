@@ -84,7 +84,7 @@ def example(fields: dict[str, Any]) -> ConfigDict:
 class Body(BaseModel):
     """What a request carries. A field that is null counts as left out."""
 
-    model_config = ConfigDict(alias_generator=to_camel, strict=True, frozen=True)
+    model_config = ConfigDict(alias_generator=to_camel, strict=True, frozen=True, use_attribute_docstrings=True)
 
     def values(self) -> dict[str, Any]:
         """The fields that have a value, under core's names."""
@@ -96,7 +96,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True,
-        json_schema_serialization_defaults_required=True,
+        json_schema_serialization_defaults_required=True, use_attribute_docstrings=True,
     )  # fmt: skip
 
     @classmethod

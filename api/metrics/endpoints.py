@@ -90,6 +90,10 @@ def read_project_metrics(
     period: PeriodOf,
     group_by: Annotated[Literal["job", "pipeline"], Breakdown] = "job",
 ) -> ProjectMetrics:
+    """Sum up the executions of a project that ended in the period, in all and by job or pipeline.
+
+    A retried execution counts once, and each of its attempts is charged.
+    """
     found = services.metrics.summarize_project(caller, project_id, period, group_by)
     return ProjectMetrics(project_id=project_id, **totals_of(found))
 
@@ -100,6 +104,7 @@ def read_project_metrics(
 def read_job_metrics(
     project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, period: PeriodOf
 ) -> JobMetrics:
+    """Sum up the executions of a job that ended in the period, in all and by the agents whose pipelines they ran."""
     found = services.metrics.summarize_job(caller, project_id, job_id, period)
     return JobMetrics(project_id=project_id, job_id=job_id, **totals_of(found))
 

@@ -26,33 +26,49 @@ def _example(**fields: Any) -> ConfigDict:
 
 class ResourceUsage(Record):
     cpu_seconds: float
+    """CPU time of driver and executors, in seconds."""
     memory_gb_hours: float
+    """Memory over time, in GB hours."""
     storage_read_gb: float
+    """Data that Spark read, in GB."""
     storage_write_gb: float
+    """Data that Spark wrote, in GB."""
     network_transfer_gb: float
+    """Data that was fetched, as transferred, in GB."""
 
 
 class WorkDone(Record):
     """`dataVolumeGb` is all data that was read, written and transferred."""
 
     duration_seconds: int
+    """Time from start to end, in seconds."""
     tasks_completed: int
+    """Number of Spark's tasks that were completed."""
     records_processed: int
+    """Largest number of rows of a stage."""
     data_volume_gb: float
+    """All data that was read, written and fetched, in GB."""
 
 
 class CostSummary(Record):
     compute_cost: float
+    """Cost of the driver and the executors."""
     storage_cost: float
+    """Cost of reading and writing."""
     network_cost: float
+    """Cost of data transfer."""
     total_cost: float
+    """Sum of the three."""
     currency: str
 
 
 class UsageAndCosts(Record):
     infrastructure: ResourceUsage
+    """Resources that it used."""
     execution: WorkDone
+    """Work that it did."""
     costs: CostSummary
+    """What this costs."""
 
 
 class ExecutionMetrics(Record):
@@ -87,43 +103,61 @@ class ExecutionMetrics(Record):
     execution_id: str
     job_id: str
     metrics: UsageAndCosts
+    """Usage and costs."""
     cloud_provider: str
+    """Provider in the price table."""
     region: str
+    """Region in the price table."""
 
 
 class MachineCosts(Record):
     """`hours` is the sum over all `count` machines; executors on the driver's machine have none of their own."""
 
     instance_type: str
+    """Instance type in the price table."""
     count: int
+    """Number of machines."""
     hours: float
+    """Hours of all these machines together."""
     cost: float
+    """Cost of these hours."""
 
 
 class TrafficCosts(Record):
     gb: float
+    """Amount of data, in GB."""
     cost: float
+    """Cost of this amount."""
 
 
 class ComputeCosts(Record):
     driver: MachineCosts
+    """The driver's machine."""
     executors: MachineCosts
+    """Machines of executors."""
 
 
 class StorageCosts(Record):
     read: TrafficCosts
+    """Data read."""
     write: TrafficCosts
+    """Data written."""
 
 
 class NetworkCosts(Record):
     data_transfer: TrafficCosts
+    """Data fetched."""
 
 
 class CostBreakdown(Record):
     compute: ComputeCosts
+    """Cost of machines."""
     storage: StorageCosts
+    """Cost of storage."""
     network: NetworkCosts
+    """Cost of the network."""
     total: float
+    """Sum of all parts."""
     currency: str
 
 
@@ -143,36 +177,50 @@ class ExecutionCosts(Record):
     )
     execution_id: str
     cost_breakdown: CostBreakdown
+    """The costs, part by part."""
 
 
 class PeriodRecord(Record):
     """From `start` to `end`, which is exclusive."""
 
     start: datetime
+    """First moment of the period."""
     end: datetime
+    """First moment after the period."""
 
 
 class Totals(Record):
     total_jobs: int
+    """Number of jobs with such executions."""
     total_executions: int
+    """Number of executions."""
     total_cost: float
+    """Sum of their costs."""
     total_cpu_hours: float
+    """CPU time, in hours."""
     total_memory_gb_hours: float
+    """Memory over time, in GB hours."""
     total_data_processed_gb: float
+    """Data that was read, written and fetched, in GB."""
 
 
 class GroupTotals(Totals):
     """The totals of one project, job or pipeline, whose name is null when it was deleted."""
 
     id: str
+    """Id of the project, job or agent."""
     name: str | None
+    """Its name; null when it was deleted."""
 
 
 class _PeriodMetrics(Record):
     period: PeriodRecord
+    """The period in which the executions ended."""
     currency: str
     summary: Totals
+    """Sums of all these executions."""
     breakdown: list[GroupTotals]
+    """Sums by project, job or pipeline, the most expensive first."""
 
 
 _TOTALS: dict[str, Any] = {

@@ -71,16 +71,25 @@ def link_upload(request: Request, caller: Admin, services: ServicesOf) -> Upload
 
 @router.get("/export/all", summary="Export all projects", responses=answers(413))
 def export_all(request: Request, caller: Admin, services: ServicesOf) -> ExportLink:
+    """Package all projects with their jobs, agents and categories, without secrets, and return a link to download the
+    package. As long as nothing changes, the export is the same one."""
     return _link_export(request, services, services.packages.export(caller))
 
 
 @router.get("/export/id/{projectId}", summary="Export a project", responses=answers(404, 413))
 def export_project(project_id: ProjectId, request: Request, caller: Admin, services: ServicesOf) -> ExportLink:
+    """Package a project with its jobs and the agents and categories that they use, without secrets, and return a link
+    to download the package."""
     return _link_export(request, services, services.packages.export(caller, project_id))
 
 
 @router.get("/import/all", summary="Import an uploaded package, all or nothing", responses=answers(404, 409, 413))
 def import_all(caller: Admin, services: ServicesOf, upload_id: UploadId = None) -> Import:
+    """Import the caller's last upload, or the one with the given id.
+
+    Records are matched by name and created or changed in one transaction. A repeated import changes nothing. Without a
+    valid upload it is 409.
+    """
     with PACKAGES.acquire(caller.organization_id):
         return import_record(*services.packages.import_upload(caller, upload_id))
 
@@ -91,6 +100,8 @@ def import_all(caller: Admin, services: ServicesOf, upload_id: UploadId = None) 
     responses=answers(404, 409, 413),
 )
 def import_project(project_id: ProjectId, caller: Admin, services: ServicesOf, upload_id: UploadId = None) -> Import:
+    """Import from the caller's last upload the project that has this project's name, with what it uses, in one
+    transaction."""
     with PACKAGES.acquire(caller.organization_id):
         return import_record(*services.packages.import_upload(caller, upload_id, project_id))
 

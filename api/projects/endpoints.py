@@ -19,6 +19,10 @@ router = APIRouter(prefix="/projects", tags=["projects"], route_class=KeyRoute)
 
 @router.get("", summary="List the projects")
 def list_projects(caller: Reader, services: ServicesOf, page: PageOf) -> list[ProjectRecord]:
+    """Return the organization's projects, oldest first.
+
+    With `limit` they come in pages, and the `Link` header has the next one.
+    """
     records = [
         build_project_record(each) for each in services.projects.list(caller, limit=page.limit, after=page.after)
     ]
@@ -28,16 +32,22 @@ def list_projects(caller: Reader, services: ServicesOf, page: PageOf) -> list[Pr
 
 @router.post("", summary="Create a project", responses={**TAGGED, **answers(409)})
 def create_project(body: ProjectCreate, caller: Writer, services: ServicesOf, response: Response) -> ProjectRecord:
+    """Store a project, which groups jobs.
+
+    Its name is unique in the organization. Its slug is its schema in SQL and stays when the project is renamed.
+    """
     return build_project_record(set_etag(response, services.projects.create(caller, body.values())))
 
 
 @router.get("/test", summary="Tell that the projects answer")
 def projects_answer(_caller: AnyKey) -> Nothing:
+    """Return an empty object. Clients call it to check their address and key."""
     return Nothing()
 
 
 @router.get("/id/{projectId}", summary="Read a project", responses={**TAGGED, **answers(404)})
 def read_project(project_id: ProjectId, caller: Reader, services: ServicesOf, response: Response) -> ProjectRecord:
+    """Return a project with the ids of its jobs."""
     return build_project_record(set_etag(response, services.projects.get(caller, project_id)))
 
 
@@ -54,6 +64,10 @@ def update_project(
     if_match: IfMatch,
     response: Response,
 ) -> ProjectRecord:
+    """Change the fields that the body has; an empty `cronSchedule` removes the schedule.
+
+    The jobs of a disabled project cannot be executed.
+    """
     return build_project_record(
         set_etag(response, services.projects.update(caller, project_id, body.values(), if_match))
     )
@@ -63,12 +77,17 @@ def update_project(
     "/id/{projectId}", summary="Delete a project with its jobs, executions and datasets", responses=answers(404, 412)
 )
 def delete_project(project_id: ProjectId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
+    """Cancel the project's executions and delete it with its jobs, executions and datasets. This cannot be undone."""
     services.projects.delete(caller, project_id, if_match)
     return Nothing()
 
 
 @router.get("/{projectName}", summary="Read a project by its name", responses={**TAGGED, **answers(404)})
 def read_project_by_name(
-    project_name: Annotated[str, Path(alias="projectName")], caller: Reader, services: ServicesOf, response: Response
+    project_name: Annotated[str, Path(alias="projectName", description="Name of the project.")],
+    caller: Reader,
+    services: ServicesOf,
+    response: Response,
 ) -> ProjectRecord:
+    """Return the project with this name. A slash in it is sent as `%2F`."""
     return build_project_record(set_etag(response, services.projects.get_by_name(caller, project_name)))

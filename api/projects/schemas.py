@@ -16,6 +16,7 @@ class ProjectUpdate(Body):
     description: str | None = None
     cron_schedule: str | None = None
     enabled: bool | None = None
+    """Whether its jobs may be executed; true when left out at the creation."""
     parameters: dict[str, Any] | None = None
 
 
@@ -25,13 +26,17 @@ class ProjectCreate(ProjectUpdate):
 
 class ProjectRecord(Record):
     id: str
+    """Id of the project."""
     name: str
     slug: str
+    """Its schema in SQL."""
     description: str | None
     cron_schedule: str | None
     enabled: bool
+    """Whether its jobs may be executed."""
     parameters: dict[str, Any]
     job_ids: list[str]
+    """Ids of its jobs, oldest first."""
     created_at: datetime
     updated_at: datetime
 

@@ -42,6 +42,7 @@ ExtensionId = Annotated[str, Path(alias="extensionId", description="Id of the Py
 
 @about.get("/info", summary="What Python extensions can be, and what a row may take")
 def read_extension_info(_caller: Reader) -> Information:
+    """Return the types of extensions, the row transforms of plugins, and the limits of a function."""
     return Information(
         supported_types=[*TYPES],
         provided=[*list_plugin_transforms()],
@@ -53,6 +54,7 @@ def read_extension_info(_caller: Reader) -> Information:
 
 @about.get("/supported-types", summary="List the types of Python extensions")
 def list_extension_types(_caller: Reader) -> list[str]:
+    """Return the names that `extensionType` may have."""
     return [*TYPES]
 
 
@@ -68,6 +70,7 @@ def process_pipeline_text(body: PipelineText, _caller: Reader) -> ProcessedText:
 
 @about.post("/validate", summary="Check a function without storing or running it")
 def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
+    """Return the problems of a function's text, with their lines. It is neither stored nor run."""
     fields = body.values()
     try:
         validate_function(fields.pop("source", None), **fields)
@@ -83,6 +86,10 @@ def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
     responses={**TAGGED, **answers(404, 409)},
 )
 def register_extension(body: ExtensionRegistration, caller: Writer, services: ServicesOf) -> Response:
+    """Store a function that the agent's pipeline calls as `python_row_transform:<name>`.
+
+    The answer has no body; the agent's list of extensions has its id.
+    """
     return _answer_nothing(services.python_extensions.create(caller, body.agent_id, body.function()))
 
 
@@ -92,6 +99,7 @@ def register_extension(body: ExtensionRegistration, caller: Writer, services: Se
 def read_extension(
     extension_id: ExtensionId, caller: Reader, services: ServicesOf, response: Response
 ) -> ExtensionRecord:
+    """Return a Python extension with the text of its function."""
     return build_extension_record(set_etag(response, services.python_extensions.get(caller, extension_id)))
 
 
@@ -119,6 +127,7 @@ def update_extension(
     responses=answers(404, 412),
 )
 def delete_extension(extension_id: ExtensionId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Response:
+    """Delete a Python extension. Executions that were submitted before keep its text. The answer has no body."""
     services.python_extensions.delete(caller, extension_id, if_match)
     return Response()
 
@@ -144,6 +153,10 @@ def generate_extension_code(extension_id: ExtensionId, caller: Reader, services:
 def list_python_extensions(
     agent_id: AgentId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[ExtensionRecord]:
+    """Return the functions that are registered with an agent, oldest first.
+
+    With `limit` they come in pages, and the `Link` header has the next one.
+    """
     extensions = services.python_extensions.list_of_agent(caller, agent_id, limit=page.limit, after=page.after)
     page.link([each.id for each in extensions])
     return [build_extension_record(each) for each in extensions]
@@ -157,6 +170,7 @@ def list_python_extensions(
 def create_python_extension(
     agent_id: AgentId, body: ExtensionCreate, caller: Writer, services: ServicesOf, response: Response
 ) -> ExtensionRecord:
+    """Store a function that the agent's pipeline calls as `python_row_transform:<name>`, and return it with its id."""
     return build_extension_record(
         set_etag(response, services.python_extensions.create(caller, agent_id, body.values()))
     )

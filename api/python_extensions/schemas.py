@@ -106,12 +106,16 @@ class PipelineText(NamedBody):
 
 class FunctionRecord(Record):
     name: str
+    """What the agent's pipeline calls it by."""
     extension_type: str
+    """`row_transform`."""
     function: str
+    """Text of the function."""
 
 
 class ExtensionRecord(FunctionRecord):
     id: str
+    """Id of the Python extension."""
     agent_id: str
     created_at: datetime
     updated_at: datetime
@@ -121,29 +125,40 @@ class ProcessedText(Record):
     """`code` is the pipeline as a script with its functions, null for a text without a pipeline."""
 
     extensions: list[FunctionRecord]
+    """The functions of the text."""
     warnings: Sentences
+    """Row transforms that the pipeline calls and the text lacks."""
     code: str | None
+    """The pipeline as a script with its functions; null for a text without a pipeline."""
 
 
 class GeneratedCode(Record):
     code: str
+    """Text of the Python script."""
 
 
 class Validation(Record):
     """`errors` name the lines of the function's text."""
 
     valid: bool
+    """Whether the function can be used."""
     errors: Sentences
+    """Its problems, with their lines."""
 
 
 class Information(Record):
     """`provided` are the row transforms of plugins, which every pipeline may call."""
 
     supported_types: list[str]
+    """Types of extensions."""
     provided: list[str]
+    """Names of the row transforms that plugins provide to every pipeline."""
     max_function_bytes: int
+    """Largest size of a function's text, in bytes."""
     row_seconds: float
+    """Longest time that a function may take for a row, in seconds."""
     row_memory_mib: int
+    """Memory that a function may use, in MiB."""
 
 
 def build_extension_record(extension: PythonExtension) -> ExtensionRecord:

@@ -37,6 +37,10 @@ administration = APIRouter(prefix="/projects/admin/tasks", tags=["tasks"], route
 def list_tasks(
     project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[TaskRecord]:
+    """Return the job's tasks, oldest first.
+
+    Each execution of a job has a task. With `limit` they come in pages, and the `Link` header has the next one.
+    """
     tasks = services.tasks.list(caller, project_id, job_id, limit=page.limit, after=page.number)
     page.link([each.task.id for each in tasks])
     return [build_task_record(each) for each in tasks]
@@ -46,6 +50,7 @@ def list_tasks(
 def create_task(
     project_id: ProjectId, job_id: JobId, body: TaskCreate, caller: Writer, services: ServicesOf, response: Response
 ) -> TaskRecord:
+    """Store a task, which does not run until it is started. Executing a job creates a task by itself."""
     return build_task_record(set_etag(response, services.tasks.create(caller, project_id, job_id, body.values())))
 
 
@@ -53,6 +58,7 @@ def create_task(
 def read_task(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf, response: Response
 ) -> TaskRecord:
+    """Return a task with the state and log of the execution that it started last."""
     return build_task_record(set_etag(response, services.tasks.get(caller, project_id, job_id, task_id)))
 
 
@@ -71,6 +77,10 @@ def update_task(
     if_match: IfMatch,
     response: Response,
 ) -> TaskRecord:
+    """Change the fields that the body has.
+
+    An empty text in `botId` or `scheduledTime` removes its value, and a masked `apiKey` keeps it.
+    """
     updated = services.tasks.update(caller, project_id, job_id, task_id, body.values(), if_match)
     return build_task_record(set_etag(response, updated))
 
@@ -84,6 +94,10 @@ def update_task(
 def delete_task(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Response:
+    """Cancel the task's execution, if it is running, and delete the task.
+
+    Its executions and their datasets stay. The answer has no body.
+    """
     services.tasks.delete(caller, project_id, job_id, task_id, if_match)
     return Response()
 
@@ -92,6 +106,7 @@ def delete_task(
 def read_task_status(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf
 ) -> TaskStatus:
+    """Return the state of the task's last execution, and the fraction of its stages that are completed."""
     found = services.tasks.get(caller, project_id, job_id, task_id).value
     return TaskStatus(status=found.status, progress=found.progress)
 
@@ -100,6 +115,7 @@ def read_task_status(
 def read_task_metrics(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf
 ) -> TaskMetrics:
+    """Return the metrics that the task's `executionLog` has. A metric that it lacks is null."""
     return build_task_metrics(services.tasks.get(caller, project_id, job_id, task_id).value)
 
 
@@ -119,6 +135,10 @@ def start_task(
     key_ring: KeyRingOf,
     queue: Queue = False,
 ) -> Response:
+    """Submit an execution that is bound to this task; the answer has no body.
+
+    A task that is disabled or running already is 409.
+    """
     services.executions.submit(
         caller, project_id, job_id, key_ring=key_ring, task_id=task_id, idempotency_key=idempotency_key, queue=queue
     )
@@ -129,6 +149,7 @@ def start_task(
 def stop_task(
     project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Executor, services: ServicesOf
 ) -> Response:
+    """Cancel the task's execution if it has not ended. The answer has no body."""
     services.tasks.stop(caller, project_id, job_id, task_id)
     return Response()
 
@@ -138,7 +159,14 @@ def mark_zombie_tasks(
     caller: Admin,
     services: ServicesOf,
     timeout_hours: Annotated[
-        int, Query(alias="timeoutHours", json_schema_extra={"minimum": 0, "maximum": MAX_HOURS})
+        int,
+        Query(
+            alias="timeoutHours",
+            description="Hours since the start after which an execution is failed.",
+            json_schema_extra={"minimum": 0, "maximum": MAX_HOURS},
+        ),
     ] = DEFAULT_TIMEOUT_HOURS,
 ) -> ZombieCleanup:
+    """Fail all executions of the organization that have been running for longer than `timeoutHours`, and return the ids
+    of their tasks."""
     return build_zombie_cleanup(services.executions.fail_zombies(caller, timeout_hours))

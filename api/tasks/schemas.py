@@ -22,8 +22,10 @@ class TaskUpdate(Body):
     task_type: str | None = None
     execution_mode: str | None = None
     execution_log: str | None = None
+    """Text shown until the first execution, whose log takes its place."""
     scheduled_time: ClearableTime | None = None
     enabled: bool | None = None
+    """Whether it may be started; true when left out at the creation."""
     api_key: str | None = Field(default=None, description="Write-only: reads return asterisks.")
 
 
@@ -33,26 +35,35 @@ class TaskCreate(TaskUpdate):
 
 class TaskRecord(Record):
     id: str
+    """Id of the task, an integer as text."""
     name: str
     description: str | None
     job_id: str
     bot_id: str | None
     output_dataset_id: str | None
+    """Id of the dataset that its execution published; null before."""
     task_type: str
     execution_reference_id: str | None
+    """Id of the execution that it started last; null before the first one."""
     execution_status: str
+    """State of that execution: PENDING, RUNNING, COMPLETED or FAILED; PENDING before the first one."""
     execution_log: str | None
+    """A line for each change of state, then a line of metrics as JSON."""
     scheduled_time: datetime | None
     execution_mode: str
     enabled: bool
+    """Whether it may be started."""
     api_key: str | None
+    """Asterisks where one is stored, else null."""
     created_at: datetime
     updated_at: datetime
 
 
 class TaskStatus(Record):
     status: str
+    """State of the task's last execution: PENDING, RUNNING, COMPLETED or FAILED."""
     progress: float
+    """Completed fraction of the stages, 0 to 1."""
 
 
 def _ignore_invalid(value: object, handler: ValidatorFunctionWrapHandler) -> object:
@@ -70,7 +81,9 @@ class TaskMetrics(Record):
     """Read from the metrics line of the task's executionLog; null where it lacks a metric."""
 
     task_id: int
+    """Id of the task."""
     status: str
+    """PENDING, RUNNING, COMPLETED or FAILED."""
     started_at: Lenient[datetime]
     completed_at: Lenient[datetime]
     duration_seconds: Lenient[int]
@@ -87,9 +100,13 @@ class TaskMetrics(Record):
 
 class ZombieCleanup(Record):
     marked_count: int
+    """Number of tasks that were failed."""
     marked_task_ids: list[int]
+    """Ids of these tasks."""
     timeout_hours: int
+    """Hours after which a running execution was failed."""
     message: str
+    """The same as a sentence."""
 
 
 def build_task_record(found: TaskWithExecution) -> TaskRecord:

@@ -30,6 +30,7 @@ WebhookId = Annotated[str, Path(alias="webhookId", description="Id of the webhoo
 
 @router.get("", summary="List the webhooks of a project", responses=answers(404))
 def list_webhooks(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[WebhookRecord]:
+    """Return the project's webhooks, oldest first, without their secrets."""
     webhooks = services.webhooks.list(caller, project_id, limit=page.limit, after=page.after)
     return [WebhookRecord.model_validate(webhook) for webhook in page.link_rows(webhooks)]
 
@@ -59,6 +60,7 @@ def create_webhook(
 def read_webhook(
     project_id: ProjectId, webhook_id: WebhookId, caller: Reader, services: ServicesOf, response: Response
 ) -> WebhookRecord:
+    """Return a webhook, without its secret."""
     return WebhookRecord.model_validate(set_etag(response, services.webhooks.get(caller, project_id, webhook_id)))
 
 
@@ -76,6 +78,7 @@ def update_webhook(
     if_match: IfMatch,
     response: Response,
 ) -> WebhookRecord:
+    """Change the fields that the body has. `enabled: true` begins to deliver again after the service has given up."""
     updated = services.webhooks.update(caller, project_id, webhook_id, body.values(), if_match)
     return WebhookRecord.model_validate(set_etag(response, updated))
 
@@ -84,6 +87,7 @@ def update_webhook(
 def delete_webhook(
     project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Nothing:
+    """Delete a webhook. Events that were not delivered yet are not sent."""
     services.webhooks.delete(caller, project_id, webhook_id, if_match)
     return Nothing()
 
@@ -112,6 +116,8 @@ def rotate_webhook_secret(
     responses=answers(404, 409),
 )
 def test_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf) -> DeliveryRecord:
+    """Send an event of type `webhook.test` once, without repetition, and return the delivery with the receiver's
+    answer."""
     with OUTBOUND.acquire(caller.organization_id):
         return delivery_record(services.webhooks.send_test(caller, project_id, webhook_id))
 
@@ -122,6 +128,7 @@ def test_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, s
 def list_deliveries(
     project_id: ProjectId, webhook_id: WebhookId, caller: Reader, services: ServicesOf, page: PageOf
 ) -> list[DeliveryRecord]:
+    """Return the deliveries of a webhook with all of their tries. They are kept for a week."""
     deliveries = services.webhooks.list_deliveries(caller, project_id, webhook_id, limit=page.limit, before=page.after)
     page.link([delivery.id for delivery in deliveries])
     return [delivery_record(delivery) for delivery in deliveries]

@@ -94,22 +94,30 @@ class CompletionPayload(BaseModel):
         frozen=True,
         alias_generator=to_camel,
         populate_by_name=True,
+        use_attribute_docstrings=True,
         json_schema_extra={
             "examples": [{"executionId": "01a1fe8d-908f-7f00-a12a-dce377429a92", "status": "RUNNING"}],
         },
     )
 
     job_id: str | None = None
+    """Id of the job."""
     execution_id: str
+    """Id of the execution, from the answer to execute."""
     spark_application_name: str | None = None
     status: Annotated[Literal["RUNNING", "COMPLETED", "FAILED"], BeforeValidator(_to_upper)]
+    """RUNNING at the start and as a heartbeat, COMPLETED or FAILED at the end."""
     output_dataset_path: str | None = None
     output_dataset_format: str | None = None
     output_dataset_schema: str | None = None
     error_message: str | None = None
+    """Why it failed, as a sentence."""
     started_at: Time | None = None
+    """When the driver started; a time without a zone is UTC."""
     completed_at: Time | None = None
+    """When it ended; a time without a zone is UTC."""
     spark_ui_url: str | None = None
+    """Address of Spark's own page, http or https."""
     duration_seconds: Int64 | None = None
     records_processed: Int64 | None = None
     records_output: Int64 | None = None

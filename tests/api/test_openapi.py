@@ -12,6 +12,9 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import sync_playwright
 
+from api.app import create_app
+from api.kit.field_descriptions import SHARED_DESCRIPTIONS
+from core.infra.settings import Settings
 from tests.api.operations import OPENAPI, OPERATIONS, Operation, operations_of
 from tests.api.world import make_world
 from tests.support.api import Api, Server
@@ -33,7 +36,9 @@ def test_the_command_prints_the_file(acme: Api):
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 def test_an_operation_is_described_whole(operation: Operation):
     assert operation.spec["summary"]
-    assert operation.spec["tags"]
+    assert operation.spec["description"]
+    assert all(parameter["description"] for parameter in operation.spec.get("parameters", ()))
+    assert {*operation.spec["tags"]} <= {group["name"] for group in OPENAPI["tags"]}
     assert operation.spec["security"][0].keys() == {"ApiKeyAuth"}
     assert {"200", "400", "401", "403", "500"} <= operation.spec["responses"].keys()
     assert "422" not in operation.spec["responses"]
@@ -43,6 +48,40 @@ def test_an_operation_is_described_whole(operation: Operation):
         assert "413" in operation.spec["responses"]
     if operation.addresses_records:
         assert "404" in operation.spec["responses"]
+
+
+def test_every_field_is_described():
+    fields = [
+        (model, name, field.get("description"))
+        for model, schema in OPENAPI["components"]["schemas"].items()
+        for name, field in schema.get("properties", {}).items()
+    ]
+    assert [(model, name) for model, name, text in fields if not text] == []
+    texts = {(name, text) for _, name, text in fields}
+    assert [each for each in SHARED_DESCRIPTIONS.items() if each not in texts] == [], "descriptions of no field"
+
+
+def test_groups_have_a_line_each_and_come_in_the_order_of_use():
+    groups = [group["name"] for group in OPENAPI["tags"] if group["description"]]
+    assert groups[:5] == ["projects", "agents", "jobs", "executions", "datasets"]
+    assert {*groups} == {tag for operation in OPERATIONS for tag in operation.spec["tags"]}
+
+
+def test_the_file_says_where_the_service_is():
+    settings = Settings(public_url="https://etl.example/", root_path="/v1")
+    servers = [server["url"] for server in create_app(settings).openapi()["servers"]]
+    assert servers == ["/", "https://etl.example"]
+
+
+def test_the_root_answers_people_with_a_page_and_clients_with_json(server: Server):
+    page = server.client.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (page.status_code, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    facts = server.client.get("/").json()
+    assert facts["name"] == "Spindle"
+    assert server.client.get(facts["docs"]).status_code == 200
+    assert server.client.get(facts["openapi"]).json() == OPENAPI
+    for address in (facts["api"], facts["docs"], facts["health"], facts["dagster"]):
+        assert address in page.text
 
 
 def test_operation_ids_are_unique():

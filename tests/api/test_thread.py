@@ -276,6 +276,30 @@ def test_put_merges_and_ignores_fields_of_the_server(acme: Api, job: Job):
     assert (renamed["name"], renamed["pipelineYaml"]) == ("renamed", agent["pipelineYaml"])
 
 
+def test_progress_has_one_shape_whatever_is_reported(job: Job):
+    execution = job.execute()
+    nothing = {"fraction": 0.0, "stages": []}
+    assert job.status(execution)["progress"] == nothing
+    stage = {
+        "key": "s01_fetch",
+        "title": "fetch",
+        "state": "RUNNING",
+        "rows": 1,
+        "pages": 2,
+        "errors": 0,
+        "seconds": 0.5,
+    }
+    reports = [
+        ({"fraction": 0.5, "stages": [stage | {"odd": 1}], "more": "x"}, None),
+        ({"fraction": "half"}, nothing),
+        ({"stages": [{"title": "without a key"}]}, nothing),
+        ({"stages": [stage]}, {"fraction": 0.0, "stages": [stage]}),
+    ]
+    for progress, shown in reports:
+        job.report(execution, "RUNNING", additionalMetrics={"progress": progress})
+        assert job.status(execution)["progress"] == (shown or progress)
+
+
 def test_an_empty_text_clears_an_optional_id_time_or_schedule(acme: Api, job: Job):
     project = f"/projects/id/{job.project_id}"
     category = acme.post("/categories", {"name": "clears"})["id"]

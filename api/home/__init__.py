@@ -1,0 +1,1 @@
+"""The page at the root of the server."""
