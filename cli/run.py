@@ -128,6 +128,7 @@ def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
         progress.set_started()
         with _show_progress(progress):
             rows = run.collect_ordered(spark)
+        _print_selectors(progress)
         count = rows.count()
         if output is None:
             _print_rows(to_records(rows.limit(_MAX_PRINTED_ROWS), cut=_MAX_CELL_LENGTH), rows.columns, count)
@@ -227,6 +228,18 @@ def _show_progress(progress: RunProgress) -> Generator[None]:
         finally:
             ended.set()
             thread.join()
+
+
+def _print_selectors(progress: RunProgress) -> None:
+    """Print the selectors that found nothing on some pages, and the warnings."""
+    for stage in progress.list_stages():
+        for found in stage.get("selectors", ()):
+            if 0 < found["empty"] < found["pages"]:
+                name = found["column"] or found["selector"]
+                pages = f"{found['empty']:,} of {format_count(found['pages'], 'pages')}"
+                _console.print(escape_text(f"{stage['title']}: {name} found nothing on {pages}"))
+    for warning in progress.list_warnings():
+        _console.print(escape_text(f"warning: {warning}", "yellow"))
 
 
 def _refresh(display: Progress, task: Any, stage: Mapping[str, Any]) -> None:

@@ -103,7 +103,7 @@ def _run(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: Usage
         reporter.report_start(plan, spark.sparkContext.uiWebUrl)
         result = run.write(spark, spec.output.path)
         progress.set_result(result)
-        return _build_report(spec, plan, result, run)
+        return _build_report(spec, plan, result, run, progress)
 
 
 def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
@@ -126,7 +126,7 @@ def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOpti
     return CacheOptions(pages.folder, None, pages.lifetime_seconds, pages.trusted_since, secrets.values)
 
 
-def _build_report(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) -> dict[str, Any]:
+def _build_report(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run, progress: Progress) -> dict[str, Any]:
     written, counts = result.output, run.get_counts().values()
     return {
         "outputDatasetPath": spec.output.path,
@@ -136,7 +136,7 @@ def _build_report(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) 
         "recordsOutput": written.rows,
         "outputFileSizeBytes": written.bytes,
         "partitionsCount": written.files,
-        "warningCount": len(plan.warnings),
+        "warningCount": len(plan.warnings) + len(progress.list_warnings()),
         "additionalMetrics": {
             "mode": plan.output.mode,
             "outputName": plan.output.path,

@@ -11,7 +11,9 @@ from pipelines.coordination.server import Counts
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage
+from pipelines.spark.output_checks import CheckResult
 from pipelines.spark.run import Run, RunResult
+from pipelines.spark.selector_counts import SelectorCounts, find_empty_selectors, list_selector_counts
 
 _PAGE_COLUMNS = ("_requestedUrl", "_status", "_error")
 
@@ -52,7 +54,11 @@ class Progress:
         self._end = state
 
     def list_stages(self) -> list[dict[str, Any]]:
-        """Return the steps with their states and counts, and columns and previews of completed ones."""
+        """Return the steps with their states and counts, and columns and previews of completed ones.
+
+        A step that reads pages has `selectors`, each with the pages that it was applied to and those on which it found
+        nothing. At its end, it may have `warnings`.
+        """
         counts = self._run.get_counts()
         last = self._plan.steps[-1].key
         if self._output.rows or self._end == "COMPLETED":
@@ -60,10 +66,27 @@ class Progress:
         reached = max((self._passes[key] for key in counts), default=0)
         self._measure(reached)
         seconds = self._divide_seconds(counts)
-        return [
-            self._build_stage(step.key, step.title, counts.get(step.key, Counts()), seconds[step.key], reached)
-            for step in self._plan.steps
-        ]
+        stages = [self._build_stage(step, counts, seconds[step.key], reached) for step in self._plan.steps]
+        for stage in stages:
+            is_final = self._end or stage["state"] == "COMPLETED"
+            if is_final and (warnings := self._find_warnings(stage["key"], counts)):
+                stage["warnings"] = warnings
+        return stages
+
+    def list_warnings(self) -> list[str]:
+        """Return the warnings of all steps."""
+        counts = self._run.get_counts()
+        return [each for step in self._plan.steps for each in self._find_warnings(step.key, counts)]
+
+    def _find_warnings(self, key: str, counts: Mapping[str, Counts]) -> list[str]:
+        """Return sentences about the step's selectors that found nothing on any page.
+
+        Those of the output are about checks that failed and only warn.
+        """
+        if key == self._plan.steps[-1].key:
+            return self._mask([str(each) for each in self._run.check_results if each.fault and not each.failed])
+        empty = find_empty_selectors(self._plan, counts)
+        return [str(found) for found, cause in empty if found is cause and found.step.key == key]
 
     def _measure(self, reached: int) -> None:
         """Attribute the time since the last call to the start of Spark, or to the pass that the run has reached."""
@@ -95,23 +118,31 @@ class Progress:
         without_rows = [
             {name: value for name, value in stage.items() if name not in ("columns", "preview")} for stage in stages
         ]
-        return {
+        report: dict[str, Any] = {
             "fraction": round(completed / len(stages), 3),
             "startSeconds": round(self._start_seconds, 1),
             "stages": without_rows,
         }
+        if results := self._run.check_results:
+            report["checks"] = self._mask([_describe_result(each) for each in results])
+        return report
 
-    def _build_stage(self, key: str, title: str, counts: Counts, seconds: float, reached: int) -> dict[str, Any]:
+    def _build_stage(
+        self, step: Step, all_counts: Mapping[str, Counts], seconds: float, reached: int
+    ) -> dict[str, Any]:
+        key, counts = step.key, all_counts.get(step.key, Counts())
         state = self._get_state(self._passes[key], reached)
         stage: dict[str, Any] = {
             "key": key,
-            "title": title,
+            "title": step.title,
             "state": state,
             "rows": counts.rows,
             "pages": counts.pages,
             "errors": counts.errors,
             "seconds": round(seconds, 1),
         }
+        if selectors := list_selector_counts(step, all_counts):
+            stage["selectors"] = [_describe_selector(each) for each in selectors]
         if state == "COMPLETED":
             rows = self._preview if key == self._plan.steps[-1].key else self._list_first_rows(key)
             stage["columns"] = [{"name": name, "type": type_} for name, type_ in self._columns[key]]
@@ -129,6 +160,24 @@ class Progress:
         if number > reached:
             return "PENDING"
         return "FAILED" if self._end else "RUNNING"
+
+
+def _describe_selector(found: SelectorCounts) -> dict[str, Any]:
+    return {
+        "column": found.selector.column,
+        "selector": found.selector.selector,
+        "pages": found.pages,
+        "empty": found.empty,
+    }
+
+
+def _describe_result(result: CheckResult) -> dict[str, Any]:
+    return {
+        "check": str(result.call),
+        "severity": result.call.check.severity,
+        "passed": result.fault is None,
+        "message": result.fault,
+    }
 
 
 def _get_public_columns(step: Step) -> Columns:

@@ -84,6 +84,7 @@ class Reporter:
         if self._progress:
             self._progress.finish(state)
         self._send_stages()
+        self._log_stages()
         seconds = round(time.monotonic() - self._clock)
         ended = {"completedAt": format_time(datetime.now(UTC)), "durationSeconds": seconds}
         payload = self._build_payload(state, {**ended, **fields})
@@ -137,6 +138,14 @@ class Reporter:
             if self._sent_stages.get(stage["key"]) != stage:
                 self._sent_stages[stage["key"]] = stage
                 self._send_message({"type": "stage", **stage})
+
+    def _log_stages(self) -> None:
+        """Log what the selectors of each stage found, and the warnings."""
+        for stage in self._progress.list_stages() if self._progress else ():
+            if selectors := stage.get("selectors"):
+                _log.info("selectors", extra={"fields": {"stage": stage["title"], "selectors": selectors}})
+            for warning in stage.get("warnings", ()):
+                _log.warning(warning)
 
     def _send_message(self, message: Mapping[str, Any]) -> None:
         if self._pipes:

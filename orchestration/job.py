@@ -42,7 +42,10 @@ def stage(context: OpExecutionContext, step: Step) -> str:
     """Follow one stage of the driver: its progress as log lines, its rows, columns and a preview as metadata."""
     driver: DriverSession = context.resources.driver
     context.log.info(f"{step['title']} ({step['position']})")
-    context.add_output_metadata(build_stage_metadata(driver.follow_stage(context, step["key"])))
+    report = driver.follow_stage(context, step["key"])
+    for warning in report.get("warnings", ()):
+        context.log.warning(warning)
+    context.add_output_metadata(build_stage_metadata(report))
     return step["key"]
 
 

@@ -18,6 +18,8 @@ def build_stage_metadata(report: Mapping[str, Any]) -> dict[str, Any]:
     metadata: dict[str, Any] = {name: report[name] for name in ("rows", "pages", "errors") if name in report}
     if "seconds" in report:
         metadata["seconds"] = float(report["seconds"])
+    if report.get("selectors"):
+        metadata["selectors"] = _build_selectors(report["selectors"])
     columns = report.get("columns") or ()
     if columns:
         metadata["columns"] = MetadataValue.table_schema(_build_schema(columns))
@@ -43,6 +45,16 @@ def build_publication_metadata(payload: Mapping[str, Any], output: Mapping[str, 
         "execution": payload.get("executionId"),
     }
     return {name: value for name, value in metadata.items() if value is not None}
+
+
+def _build_selectors(selectors: Rows) -> MetadataValue:
+    """Return a table of the pages that selectors were applied to, and of those on which they found nothing."""
+    schema = TableSchema(
+        [TableColumn(name) for name in ("column", "selector")]
+        + [TableColumn(name, "int") for name in ("pages", "empty")]
+    )
+    names = [column.name for column in schema.columns]
+    return MetadataValue.table([TableRecord({name: each[name] for name in names}) for each in selectors], schema)
 
 
 def _build_schema(columns: Columns) -> TableSchema:

@@ -52,6 +52,7 @@ PROBLEM_CODES = {
     "too-many-stages": "The pipeline has too many stages.",
     "unknown-action": "No trace action has this name.",
     "unknown-argument": "No argument has this name.",
+    "unknown-check": "No check has this name.",
     "unknown-column": "No column has this name.",
     "unknown-key": "No key has this name.",
     "unknown-label": "No earlier stage stores rows under this label.",

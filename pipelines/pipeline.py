@@ -54,10 +54,13 @@ class Pipeline:
         fetch: Mapping[str, Plain] | None = None,
         output: Mapping[str, Plain] | None = None,
         spindle: Mapping[str, Plain] | None = None,
+        checks: Sequence[Mapping[str, Plain]] | None = None,
     ) -> Pipeline:
         """Build a pipeline from Python values, its stages from `stage`; problems have a path instead of a line."""
         blocks = {"fetch": fetch, "output": output, "spindle": spindle}
         given: dict[str, Plain] = {name: dict(block) for name, block in blocks.items() if block is not None}
+        if checks is not None:
+            given["checks"] = [dict(each) for each in checks]
         pipeline = cls(to_node({**given, "pipeline": [dict(each) for each in stages]}))
         read_model(pipeline._root)
         return pipeline

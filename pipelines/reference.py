@@ -13,6 +13,7 @@ from pipelines.errors import PROBLEM_CODES
 from pipelines.extract.extractors import METHODS, Extractor, Method
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
+from pipelines.planning.checks import CHECKS, Check
 from pipelines.planning.model import Output
 from pipelines.planning.options import Options
 from pipelines.planning.stage import STAGES, LinkStage, RowStage, Sink, Source, Stage
@@ -199,6 +200,26 @@ without the trace. Every page has its own browser session, without cookies of ot
 ```
 """
 
+_CHECKS = """\
+Checks of the output rows, run before they are published. If a check fails, the execution fails with a sentence, and the
+table keeps its earlier version. With `severity: warn`, a failed check is a warning in the log, and the rows are
+published. With mode append, only the new rows are checked.
+
+```yaml
+checks:
+  - {check: row_count, min: 100}
+  - {check: not_null, columns: [name, price]}
+  - {check: unique, columns: [sku], severity: warn}
+  - {check: accepted_values, column: currency, values: [EUR, USD]}
+  - {check: filled, column: description, min: 0.9}
+  - {check: freshness, column: published, hours: 24}
+```
+
+A site that changes its pages is better noticed by `required: true` on an extractor or a flatSelect: the execution fails
+if the selector finds nothing on any page that was read. The log, the progress of the execution and `spindle run` show
+for each selector on how many of its pages it found nothing, and warn if there was no match at all.
+"""
+
 _PROBLEM_CODES = """\
 `spindle check --json`, and the `details` of the REST API's errors, give each problem a stable code:
 """
@@ -209,7 +230,7 @@ def build_reference() -> str:
     options = _format_section("The key spindle", "Options of a pipeline's run.", Options)
     output = _format_section("The key output", inspect.cleandoc(Output.__doc__ or ""), Output)
     parts = [_INTRODUCTION, _format_engine_columns(), _format_overview(), _format_extractors(), _format_traces()]
-    parts += [options, output, _format_problem_codes()]
+    parts += [options, output, _format_checks(), _format_problem_codes()]
     return "\n".join([*parts, "# Stages\n", *(_format_stage(entry) for entry in STAGES)])
 
 
@@ -238,6 +259,14 @@ def _format_stage_row(entry: Entry[type[Stage]]) -> str:
 
 def _format_section(title: str, text: str, model: type[Arguments]) -> str:
     return "\n".join([f"## {title}", "", text, "", *_format_arguments(model)])
+
+
+def _format_checks() -> str:
+    return "\n".join(["## The key checks", "", _CHECKS, *(line for each in CHECKS for line in _format_check(each))])
+
+
+def _format_check(entry: Entry[type[Check]]) -> Iterator[str]:
+    yield from (f"### {entry.name}", "", entry.doc, "", *_format_arguments(entry.thing))
 
 
 def _format_problem_codes() -> str:

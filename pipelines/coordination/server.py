@@ -56,13 +56,18 @@ _ROBOTS_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of one step so far; `bytes` of bodies as transferred, `seconds` that its tasks took together."""
+    """Counts of one step so far; `bytes` of bodies as transferred, `seconds` that its tasks took together.
+
+    `searched` are the pages that its selectors were applied to, `empty` those on which each of them found nothing.
+    """
 
     rows: int = 0
     pages: int = 0
     errors: int = 0
     bytes: int = 0
     seconds: float = 0.0
+    searched: int = 0
+    empty: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,8 @@ class Coordinator:
             sum(each.errors.get(key, 0) for each in reports),
             sum(each.bytes.get(key, 0) for each in reports),
             sum(each.seconds.get(key, 0.0) for each in reports),
+            sum(each.searched.get(key, 0) for each in reports),
+            tuple(map(sum, zip(*(each.empty[key] for each in reports if key in each.empty), strict=True))),
         )
 
     def _run(self) -> None:

@@ -165,6 +165,7 @@ class Extractor(Arguments):
     method: str = "text"
     args: tuple[str, ...] = ()
     as_: str = Field("", alias="as")
+    required: bool = Field(default=False, description="fail the run when nothing is found on any page that was read")
 
     @field_validator("method")
     @classmethod

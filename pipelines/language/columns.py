@@ -62,6 +62,11 @@ class Columns:
         return ", ".join(shown) or "none"
 
 
+def quote_column(name: str) -> str:
+    """Quote a column's name for Spark SQL."""
+    return f"`{name.replace('`', '``')}`"
+
+
 def check_not_reserved(name: str) -> None:
     """Raise ArgumentError if `name` is the name of an engine column."""
     if name.casefold() in {each.casefold() for each in ENGINE_COLUMNS}:

@@ -71,7 +71,7 @@ class RunContext:
             found = tuple(self._list_allowed(Path(rest if separator else path)))
         if not found:
             raise RunError(f"there is no file at '{path}'")
-        return Files(tuple(_escape_pattern(file) for file in found))
+        return Files(tuple(escape_pattern(file) for file in found))
 
     def _list_allowed(self, path: Path) -> Iterator[str]:
         for name in sorted(self._expand_pattern(path), key=str):
@@ -178,6 +178,6 @@ def _resolve_links(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _escape_pattern(path: str) -> str:
+def escape_pattern(path: str) -> str:
     """Escape the characters that Hadoop treats as a pattern."""
     return re.sub(r"([\\*?\[\]{}^])", r"\\\1", path)

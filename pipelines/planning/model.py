@@ -8,6 +8,7 @@ from typing import Annotated
 from pipelines.language.arguments import Arguments
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
+from pipelines.planning.checks import CheckCall
 from pipelines.planning.options import Options
 from pipelines.planning.stage import Mode, Stage
 
@@ -44,4 +45,5 @@ class PipelineModel:
     stages: tuple[StageCall, ...]
     output: Output
     options: Options
+    checks: tuple[CheckCall, ...]
     node: Node

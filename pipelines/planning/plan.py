@@ -11,6 +11,7 @@ from pipelines.errors import Problem
 from pipelines.fetch import canonical_url
 from pipelines.fetch.requests import RequestTemplate, build_template
 from pipelines.language.columns import Columns
+from pipelines.planning.checks import CheckCall
 from pipelines.planning.model import Output
 from pipelines.planning.options import Options
 from pipelines.planning.stage import LinkStage, Stage
@@ -35,6 +36,12 @@ class Step:
     line: int | None = None
     stage: Stage | None = None
 
+    @property
+    def location(self) -> str:
+        """The line and the stage's name, for errors."""
+        name = self.title.partition(" ")[0]
+        return f"line {self.line}: {name}" if self.line else name
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -43,6 +50,7 @@ class Plan:
     steps: tuple[Step, ...]
     output: Output
     options: Options
+    checks: tuple[CheckCall, ...] = ()
     warnings: tuple[Problem, ...] = field(default=())
 
     @property
@@ -80,6 +88,7 @@ class Plan:
             lines.append(f"pass {number}")
             lines.extend(_format_steps(steps))
         lines.append(f"columns: {self.columns}")
+        lines.extend(f"check: {check}" for check in self.checks)
         return "\n".join(lines)
 
 

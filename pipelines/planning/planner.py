@@ -12,6 +12,7 @@ from pipelines.language.columns import ENGINE_COLUMNS, Columns, check_column_nam
 from pipelines.language.names import describe_unknown, suggest, truncate
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, iter_scalars, list_children, locate_problem
 from pipelines.language.parameters import parse_column_reference
+from pipelines.planning.checks import CheckCall
 from pipelines.planning.model import PipelineModel, StageCall
 from pipelines.planning.plan import Kind, Plan, Step, make_step_key
 from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
@@ -35,7 +36,7 @@ def make_plan(model: PipelineModel) -> Plan:
     target = model.output.path or "the execution's own place"
     key = make_step_key(len(state.steps) + 1, "output")
     output = Step(key, f"output {model.output.mode} {target}", Kind.OUTPUT, state.columns)
-    return Plan((*state.steps, output), model.output, model.options)
+    return Plan((*state.steps, output), model.output, model.options, model.checks)
 
 
 def _drop_replaced(calls: tuple[StageCall, ...]) -> tuple[StageCall, ...]:
@@ -131,6 +132,19 @@ class _State:
             self.problems.append(locate_problem(node, "no-columns", message, "pipeline"))
         kept = [name for name in model.options.keep_columns if name not in tuple(self.columns)]
         self.columns = self.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in kept))
+        for call in model.checks:
+            self.problems.extend(self._find_missing_columns(call))
+
+    def _find_missing_columns(self, call: CheckCall) -> Iterator[Problem]:
+        """Find columns of a check that the output lacks."""
+        for name in call.check.list_columns():
+            if self.columns.open or "${" in name or name in tuple(self.columns):
+                continue
+            hint = "; spindle.keepColumns puts it there" if name in ENGINE_COLUMNS else ""
+            message = f"{call.name}: there is no column '{name}' in the output{hint}"
+            similar = [] if hint else suggest(name, self.columns)
+            message += f"; did you mean {' or '.join(similar)}?" if similar else ""
+            yield locate_problem(_find_mention(call.node, name), "unknown-column", message, call.path)
 
     def _check(self, call: StageCall) -> Iterator[Problem]:
         stage, node = call.stage, call.node

@@ -12,6 +12,7 @@ from pipelines.fetch.requests import RequestArguments
 from pipelines.language.arguments import bind, bind_list
 from pipelines.language.names import describe_unknown, normalize, suggest, truncate_name
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, list_children, locate_problem
+from pipelines.planning.checks import CHECKS, CheckCall
 from pipelines.planning.model import Output, PipelineModel, StageCall
 from pipelines.planning.options import Options
 from pipelines.planning.stage import LinkStage, find_stage
@@ -19,7 +20,7 @@ from pipelines.registry.catalog import UnknownName
 
 Block = TypeVar("Block")
 
-_KEYS = ("fetch", "pipeline", "output", "spindle")
+_KEYS = ("fetch", "pipeline", "output", "spindle", "checks")
 _VISIT_ARGUMENTS = ("traces", "images")
 _REQUEST_ARGUMENTS = RequestArguments.list_argument_names()
 _OPTIONS = {normalize(name): name for name in Options.list_argument_names() if name not in _REQUEST_ARGUMENTS}
@@ -55,6 +56,7 @@ def read_model(root: Node) -> PipelineModel:
     problems = _Problems()
     stages: list[StageCall] = []
     output, options = Output(), Options()
+    checks: list[CheckCall] = []
     with problems.collect("fetch"):
         stages.extend(_read_optional(root, "fetch", _read_fetch, ()))
     with problems.collect("pipeline"):
@@ -63,9 +65,11 @@ def read_model(root: Node) -> PipelineModel:
         output = _read_optional(root, "output", lambda node: bind(Output, _require_map(node, "output")), output)
     with problems.collect("spindle"):
         options = _read_optional(root, "spindle", lambda node: bind(Options, _require_map(node, "spindle")), options)
+    with problems.collect("checks"):
+        checks.extend(_read_optional(root, "checks", _read_checks, ()))
     if problems:
         raise PipelineError(problems)
-    return PipelineModel(tuple(stages), output, options, root.get("pipeline") or root)
+    return PipelineModel(tuple(stages), output, options, tuple(checks), root.get("pipeline") or root)
 
 
 def find_misspelled_keys(root: Node) -> tuple[Problem, ...]:
@@ -123,6 +127,38 @@ def _read_fetch(node: Node) -> tuple[StageCall, ...]:
         return (replace(_bind_call("visit", "fetch", block, block, "fetch"), name="fetch"),)
     plain = replace(block, entries=tuple(entry for entry in block.entries if entry[0].value not in _VISIT_ARGUMENTS))
     return (_bind_call("fetch", "fetch", plain, block, "fetch"),)
+
+
+def _read_checks(node: Node) -> tuple[CheckCall, ...]:
+    if not isinstance(node, SequenceNode):
+        raise _make_error(node, "invalid-structure", "'checks' must be a list: [{check: row_count, min: 1}]")
+    problems = _Problems()
+    calls: list[CheckCall] = []
+    for position, item in enumerate(node.items):
+        if len(problems) >= MAX_PROBLEMS:
+            problems.append(locate_problem(item, "too-many-problems", TOO_MANY_PROBLEMS))
+            break
+        with problems.collect(f"[{position}]"):
+            calls.append(_read_check(item, f"checks[{position}]"))
+    if problems:
+        raise PipelineError(problems)
+    return tuple(calls)
+
+
+def _read_check(item: Node, path: str) -> CheckCall:
+    name = item.get("check") if isinstance(item, MappingNode) else None
+    if not isinstance(item, MappingNode) or not isinstance(name, ScalarNode):
+        message = "a check is a map with its name: {check: not_null, columns: [price]}"
+        raise _make_error(item, "invalid-structure", message)
+    try:
+        entry = CHECKS.find(str(name.value))
+    except UnknownName as error:
+        raise _make_error(name, error.code, str(error), "check") from None
+    arguments = replace(item, entries=tuple(each for each in item.entries if each[0].value != "check"))
+    try:
+        return CheckCall(entry.name, bind(entry.thing, arguments), item, path)
+    except PipelineError as error:
+        raise PipelineError(replace(each, message=f"{entry.name}: {each.message}") for each in error.problems) from None
 
 
 def _find_misplaced_options(block: MappingNode, allowed: Iterable[str]) -> Iterator[Problem]:

@@ -118,7 +118,7 @@ def _format_pipeline(root: Node) -> str:
     calls = [_format_call(str(_get_plain(each, "stage")), each.get("args") if isinstance(each, MappingNode) else None)
              for each in _list_calls(root)]  # fmt: skip
     arguments.append(_format_lines("stages=[", calls, "]", 4) if calls else "stages=[]")
-    for key in ("output", "spindle"):
+    for key in ("output", "spindle", "checks"):
         if _get_plain(root, key):
             arguments.append(f"{key}={_format_value(_get_plain(root, key), 4)}")
     return _format_lines("Pipeline.of(", arguments, ")", 0)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.browser.actions import Browsing
+    from pipelines.extract.page_tally import PageSelector, PageTally
     from pipelines.extract.pagination import Pagination
     from pipelines.extract.rows import Link, Row
     from pipelines.fetch.requests import RequestArguments
@@ -122,9 +123,17 @@ class RowStage(Stage):
         """Whether a row that fails ends the run; otherwise the error is in its column `_error`."""
         return False
 
+    def list_selectors(self) -> tuple[PageSelector, ...]:
+        """Return the selectors that the stage applies to pages, if `build_tallied_worker` counts what they find."""
+        return ()
+
     def build_worker(self) -> Callable[[Row], Iterable[Row]] | BatchWorker:
         """Return the function that turns a row into its rows; called once per partition, so it may prepare work."""
         raise NotImplementedError
+
+    def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]] | BatchWorker:
+        """Return the function of `build_worker`; it adds what the selectors find to `tally`."""
+        return self.build_worker()
 
 
 class LinkStage(Stage):

@@ -20,7 +20,7 @@ from pipelines.errors import RunError, summarize_error
 from pipelines.extract.pagination import Pagination
 from pipelines.fetch import canonical_url
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.language.columns import ENGINE_COLUMNS, Columns, quote_column
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
@@ -40,7 +40,6 @@ from pipelines.spark.schema import (
 )
 from pipelines.spark.schema_inference import infer_columns
 from pipelines.spark.worker import Exploration, Pass
-from pipelines.stages.dataframes import quote_column
 
 
 @dataclass

@@ -11,10 +11,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from pipelines.errors import RunError
-from pipelines.planning.context import Files, RunContext
+from pipelines.planning.context import Files, RunContext, escape_pattern
 from pipelines.planning.stage import Mode, Sink
 
 
@@ -43,6 +44,11 @@ def write_parquet(rows: DataFrame, path: str) -> WrittenFiles:
     """Write rows to a new folder `path` and make local files read-only."""
     rows.write.mode("errorifexists").parquet(path)
     return _protect_files(rows, path)
+
+
+def read_parquet(spark: SparkSession, schema: StructType, path: str) -> DataFrame:
+    """Return the rows that `write_parquet` has written."""
+    return spark.read.schema(schema).parquet(escape_pattern(path))
 
 
 class Saves:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from bisect import insort
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 import xxhash
 
 from pipelines.coordination.client import Connection
 from pipelines.coordination.messages import PlacedRow, Report
+from pipelines.extract.page_tally import PageTally
 from pipelines.extract.rows import Fetched, Ordinal, Row
 from pipelines.fetch import Page
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
@@ -49,7 +50,10 @@ class Preview:
 
 @dataclass(slots=True, eq=False)
 class StepCounts:
-    """Counts of one step in one task; `errors` are of pages, and of rows that a stage could not produce."""
+    """Counts of one step in one task; `errors` are of pages, and of rows that a stage could not produce.
+
+    `tally` counts what the step's selectors find.
+    """
 
     preview: Preview
     rows: int = 0
@@ -57,6 +61,7 @@ class StepCounts:
     errors: int = 0
     bytes: int = 0
     seconds: float = 0.0
+    tally: PageTally = field(default_factory=lambda: PageTally(0))
 
     def add_row(self, row: Row) -> None:
         self.rows += 1
@@ -125,6 +130,8 @@ class ProgressReporter:
             pages={key: step.pages for key, step in steps if step.pages},
             errors={key: step.errors for key, step in steps if step.errors},
             bytes={key: step.bytes for key, step in steps if step.pages},
+            searched={key: step.tally.pages for key, step in steps if step.tally.pages},
+            empty={key: step.tally.count_empty() for key, step in steps if step.tally.pages},
             fetched=self._fetched,
             failed=self._failed,
             forbidden=self._forbidden,

@@ -18,7 +18,9 @@ from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan
 from pipelines.spark.engine import Engine
-from pipelines.spark.output import SavedRows, WrittenFiles, write_parquet
+from pipelines.spark.output import SavedRows, WrittenFiles, read_parquet, write_parquet
+from pipelines.spark.output_checks import CheckResult, run_checks
+from pipelines.spark.selector_counts import check_required_selectors
 from pipelines.stages.dataframes import first_rows, to_records
 
 
@@ -35,7 +37,7 @@ class RunResult:
 class Run:
     """Runs a plan once, through one of `write`, `collect` and `collect_ordered`, all of which raise RunError.
 
-    Use as a context manager. `get_counts` and `get_preview` may be called from other threads.
+    Use as a context manager. `get_counts`, `get_preview` and `check_results` may be used by other threads.
     """
 
     def __init__(self, plan: Plan, context: RunContext | None = None, preview_rows: int = 0) -> None:
@@ -46,6 +48,7 @@ class Run:
         own = (*self._context.fetch.own_endpoints, (self._coordinator.endpoint.host, self._coordinator.endpoint.port))
         self._context = replace(self._context, fetch=replace(self._context.fetch, own_endpoints=own))
         self._engine: Engine | None = None
+        self._check_results: tuple[CheckResult, ...] = ()
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
@@ -68,8 +71,10 @@ class Run:
         if engine.last_worker_step is None:
             rows.persist()  # the preview reads them a second time
         started = time.monotonic()
-        written = write_parquet(engine.select_output(rows), path)
+        output = engine.select_output(rows)
+        written = write_parquet(output, path)
         self._check_failures()
+        self._check_output(read_parquet(spark, output.schema, path))
         if engine.last_worker_step is None:
             preview = to_records(engine.select_output(first_rows(rows, self._preview_rows)), PREVIEW_LENGTH)
         else:
@@ -81,6 +86,7 @@ class Run:
         engine = self._start(spark)
         rows = engine.build_rows()
         output = engine.select_output(rows) if rows.is_cached else engine.select_output(rows).persist()
+        output.count()
         self._finish(engine, output)
         return output
 
@@ -88,13 +94,19 @@ class Run:
         """Return the output rows, cached by Spark, in document order."""
         engine = self._start(spark)
         rows = engine.build_rows().persist()
-        self._finish(engine, rows)
+        rows.count()
+        self._finish(engine, engine.select_output(rows))
         return engine.select_output(rows.orderBy("_ordinal"))
 
     def get_counts(self) -> dict[str, Counts]:
         """Return the counts so far by step key."""
         by_spark = self._engine.get_counts() if self._engine else {}
         return {key: Counts(rows=rows) for key, rows in by_spark.items()} | self._coordinator.get_counts()
+
+    @property
+    def check_results(self) -> tuple[CheckResult, ...]:
+        """How the checks of the output ended, once they have run."""
+        return self._check_results
 
     def get_preview(self, step: str) -> Iterable[Mapping[str, Any]]:
         """Return the first rows of a step that Python workers run, or that it shows, at most `preview_rows`."""
@@ -105,10 +117,18 @@ class Run:
         self._engine = Engine(spark, self._plan, self._context, self._coordinator.endpoint)
         return self._engine
 
-    def _finish(self, engine: Engine, rows: DataFrame) -> None:
-        rows.count()
+    def _finish(self, engine: Engine, output: DataFrame) -> None:
+        """Check the cached output rows, and publish what stages saved."""
         self._check_failures()
+        self._check_output(output)
         engine.saves.commit()
+
+    def _check_output(self, output: DataFrame) -> None:
+        """Raise RunError when a required selector found nothing, or a check of the output fails."""
+        check_required_selectors(self._plan, self.get_counts())
+        self._check_results = run_checks(self._plan.checks, output, self._context.limit)
+        if failed := [str(each) for each in self._check_results if each.failed]:
+            raise RunError("; ".join(failed))
 
     def _check_failures(self) -> None:
         """Raise RunError when more of the distinct URLs failed than the pipeline allows."""

@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pipelines.language.columns import ENGINE_COLUMNS, Columns
-from pipelines.stages.dataframes import quote_column
+from pipelines.language.columns import ENGINE_COLUMNS, Columns, quote_column
 
 LINK = "__link"
 LEVEL = "__level"

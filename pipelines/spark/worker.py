@@ -22,6 +22,7 @@ from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions, BrowserPage
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, SharedSession, connect
 from pipelines.coordination.messages import Endpoint
+from pipelines.extract.page_tally import PageTally
 from pipelines.extract.pagination import PageChains, Pagination, build_describer
 from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
 from pipelines.fetch import Fetcher, FetchOptions
@@ -294,7 +295,9 @@ def _apply_row_stage(
     flushes: deque[Flush],
     pending: PendingWriters,
 ) -> Emit:
-    work, switch = stage.build_worker(), reporter.switch  # the time of a row counts for the stage that works on it
+    counts.tally = PageTally(len(stage.list_selectors()))
+    work = stage.build_tallied_worker(counts.tally)
+    switch = reporter.switch  # the time of a row counts for the stage that works on it
 
     def take(row: Row, rows: Iterable[Row]) -> int:
         before, taken = switch(counts), counts.rows

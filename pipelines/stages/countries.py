@@ -10,10 +10,10 @@ import pycountry
 from pydantic import AfterValidator, Field
 
 from pipelines.errors import ArgumentError
+from pipelines.language.columns import quote_column
 from pipelines.language.names import describe_unknown, suggest, truncate_name
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import TableStage, register_stage
-from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

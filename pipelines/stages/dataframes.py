@@ -10,11 +10,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def quote_column(name: str) -> str:
-    """Quote a column's name for Spark SQL."""
-    return f"`{name.replace('`', '``')}`"
-
-
 def materialize(rows: DataFrame) -> DataFrame:
     """Compute and persist the rows.
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from pipelines.extract import SlowPattern, compile_selector
 from pipelines.extract.extractors import Extractor, check_names
+from pipelines.extract.page_tally import PageSelector, PageTally
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.language.columns import Columns
+from pipelines.language.names import normalize
 from pipelines.planning.stage import RowStage, register_stage
 
 
@@ -23,18 +26,32 @@ def _format_names(extractors: tuple[Extractor, ...]) -> str:
     return ", ".join(extractor.output()[0] for extractor in extractors)
 
 
-def _build_reader(extractors: tuple[Extractor, ...]) -> Callable[[Row], Iterable[Row]]:
-    """Return a function that adds the extractors' columns; a row whose pattern takes too long fails."""
+def _build_reader(
+    extractors: tuple[Extractor, ...], tally: PageTally, first: int = 0
+) -> Callable[[Row], Iterable[Row]]:
+    """Return a function that adds the extractors' columns; a row whose pattern takes too long fails.
+
+    What the extractors find on pages is counted from selector number `first` on.
+    """
     reads = [(extractor.output()[0], extractor.build_worker()) for extractor in extractors]
+    of_pages = [extractor.output()[0] for extractor in extractors if extractor.column() is None]
     nothing = {name: None for name, _ in reads}
 
     def read(row: Row) -> Iterable[Row]:
         try:
-            return (row.with_values({name: read(row) for name, read in reads}),)
+            values = {name: read(row) for name, read in reads}
         except SlowPattern as error:
             return (row.mark_failed(str(error), row.values | nothing),)
+        tally.add(row.fetched, map(values.__getitem__, of_pages), first)
+        return (row.with_values(values),)
 
     return read
+
+
+def _list_selectors(extractors: tuple[Extractor, ...]) -> Iterator[PageSelector]:
+    for extractor in extractors:
+        if extractor.column() is None:
+            yield PageSelector(extractor.output()[0], extractor.selector or extractor.field, extractor.required)
 
 
 def _list_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
@@ -80,8 +97,14 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
 
+    def list_selectors(self) -> tuple[PageSelector, ...]:
+        return tuple(_list_selectors(self.extractors))
+
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:
-        return _build_reader(self.extractors)
+        return self.build_tallied_worker(PageTally(len(self.list_selectors())))
+
+    def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
+        return _build_reader(self.extractors, tally)
 
 
 @register_stage("flatSelect", "widen")
@@ -89,6 +112,8 @@ class FlatSelect(RowStage):
     """Return one row per segment of the page that matches the selector; later stages read inside the segment.
 
     A row whose page has no match remains, with null in the columns of this stage: use filter on one of them to drop it.
+
+    `[li.product, [...], {required: true}]` fails the run when the selector matches nothing on any page that was read.
 
     For pages in JSON, the selector is a path: `$.data.items` returns one row per item of the array, and the paths in
     later stages are relative to the item.
@@ -109,8 +134,19 @@ pipeline:
     widens = True
     selector: SelectorText
     extractors: tuple[Extractor, ...] = ()
+    required: bool = Field(default=False, description="fail the run when no page that was read has a segment")
 
     _check = field_validator("extractors")(_check_unique)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_required(cls, data: Any) -> Any:
+        """Accept `{required: true}` after the extractors of a list."""
+        match data:
+            case {"extractors": [*extractors, {**last}]} if [normalize(str(name)) for name in last] == ["required"]:
+                return {**data, "extractors": extractors, "required": next(iter(last.values()))}
+            case _:
+                return data
 
     def describe(self) -> str:
         return f"{self.selector} {_format_names(self.extractors)}".rstrip()
@@ -125,8 +161,14 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
 
+    def list_selectors(self) -> tuple[PageSelector, ...]:
+        return PageSelector(None, self.selector, self.required), *_list_selectors(self.extractors)
+
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:
-        selector, read = compile_selector(self.selector), _build_reader(self.extractors)
+        return self.build_tallied_worker(PageTally(len(self.list_selectors())))
+
+    def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
+        selector, read = compile_selector(self.selector), _build_reader(self.extractors, tally, first=1)
         nothing = {extractor.output()[0]: None for extractor in self.extractors}
 
         def segments(row: Row) -> Iterator[Row]:
@@ -135,6 +177,7 @@ pipeline:
             except SlowPattern as error:
                 yield row.make_child(0, None).mark_failed(str(error), row.values | nothing)
                 return
+            tally.add(row.fetched, [found])
             for position, element in enumerate(found, start=1):
                 yield from read(row.make_child(position, element))
             if not found:

@@ -10,10 +10,9 @@ from pydantic import Field
 
 from pipelines.errors import RunError
 from pipelines.language.arguments import Arguments
-from pipelines.language.columns import Columns
+from pipelines.language.columns import Columns, quote_column
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import TableStage, register_stage
-from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

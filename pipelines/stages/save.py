@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipelines.language.columns import quote_column
 from pipelines.planning.stage import Sink, register_stage
-from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,10 +14,9 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright:
 
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
-from pipelines.language.columns import Columns
+from pipelines.language.columns import Columns, quote_column
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import RowStage, TableStage, register_stage
-from pipelines.stages.dataframes import quote_column
 
 if TYPE_CHECKING:
     import pyarrow as pa

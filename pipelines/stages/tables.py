@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from pipelines.errors import RunError
-from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.language.columns import ENGINE_COLUMNS, Columns, quote_column
 from pipelines.language.expressions import (
     Expression,
     Query,
@@ -22,7 +22,7 @@ from pipelines.language.expressions import (
 )
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import Reset, TableStage, register_stage
-from pipelines.stages.dataframes import materialize, quote_column
+from pipelines.stages.dataframes import materialize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

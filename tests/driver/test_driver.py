@@ -62,7 +62,8 @@ def test_an_execution_from_spec_to_parquet(tmp_path: Path, site: Site, receiver:
     assert pq.read_table(tmp_path / "out").column("title").to_pylist() == ["One", "Two"]
     assert (done["partitionsCount"], done["outputFileSizeBytes"]) == (len(files), sum(f.stat().st_size for f in files))
     assert {file.stat().st_mode & 0o777 for file in files} == {0o444}
-    assert [line["event"] for line in log] == ["planned", "started", "completed"]
+    assert [line["event"] for line in log] == ["planned", "started", "selectors", "completed"]
+    assert log[2]["selectors"] == [{"column": "title", "selector": "h1", "pages": 2, "empty": 0}]
     check_measured(done, read=0, written=sum(file.stat().st_size for file in files))
     assert done["metrics"]["pages"] == 4
     assert done["metrics"]["networkBytes"] == site.bytes_sent

@@ -90,6 +90,28 @@ def check_measured(service: Service, job: Job, execution: str, written: int) -> 
     assert (summary["totalExecutions"], summary["totalDataProcessedGb"]) == (1, work["dataVolumeGb"])
 
 
+def test_a_failed_check_keeps_the_published_version(service: Service, site: GatedSite) -> None:
+    site.open()
+    job = service.make_job(PIPELINE.format(url=site.url) + "checks: [{check: row_count, min: '${LEAST}'}]\n")
+    first, second = (service.execute(job, {"parameters": {"LEAST": least}}) for least in (2, 3))
+    published = service.wait(job, first, seconds=120)
+    assert [(each["check"], each["passed"]) for each in published["progress"]["checks"]] == [
+        ("row_count at least 2", True)
+    ]
+    extract = published["progress"]["stages"][2]
+    assert extract["selectors"] == [{"column": "title", "selector": "h1", "pages": 2, "empty": 0}]
+    events = service.graphql(EVENTS, run=ended_run(service, first)["runId"])["logsForRun"]["events"]
+    shown = next(e for e in events if e.get("stepKey") == f"stage[{KEYS[2]}]" and "metadataEntries" in e)
+    assert '"pages": 2' in metadata(shown)["selectors"]["table"]["records"][0]
+    failed = service.wait(job, second, seconds=120)
+    sentence = "line 5: check row_count: the output has 2 rows, and should have at least 3"
+    assert (failed["status"], failed["errorMessage"]) == ("FAILED", sentence)
+    assert [each["message"] for each in failed["progress"]["checks"]] == [sentence.rpartition(": ")[2]]
+    with service.database() as database, database.read() as session:
+        versions = session.query(DatasetVersion).filter(DatasetVersion.execution_id.in_([first, second])).all()
+    assert [version.execution_id for version in versions] == [first]
+
+
 def test_a_failed_stage_shows_the_sentence_and_names_itself_in_the_later_ones(service: Service) -> None:
     job = service.make_job(PIPELINE.format(url="http://127.0.0.1:9/"))
     execution = service.execute(job)

@@ -1,0 +1,146 @@
+"""What a run says about its selectors and its output: counts of pages without a match, required ones, checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driver.progress import Progress
+from pipelines.errors import RunError
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import RunContext
+from pipelines.planning.options import make_fetch_options
+from pipelines.spark.run import Run
+from tests.support.site import Site
+
+PAGES: dict[str, str | int] = {
+    "/": "<a href=/1>1</a><a href=/2>2</a><a href=/3>3</a><a href=/4>4</a><a href=/1>1 again</a>",
+    "/1": "<li class=product><a href=/x>Lamp</a></li><li class=product><a href=/y>Cup</a><b>2</b></li>",
+    "/2": "<li class=product><a href=/x>Lamp</a></li>",
+    "/3": "<p>sold out</p>",
+    "/4": 404,
+}
+FLAT = "[li.product, [{selector: a, as: name}, {selector: b, as: price}, {selector: i, as: none}]]"
+COPY = "{stage: extract, args: [{field: name, as: copy}]}"
+ROWS = "name,price,at\nLamp,1,2020-01-01T00:00:00Z\nCup,,2020-01-02T00:00:00Z\nLamp,30, \n"
+PASSED = """
+- {check: row_count, min: 3, max: 3}
+- {check: not_null, columns: [name]}
+- {check: unique, columns: [name, price]}
+- {check: unique, columns: price}
+- {check: accepted_values, column: name, values: [Lamp, Cup]}
+- {check: accepted_values, column: price, values: [1, 30.0]}
+- {check: filled, column: at, min: 0.6}
+- {check: freshness, column: at, hours: 1000000}
+"""
+FAILED = {
+    "{check: row_count, min: 4}": "the output has 3 rows, and should have at least 4",
+    "{check: row_count, max: 2}": "the output has 3 rows, and should have at most 2",
+    "{check: not_null, columns: [name, price]}": "price is null in 1 of 3 rows",
+    "{check: unique, columns: [name]}": "name repeats an earlier row in 1 of 3 rows",
+    "{check: accepted_values, column: name, values: [Lamp, 1]}": "name has other values in 1 of 3 rows, such as 'Cup'",
+    "{check: accepted_values, column: price, values: ['30']}": "price has other values in 1 of 3 rows, such as '1'",
+    "{check: filled, column: at, min: 0.7}": "at is filled in 2 of 3 rows, and should be in 70% of them",
+    "{check: freshness, column: at, hours: 24}": "the newest at is 2020-01-02 00:00 UTC, more than 24 hours ago",
+    "{check: freshness, column: name, hours: 24}": "name has no time in any row",
+}
+
+
+def make_run(text: str, limit: int | None = None) -> tuple[Run, Progress]:
+    plan = Pipeline.from_yaml(text).plan()
+    run = Run(plan, RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), limit=limit))
+    return run, Progress(plan, run)
+
+
+def test_each_selector_counts_its_pages_and_those_without_a_match(
+    spark: SparkSession, site: Site, tmp_path: Path
+) -> None:
+    base = site.serve(PAGES)
+    stages = f"[{{stage: join, args: [a]}}, {{stage: flatSelect, args: {FLAT}}}, {COPY}]"
+    run, progress = make_run(f"fetch: {{url: '{base}/'}}\npipeline: {stages}")
+    with run:
+        run.write(spark, str(tmp_path / "rows"))
+        progress.finish("COMPLETED")
+        _, _, stage, copy, _ = progress.list_stages()
+    found = {each["column"] or each["selector"]: (each["pages"], each["empty"]) for each in stage["selectors"]}
+    assert found == {"li.product": (3, 1), "name": (3, 1), "price": (3, 2), "none": (3, 3)}
+    assert "selectors" not in copy
+    warning = "line 2: flatSelect: selector i (column none) found nothing on 3 of 3 pages"
+    assert stage["warnings"] == progress.list_warnings() == [warning]
+
+
+@pytest.mark.parametrize(
+    ("stages", "sentence"),
+    [
+        ("{stage: flatSelect, args: [li.produkt, [{selector: a}], {required: true}]}",
+         "flatSelect: selector li.produkt"),
+        ("{stage: flatSelect, args: [li.produkt]}, {stage: extract, args: [{selector: a, required: 'true'}]}",
+         "flatSelect: selector li.produkt"),
+        ("{stage: extract, args: [{method: 'attr:x', as: x, required: true}]}", "extract: column x"),
+        ("{stage: extract, args: [{selector: b, required: true}]}", None),
+    ],
+)  # fmt: skip
+def test_a_required_selector_without_any_match_fails_the_run(
+    spark: SparkSession, site: Site, tmp_path: Path, stages: str, sentence: str | None
+) -> None:
+    base = site.serve(PAGES)
+    save = f"{{stage: save_csv, args: ['{tmp_path}/saved']}}"
+    run, _ = make_run(f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}, {stages}, {save}]")
+    with run:
+        if sentence is None:
+            run.collect(spark)
+            return
+        with pytest.raises(RunError) as error:
+            run.write(spark, str(tmp_path / "rows"))
+    assert str(error.value) == f"line 2: {sentence} found nothing on 3 of 3 pages"
+    assert not (tmp_path / "saved").exists()
+
+
+def test_a_required_selector_needs_no_match_where_no_page_was_read(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("page\n")
+    extract = "{stage: extract, args: [{selector: h1, required: true}]}"
+    run, progress = make_run(
+        f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/a.csv']}}, {{stage: wget, args: [$page]}}, {extract}]\n"
+        "checks: [{check: not_null, columns: [page]}, {check: filled, column: page},"
+        " {check: freshness, column: page, hours: 1}, {check: accepted_values, column: page, values: [x]}]"
+    )
+    with run:
+        assert run.collect(spark).count() == 0
+        assert progress.list_warnings() == []
+        assert len(run.check_results) == 4
+
+
+def test_checks_of_the_output_fail_the_run_or_warn(
+    spark: SparkSession, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    (tmp_path / "a.csv").write_text(ROWS)
+    load = f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/a.csv']}}]\n"
+    run, _ = make_run(f"{load}checks:{PASSED}")
+    with run:
+        run.write(spark, str(tmp_path / "[passed]"))
+        assert [each.fault for each in run.check_results] == [None] * 8
+    run, _ = make_run(f"{load}checks: [{', '.join(FAILED)}]")
+    with run, pytest.raises(RunError) as error:
+        run.collect_ordered(spark)
+    names = [text.partition(": ")[2].partition(",")[0] for text in FAILED]
+    faults: list[Any] = [f"line 2: check {name}: {fault}" for name, fault in zip(names, FAILED.values(), strict=True)]
+    assert str(error.value).split("; ") == faults
+    run, progress = make_run(f"{load}checks: [{', '.join(each[:-1] + ', severity: warn}' for each in FAILED)}]")
+    with run:
+        assert run.collect(spark).count() == 3
+        assert progress.list_warnings() == faults
+        assert [(each["severity"], each["passed"]) for each in progress.build_report()["checks"]] == [
+            ("warn", False)
+        ] * len(FAILED)
+
+
+def test_a_limited_run_need_not_have_as_many_rows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(ROWS)
+    run, _ = make_run(
+        f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/a.csv']}}]\nchecks: [{{check: row_count, min: 9}}]", 2
+    )
+    with run:
+        assert run.collect(spark).count() == 2
