@@ -31,6 +31,7 @@ from core.executions.spec import build_spec, load_driver_secrets
 from core.executions.states import State
 from core.identity.organizations import is_shared
 from core.infra.database import Database, open_database
+from core.infra.logs import drop_traces
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.tables import Execution, Job, Project
@@ -38,10 +39,10 @@ from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute, DriverHandle
 
 POLL_SECONDS = 0.1
-WATCH_SECONDS = 1.0
+WATCH_SECONDS = 0.5
 LOG_SECONDS = 2.0
 EXIT_SECONDS = 15.0
-LAST_LOG_LINES = 20
+LOG_LINES_READ, LAST_LOG_LINES = 500, 20  # most lines may be those of stack traces
 TERMINATED = "The run was terminated in Dagster."
 INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
 
@@ -194,7 +195,7 @@ class DriverSession:
         self._outcome = Outcome(state, sentence, message["payload"])
 
     def _watch(self, context: OpExecutionContext) -> None:
-        """Check once a second that the driver lives, and that the execution has not ended otherwise."""
+        """Check twice a second that the driver lives, and that the execution has not ended otherwise."""
         time.sleep(POLL_SECONDS)
         if time.monotonic() - self._watched_at < WATCH_SECONDS:
             return
@@ -217,7 +218,7 @@ class DriverSession:
         time.sleep(2 * POLL_SECONDS)  # Pipes may still be reading its last messages
         self._read_messages()
         if self._outcome is None:
-            if lines := self._compute.read_logs(self._handle, tail=LAST_LOG_LINES):
+            if lines := [*drop_traces(self._compute.read_logs(self._handle, tail=LOG_LINES_READ))][-LAST_LOG_LINES:]:
                 context.log.error("\n".join(("The driver's last log lines:", *lines)))
             how = f"with exit code {status.exit_code}" if status.exit_code is not None else "unexpectedly"
             self.fail(f"The driver ended {how} before it had finished. The execution's log tells what it did last.")

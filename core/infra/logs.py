@@ -63,7 +63,7 @@ def read_execution_log(
         return []
     key = log_key(execution.organization_id, execution.id, execution.attempt)
     least = LEVELS.index(level) if level else 0
-    lines = _add_levels(_drop_traces(_read_last_lines(storage, key)))
+    lines = _add_levels(drop_traces(_read_last_lines(storage, key)))
     shown = [text for at, text in lines if LEVELS.index(at) >= least][-tail:]
     folders = sorted(map(str, (*private, sys.prefix, _CODE)), key=len, reverse=True)
     return [_hide(folders, text) for text in shown]
@@ -81,7 +81,7 @@ def _read_last_lines(storage: Storage, key: str) -> Iterable[str]:
     return lines[1:] if size > MAX_READ_BYTES else lines
 
 
-def _drop_traces(lines: Iterable[str]) -> Iterator[str]:
+def drop_traces(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines without the frames of Java's and Python's stack traces; the exceptions' own lines stay."""
     in_trace = False
     for line in lines:
