@@ -74,6 +74,7 @@ with `...` for columns that only the run can discover. With `--json`, it prints 
 | `response.follow`, `enqueueLinks`, a crawling rule | `join` (one step), `explore` (any depth) |
 | `css("h1::text")`, a field of an item | `extract` with `{selector: h1, as: title}` |
 | `css("a::attr(href)")` | `{selector: a, method: "attr:href"}`; absolute: `{selector: a, method: href}` |
+| `xpath("//h1")`, `getall()`, `re_first(...)` | `xpath` instead of `selector`, `all: true`, `pattern` |
 | one item per element | `flatSelect`, then `extract` |
 | item pipelines | `filter`, `dedup`, `sql_query`, `python_row_transform` |
 | Playwright, Puppeteer, actions | `fetch` with `traces`, `visit`, `visitJoin`, `visitExplore` |
@@ -168,12 +169,25 @@ _KINDS: tuple[tuple[type[Stage], str], ...] = (
     (Stage, "Whole tables"),
 )
 
-_EXTRACTORS = """\
-An extractor defines a column of extract or flatSelect. It reads the first match of its selector. Without `selector` and
-`field`, it reads the page or segment itself. A `field` is another column, for the methods that support it, or, with a
-dot or bracket, a path in the page's JSON (`$.id`). `args: [NAME]` is another way to write the attribute of `attr`. `as`
-is the column's name, by default the method's. Two columns with the same name in a stage are an error; an existing
-column is overwritten.
+_EXTRACTORS = r"""\
+An extractor defines a column of extract or flatSelect. It reads the first match of its selector or XPath; with
+`all: true`, the column is a list of what all matches have. Without `selector`, `xpath` and `field`, it reads the page
+or segment itself. A `field` is another column, for the methods that support it, or, with a dot or bracket, a path in
+the page's JSON (`$.id`). `args: [NAME]` is another way to write the attribute of `attr`. `as` is the column's name, by
+default the method's. Two columns with the same name in a stage are an error; an existing column is overwritten.
+
+`pattern` searches the text and keeps its first group, before `price` reads it. `default` replaces null, except in rows
+without a page. An XPath is evaluated inside the page or segment, which is parsed a second time for it. The method
+`jsonld` reads the JSON-LD that a page describes itself with:
+
+```yaml
+  - stage: extract
+    args:
+      - {method: jsonld, type: Product, path: offers.price, as: price}
+      - {selector: li.product a, method: href, all: true, as: links}
+      - {selector: .details, pattern: 'EAN (\d{13})', as: ean}
+      - {xpath: "//h2[.='Size']/following-sibling::p", as: size, default: unknown}
+```
 """
 
 _TRACES = """\

@@ -233,7 +233,8 @@ class Trial:
 
     def _take_page(self, step: Step, row: Row, page: Page) -> Row:
         """Return the row with the page, and count it."""
-        counts, fetched = self.counts[step.key], Fetched.from_page(page)
+        parser = step.stage.page_parser if isinstance(step.stage, LinkStage) else None
+        counts, fetched = self.counts[step.key], Fetched.from_page(page, parser=parser)
         counts.pages += 1
         if fetched.error:
             counts.failures.append((page.requested_url, fetched.error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipelines.extract.document import Document, Element, HtmlElement
 from pipelines.extract.matching import Query
-from pipelines.extract.patterns import SlowPattern
+from pipelines.extract.patterns import SelectorFailed, SlowPattern
 from pipelines.extract.selectors import Selector, SelectorError, compile_selector
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Query",
     "Selector",
     "SelectorError",
+    "SelectorFailed",
     "SlowPattern",
     "compile_selector",
 ]

@@ -1,24 +1,33 @@
-"""Documents: pages as trees of elements, or JSON values read like elements."""
+"""Documents: pages in HTML or XML as trees of elements, or JSON values read like elements."""
 
 from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import cast
+from typing import Any, Literal, cast
 
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract import jsonpath
 from pipelines.extract.charset import decode, to_utf8
 from pipelines.extract.jsonpath import JsonPath
+from pipelines.extract.linked_data import parse_linked_data
 from pipelines.extract.parsing import parse_html
 from pipelines.extract.patterns import Searched
 from pipelines.extract.selectors import Selector, compile_selector
-from pipelines.extract.text import get_text, normalize_text
+from pipelines.extract.text import get_data, get_text, normalize_text
+from pipelines.fetch.content_encoding import decompress_gzip
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url
 
+Parser = Literal["html", "xml", "json"]
+
 _HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
+_XML_TYPES = frozenset(("application/xml", "text/xml"))
+_GZIP_TYPES = frozenset(("application/gzip", "application/x-gzip", "application/octet-stream", "binary/octet-stream"))
+_GZIP_START = b"\x1f\x8b"
+_MAX_UNPACKED = 50 * 1024 * 1024  # bytes, the limit of sitemaps
+_XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
 # What an answer without a type begins with when it is HTML (WHATWG MIME Sniffing, section 7.1).
 _HTML_START = re.compile(
     rb"(?i)(?:\xef\xbb\xbf)?\s*<"
@@ -27,32 +36,50 @@ _HTML_START = re.compile(
 
 
 class Document:
-    """A page; HTML is parsed at once, JSON on first use.
+    """A page; HTML and XML are parsed at once, JSON on first use.
 
-    A page that is not HTML has no elements but its text and, if it is JSON, values. Raises PageTooComplex.
+    A page that is neither HTML nor XML has no elements but its text and, if it is JSON, values. `parser` says what it
+    is, whatever its server says. Raises PageTooComplex, XmlTooComplex and UndecodableContent.
     """
 
-    def __init__(self, page: Page) -> None:
+    _unpacked: bytes | None = None  # the content of a file of gzip
+    _node_tree: tuple[int | None, Any] = (None, None)  # the element that was last parsed for an XPath
+
+    def __init__(self, page: Page, parser: Parser | None = None) -> None:
         kind, body = page.content_type, page.body
         self.page = page
         self.searched: Searched = {}
-        self.is_html = kind in _HTML_TYPES if kind else _HTML_START.match(body) is not None
+        self.is_html = (
+            parser == "html" if parser else kind in _HTML_TYPES if kind else _HTML_START.match(body) is not None
+        )
         self._node = parse_html(to_utf8(body, page.charset)).root if self.is_html else None
+        self._tree = None if self.is_html else self._parse_xml(kind, body, parser)
 
     @property
     def text(self) -> str:
         """The decoded body."""
-        return decode(self.page.body, self.page.charset)
+        return decode(self._unpacked if self._unpacked is not None else self.page.body, self.page.charset)
 
     @property
     def root(self) -> Element:
         """The element of the whole page."""
-        return HtmlElement(self, self._node, True) if self._node is not None else Element(self)
+        if self._node is not None:
+            return HtmlElement(self, self._node, True)
+        return TreeElement(self, self._tree, True) if self._tree is not None else Element(self)
 
     @cached_property
     def json(self) -> object:
         """The value of a JSON body, else None."""
-        return None if self.is_html else jsonpath.parse_json(self.text)
+        return None if self.is_html or self._tree is not None else jsonpath.parse_json(self.text)
+
+    @cached_property
+    def linked_data(self) -> list[object]:
+        """The values of the page's JSON-LD scripts, or of a page that is JSON."""
+        scripts = self.root.select('script[type="application/ld+json"]') if self.is_html else []
+        if not self.is_html:
+            return [self.json] if self.json is not None else []
+        texts = (get_data(script.node) for script in scripts if script.node is not None)
+        return [value for text in texts if (value := parse_linked_data(text)) is not None]
 
     @cached_property
     def base_url(self) -> str:
@@ -64,6 +91,29 @@ class Document:
         href = element.attr("href") if element else None
         base = absolute_url(href, url) if href else None
         return base if base and len(base) <= MAX_BASE_LENGTH else url
+
+    def get_tree(self, element: HtmlElement) -> Any:
+        """Return an element of HTML as a tree of lxml; that of the last element is kept."""
+        from pipelines.extract.trees import parse_html_tree
+
+        key, tree = self._node_tree
+        if tree is None or key != element.node.mem_id:
+            node = element.node
+            tree = parse_html_tree(node.html or "", node.tag or "")
+            self._node_tree = node.mem_id, tree
+        return tree
+
+    def _parse_xml(self, kind: str | None, body: bytes, parser: Parser | None) -> Any:
+        """Return the tree of an XML body, which may be a file of gzip; None for other bodies."""
+        if body.startswith(_GZIP_START) and (not kind or kind in _GZIP_TYPES or parser):
+            self._unpacked = body = decompress_gzip(body, _MAX_UNPACKED)
+            kind = None
+        is_xml = kind in _XML_TYPES or kind.endswith("+xml") if kind else _XML_START.match(body) is not None
+        if not (parser == "xml" if parser else is_xml):
+            return None
+        from pipelines.extract.trees import parse_xml
+
+        return parse_xml(body, self.page.charset)
 
 
 class Element:
@@ -96,6 +146,10 @@ class Element:
     def first(self, selector: Selector | str) -> Element | None:
         found = self._find_values(selector)
         return Value(self.document, found[0]) if found else None
+
+    def select_xpath(self, expression: str) -> list[Element]:
+        """Return the elements and values of an XPath, evaluated in this element; raises SelectorFailed."""
+        return []
 
     def text(self) -> str:
         """Return the text: white space collapsed, line breaks and block boundaries as a space, trimmed."""
@@ -152,6 +206,9 @@ class HtmlElement(Element):
         node = _compile(selector).first(self)
         return HtmlElement(self.document, node) if node is not None else None
 
+    def select_xpath(self, expression: str) -> list[Element]:
+        return _evaluate_xpath(self.document, self.document.get_tree(self), expression)
+
     def text(self) -> str:
         return get_text(self.node)
 
@@ -174,6 +231,62 @@ class HtmlElement(Element):
 
     def at(self, node: LexborNode) -> HtmlElement:
         return HtmlElement(self.document, node)
+
+
+class TreeElement(Element):
+    """An element of lxml: of an XML page, or a match of an XPath in an HTML page."""
+
+    __slots__ = ("is_page", "tree")
+
+    def __init__(self, document: Document, tree: Any, is_page: bool = False) -> None:
+        self.document = document
+        self.tree = tree
+        self.is_page = is_page
+
+    def select(self, selector: Selector | str) -> list[Element]:
+        from pipelines.extract.trees import select
+
+        compiled = _compile(selector)
+        if isinstance(compiled, JsonPath):
+            return []
+        return [TreeElement(self.document, tree) for tree in select(self.tree, compiled.text, self.is_page)]
+
+    def first(self, selector: Selector | str) -> Element | None:
+        return next(iter(self.select(selector)), None)
+
+    def select_xpath(self, expression: str) -> list[Element]:
+        return _evaluate_xpath(self.document, self.tree, expression)
+
+    def text(self) -> str:
+        from pipelines.extract.trees import get_html_text, get_xml_text
+
+        return get_html_text(self.tree) if self.document.is_html else get_xml_text(self.tree)
+
+    def html(self) -> str:
+        from pipelines.extract.trees import format_tree
+
+        return self.document.text if self.is_page else format_tree(self.tree, self.document.is_html)
+
+    def attrs(self) -> dict[str, str]:
+        return {str(name).rpartition("}")[2]: str(value) for name, value in self.tree.attrib.items()}
+
+    def absolute(self, name: str) -> str | None:
+        """Return an attribute, or in XML the text of an element without it, as an absolute URL."""
+        value = self._get_address(name)
+        return absolute_url(value, self.document.base_url) if value else None
+
+    def link(self, name: str = "href") -> str | None:
+        value = self._get_address(name)
+        return canonical_url(value, self.document.base_url) if value else None
+
+    def _get_attribute(self, name: str) -> str | None:
+        attributes = self.attrs()
+        return attributes.get(name, attributes.get(name.lower()))
+
+    def _get_address(self, name: str) -> str | None:
+        value = self._get_attribute(name)
+        is_text = value is None and not self.document.is_html and len(self.tree) == 0
+        return self.text() if is_text else value
 
 
 class Value(Element):
@@ -219,3 +332,12 @@ class Value(Element):
 
 def _compile(selector: Selector | str) -> Selector:
     return compile_selector(selector) if isinstance(selector, str) else selector
+
+
+def _evaluate_xpath(document: Document, tree: Any, expression: str) -> list[Element]:
+    from pipelines.extract.trees import evaluate_xpath, is_element
+
+    return [
+        TreeElement(document, found) if is_element(found) else Value(document, normalize_text(str(found)).strip())
+        for found in evaluate_xpath(tree, expression)
+    ]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 from price_parser.parser import extract_price_text, parse_number
 from pydantic import Field, field_validator, model_validator
 from selectolax.lexbor import LexborNode
 
 from pipelines.errors import ArgumentError
-from pipelines.extract.document import Element, HtmlElement
+from pipelines.extract.document import Element, HtmlElement, Value
+from pipelines.extract.jsonpath import JsonPath
+from pipelines.extract.linked_data import find_linked_data
 from pipelines.extract.matching import Query
+from pipelines.extract.patterns import PatternText, Searched, compile_pattern
 from pipelines.extract.rows import Row
-from pipelines.extract.selectors import SelectorError, SelectorText, compile_selector
+from pipelines.extract.selectors import Selector, SelectorError, SelectorText, XPathText, compile_selector
 from pipelines.extract.text import get_text
 from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
@@ -24,6 +27,7 @@ from pipelines.language.parameters import parse_column_reference
 from pipelines.registry.catalog import Catalog, UnknownName
 
 ReadRow = Callable[[Row], object]
+NO_ROW = Row({}, ())  # for a value without links
 
 _PRICE_CONTEXT = 100  # characters on each side of a number; price-parser takes the square of their number
 _MAX_DIGITS = 50  # characters of a number
@@ -141,6 +145,15 @@ register_method(
         about="the first price: £1,09 is 1.09; in a long text within 100 characters of where the first number begins",
     ),
 )
+_LINKED_DATA = "jsonld"
+register_method(
+    _LINKED_DATA,
+    method=Method(
+        "string",
+        _read_text,
+        about="the page's JSON-LD: of the object of this `type`, what `path` leads to, such as offers.price",
+    ),
+)
 METHODS.mark_unsupported("it needs a language model, which this version does not have; use selectors", "llm")
 
 
@@ -155,7 +168,7 @@ def _split_spelling(spelling: str) -> tuple[str, str | None]:
 
 
 class Extractor(Arguments):
-    """One column: `selector` or `field` is the source, `method` reads it, `as` is the name of the column.
+    """One column: `selector`, `xpath` or `field` is the source, `method` reads it, `as` is the name of the column.
 
     A field is a column; with a dot or bracket, unless it is written `$"a.b"`, it is a path in the page's JSON.
     """
@@ -166,6 +179,14 @@ class Extractor(Arguments):
     args: tuple[str, ...] = ()
     as_: str = Field("", alias="as")
     required: bool = Field(default=False, description="fail the run when nothing is found on any page that was read")
+    xpath: XPathText | None = Field(None, min_length=1, description="instead of selector")
+    all_: bool = Field(False, alias="all", description="a list of what all matches have, instead of the first match")
+    pattern: PatternText | None = Field(
+        None, min_length=1, description="regular expression; its first group, or its match, is the value"
+    )
+    default: str | int | float | bool | None = Field(None, description="value where nothing is found")
+    type_: str | None = Field(None, alias="type", min_length=1, description="of jsonld: the type of the object")
+    path: str | None = Field(None, min_length=1, description="of jsonld: the path in the object")
 
     @field_validator("method")
     @classmethod
@@ -189,16 +210,39 @@ class Extractor(Arguments):
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
-        if self.selector and self.field:
-            raise ArgumentError("give either 'selector' or 'field', not both", "conflicting-arguments")
+        if len([source for source in (self.selector, self.field, self.xpath) if source]) > 1:
+            raise ArgumentError("give one of 'selector', 'xpath' and 'field'", "conflicting-arguments")
         if path := self._get_json_path(self.field or ""):
-            _check_path(path)
+            _compile_path(path)
         method = self._find_method()
         if method.takes and not self.argument():
             raise ArgumentError(f"{self.name()} needs an argument: {self.name()}:{method.takes}", "missing-argument")
         if self.column() and method.of_value is None:
             raise ValueError(f"the method '{self.name()}' reads an element; a field has only a value")
+        self._check_options(method)
         return self
+
+    def _check_options(self, method: Method) -> None:
+        is_linked = self.name() == _LINKED_DATA
+        if is_linked and (self.selector or self.field or self.xpath):
+            message = "jsonld reads the whole page: give 'type' and 'path' instead of a selector, xpath or field"
+            raise ArgumentError(message, "conflicting-arguments")
+        if is_linked:
+            self._get_linked_path()
+        elif self.type_ or self.path:
+            raise ArgumentError("'type' and 'path' belong to the method jsonld", "conflicting-arguments")
+        if self.pattern and method.type != "string" and method.of_value is None:
+            raise ArgumentError(f"a pattern reads texts, and {self.name()} gives none", "conflicting-arguments")
+        if self.all_ and self.default is not None:
+            message = "with 'all', nothing found is an empty list: leave out 'default'"
+            raise ArgumentError(message, "conflicting-arguments")
+        self._convert_default()
+
+    @property
+    def source(self) -> str | None:
+        """What is read: the selector, XPath or field, or the type and path of jsonld."""
+        linked = " ".join(filter(None, ("jsonld", self.type_, self.path))) if self.name() == _LINKED_DATA else None
+        return self.selector or self.xpath or self.field or linked
 
     def name(self) -> str:
         name = _split_spelling(self.method)[0]
@@ -225,10 +269,113 @@ class Extractor(Arguments):
 
     def output(self) -> tuple[str, str]:
         """Return name and type of the new column."""
-        return self.as_ or self.name(), self._find_method().type
+        type_ = self._find_method().type
+        return self.as_ or self.name(), f"array<{type_}>" if self.all_ else type_
 
-    def build_worker(self) -> ReadRow:
-        """Return the function that reads the value of a row, null without a match."""
+    def build_worker(self, with_default: bool = True) -> ReadRow:
+        """Return the function that reads the value of a row, null or the default without a match."""
+        if self.all_ or self.pattern or self.xpath or self.name() == _LINKED_DATA:
+            read = self._build_column_reader() if self.column() else self._build_reader()
+        else:
+            read = self._build_simple_reader()
+        default = self.build_default() if with_default else None
+        if default is None:
+            return read
+        return lambda row: value if (value := read(row)) is not None else default(row)
+
+    def build_default(self) -> ReadRow | None:
+        """Return the function for the default value of a row, null without a page to read; None without a default."""
+        if self.default is None:
+            return None
+        default, needs_page = self._convert_default(), self.column() is None
+        return lambda row: default if row.element or not needs_page else None
+
+    def _convert_default(self) -> object:
+        """Return the default as a value of the column."""
+        default, method = self.default, self._find_method()
+        if default is None or (isinstance(default, str) and "${" in default):
+            return None
+        if method.type == "string":
+            return str(default).lower() if isinstance(default, bool) else str(default)
+        value = method.of_value(default, NO_ROW) if method.of_value and not isinstance(default, bool) else None
+        if value is None:
+            raise ValueError(f"the default '{default}' is not a value of {self.name()}, which is {method.type}")
+        return value
+
+    def _build_reader(self) -> ReadRow:
+        """Return the reader of a page or segment with an xpath, a pattern, `all` or the method jsonld."""
+        find, read_one, argument = self._build_finder(), self._build_element_reader(), self.argument()
+
+        def read_first(row: Row) -> object:
+            found = find(row.element) if row.element else None
+            return read_one(found[0], argument) if found else None
+
+        def read_all(row: Row) -> object:
+            if not row.element:
+                return None
+            values = (read_one(each, argument) for each in find(row.element))
+            return [value for value in values if value is not None]
+
+        return read_all if self.all_ else read_first
+
+    def _build_finder(self) -> Callable[[Element], list[Element]]:
+        if self.name() == _LINKED_DATA:
+            type_, path = self.type_, self._get_linked_path()
+            return lambda element: [
+                Value(element.document, each) for each in find_linked_data(element.document.linked_data, type_, path)
+            ]
+        if xpath := self.xpath:
+            return lambda element: element.select_xpath(xpath)
+        text = self.selector or (self._get_json_path(self.field) if self.field else None)
+        if text is None:
+            return lambda element: [element]
+        selector = compile_selector(text)
+        if self.all_:
+            return lambda element: element.select(selector)
+        return lambda element: [found] if (found := element.first(selector)) else []
+
+    def _build_element_reader(self) -> Callable[[Element, str | None], object]:
+        method = self._find_method()
+        if not self.pattern:
+            return method.of_element
+        pattern, of_value = compile_pattern(self.pattern), method.of_value
+        of_element = method.of_element if method.type == "string" else _read_text
+
+        def read(element: Element, argument: str | None) -> object:
+            text = of_element(element, argument)
+            found = pattern.find_group(str(text), element.document.searched) if text is not None else None
+            return found if method.type == "string" or of_value is None else of_value(found, NO_ROW)
+
+        return read
+
+    def _build_column_reader(self) -> ReadRow:
+        """Return the reader of a column with a pattern, or with `all`, for which a list counts as its items."""
+        column, method = self.column() or "", self._find_method()
+        pattern, of_value = compile_pattern(self.pattern) if self.pattern else None, method.of_value or _convert_text
+
+        def convert(value: object, row: Row, searched: Searched) -> object:
+            if pattern and value is not None:
+                value = pattern.find_group(str(value), searched)
+            return of_value(value, row)
+
+        def read(row: Row) -> object:
+            value, searched = row.value(column), row.element.document.searched if row.element else {}
+            if not self.all_:
+                return convert(value, row, searched)
+            values = (convert(each, row, searched) for each in (value if isinstance(value, list) else [value]))
+            return [each for each in values if each is not None]
+
+        return read
+
+    def _get_linked_path(self) -> JsonPath | None:
+        """Return the path in an object of JSON-LD."""
+        if not self.path or "${" in self.path:
+            return None
+        path = self.path if self.path.startswith("$") else f"${'' if self.path.startswith('[') else '.'}{self.path}"
+        return cast(JsonPath, _compile_path(path))
+
+    def _build_simple_reader(self) -> ReadRow:
+        """Return the reader of the first match, or of a column: the usual case, as fast as possible."""
         method, argument = self._find_method(), self.argument()
         if column := self.column():
             of_value = method.of_value or _convert_text
@@ -259,9 +406,9 @@ def _make_node_reader(query: Query, of_node: Callable[[LexborNode], object], oth
     return read
 
 
-def _check_path(path: str) -> None:
+def _compile_path(path: str) -> Selector:
     try:
-        compile_selector(path)
+        return compile_selector(path)
     except SelectorError as error:
         raise ArgumentError(f"the field is not a JSON path: {error}", "invalid-selector") from None
 

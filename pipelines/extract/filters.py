@@ -11,7 +11,7 @@ from pipelines.extract.patterns import Pattern
 from pipelines.extract.text import (
     get_data,
     get_own_text,
-    get_text,
+    get_visible_text,
     get_whole_own_text,
     get_whole_text,
     may_contain,
@@ -75,7 +75,7 @@ def _get_attribute(node: LexborNode, key: str, scope: SearchScope) -> str | None
 def match_text(text: str) -> Filter:
     wanted = normalize_text(text).lower()
     word = max(wanted.split(" "), key=len)
-    return _make_filter(lambda node: may_contain(node, word) and wanted in get_text(node).lower())
+    return _make_filter(lambda node: may_contain(node, word) and wanted in get_visible_text(node).lower())
 
 
 def match_own_text(text: str) -> Filter:
@@ -107,7 +107,7 @@ def _find_pattern(pattern: Pattern, text_of: Callable[[LexborNode], str]) -> Fil
 
 
 def find_in_text(pattern: Pattern) -> Filter:
-    return _find_pattern(pattern, get_text)
+    return _find_pattern(pattern, get_visible_text)
 
 
 def find_in_own_text(pattern: Pattern) -> Filter:

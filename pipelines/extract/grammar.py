@@ -91,7 +91,7 @@ class _Parser:
             selectors.append(self._parse_complex())
         if self._at < len(self._text):
             raise self._make_error()
-        return Query(tuple(selectors))
+        return Query(tuple(selectors), self._text)
 
     def _parse_complex(self) -> Complex:
         self._skip_spaces()

@@ -13,7 +13,7 @@ from selectolax.lexbor import LexborNode
 from pipelines.extract.matching import SearchScope
 
 _STEP = re.compile(
-    r"""\.(?P<name>[^\W\d][\w-]*|\*)        # .name and .*
+    r"""\.(?P<name>@?[^\W\d][\w-]*|\*)      # .name and .*, .@type of JSON-LD
       | \[\s*(?:(?P<index>-?\d+|\*)|'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)")\s*\]""",
     re.VERBOSE,
 )
@@ -38,11 +38,13 @@ class JsonPath:
 
     steps: tuple[str | int | _Every, ...]
 
-    def find(self, value: object) -> list[object]:
-        """Return the values of the path in order, without nulls."""
+    def find(self, value: object, through_lists: bool = False) -> list[object]:
+        """Return the values of the path in order, without nulls; `through_lists` takes names in the items of lists."""
         found: list[Any] = [value]
         for step in self.steps:
             if isinstance(step, str):
+                if through_lists:
+                    found = [item for each in found for item in (each if isinstance(each, list) else (each,))]
                 found = [each[step] for each in found if isinstance(each, dict) and step in each]
             elif isinstance(step, int):
                 found = [each[step] for each in found if isinstance(each, list) and -len(each) <= step < len(each)]

@@ -140,9 +140,10 @@ class Complex:
 
 @dataclass(frozen=True)
 class Query:
-    """A group of selectors; an element must match one of them."""
+    """A group of selectors, written as `text`; an element must match one of them."""
 
     selectors: tuple[Complex, ...]
+    text: str
 
     @cached_property
     def compound_css(self) -> str | None:

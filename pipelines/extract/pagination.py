@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pipelines.extract import SlowPattern, compile_selector
+from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.rows import Fetched, Row
 from pipelines.extract.selectors import Selector, SelectorText
 from pipelines.fetch import Page, canonical_url
@@ -98,7 +98,7 @@ class PageChains:
         url, pagination = page.requested_url, self._pagination
         try:
             element = fetched.root.first(self._selector) if fetched.root else None
-        except SlowPattern:
+        except SelectorFailed:
             element = None
         if element is None:
             return None, {}

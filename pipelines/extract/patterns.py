@@ -1,12 +1,18 @@
-"""Regular expressions as users of jsoup write them, with a limit on the time that one takes on a page."""
+"""Regular expressions with a limit on the time that one takes on a page, in selectors as users of jsoup write them."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated
 
 import regex
+from pydantic import AfterValidator
+
+from pipelines.errors import ArgumentError
+from pipelines.language.parameters import has_reference
 
 _SECONDS = 1.0
 _MOST_STEPS = 200_000
@@ -25,33 +31,37 @@ _TOKEN = re.compile(
 )
 
 
-class SlowPattern(Exception):
+class SelectorFailed(Exception):
+    """A selector or pattern cannot be evaluated on a page; the row of the page fails."""
+
+
+class SlowPattern(SelectorFailed):
     """A pattern took too long on a page, by backtracking."""
 
 
 class Pattern:
-    """A Java regular expression with ASCII classes; raises regex.error."""
+    """A Java regular expression with classes of ASCII, or of Unicode; raises regex.error."""
 
     __slots__ = ("_compiled", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, flags: int = regex.ASCII) -> None:
         self.text = text
         quoted = re.sub(r"(?s)\\Q(.*?)(?:\\E|\Z)", lambda match: re.escape(match.group(1)), text)
         named = quoted.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!").replace("\\z", "\\Z")
         named = re.sub(r"\\k<(\w+)>", r"(?P=\1)", named)
         _check_size(named)
-        self._compiled = regex.compile(named, regex.ASCII)
+        self._compiled = regex.compile(named, flags)
 
-    def limit_to_page(self, searched: Searched) -> Callable[[str], bool]:
+    def limit_to_page(self, searched: Searched) -> Callable[[str], regex.Match[str] | None]:
         """Return a search function for the texts of one page, which raises SlowPattern."""
         search, clock = self._compiled.search, time.process_time  # as regex itself counts
 
-        def search_text(text: str) -> bool:
+        def search_text(text: str) -> regex.Match[str] | None:
             spent, began = searched.get(self, 0.0), clock()
             if spent >= _SECONDS:
                 raise self._make_error()
             try:
-                return search(text, timeout=_SECONDS - spent) is not None
+                return search(text, timeout=_SECONDS - spent)
             except TimeoutError:
                 raise self._make_error() from None
             finally:
@@ -59,11 +69,37 @@ class Pattern:
 
         return search_text
 
+    def find_group(self, text: str, searched: Searched) -> str | None:
+        """Return the first group of the first match, or the whole match of a pattern without groups."""
+        found = self.limit_to_page(searched)(text)
+        return found[1 if self._compiled.groups else 0] if found else None
+
     def _make_error(self) -> SlowPattern:
         return SlowPattern(f"the pattern '{self.text}' takes more than {_SECONDS:g} s on the page")
 
 
 Searched = dict[Pattern, float]  # CPU seconds of each pattern on a page
+
+
+@lru_cache(maxsize=1024)
+def compile_pattern(text: str) -> Pattern:
+    """Compile the pattern of an argument, with classes of Unicode; raises regex.error and RecursionError."""
+    return Pattern(text, regex.UNICODE)
+
+
+def _check_pattern(text: str) -> str:
+    try:
+        if not has_reference(text):
+            compile_pattern(text)
+    except regex.error as error:
+        raise ArgumentError(f"the regular expression '{text}' does not parse: {error}", "invalid-pattern") from None
+    except RecursionError:
+        raise ArgumentError("the regular expression is nested too deep", "invalid-pattern") from None
+    return text
+
+
+# The type of a pattern argument of a stage: checked when the pipeline is read.
+PatternText = Annotated[str, AfterValidator(_check_pattern)]
 
 
 def _check_size(pattern: str) -> None:

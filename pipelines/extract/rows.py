@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from pipelines.extract import Document, Element
+from pipelines.extract.document import Parser
 from pipelines.fetch import Page
 from pipelines.fetch.urls import mask_secrets, origin
 from pipelines.language.columns import ENGINE_COLUMNS
@@ -42,13 +43,13 @@ class Fetched:
     secrets: tuple[str, ...] = ()  # from `list_spellings`
 
     @classmethod
-    def from_page(cls, page: Page, secrets: tuple[str, ...] = ()) -> Fetched:
+    def from_page(cls, page: Page, secrets: tuple[str, ...] = (), parser: Parser | None = None) -> Fetched:
         """Parse `page`; a failed page has a status and an error, but no tree."""
         if not page.ok:
             error = page.error or f"the server answered {page.status}"
         else:
             try:
-                root = Document(page).root
+                root = Document(page, parser).root
                 return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root, secrets)
             except MemoryError:
                 raise

@@ -46,12 +46,23 @@ def _check_selector(text: str) -> str:
     return text
 
 
+def _check_xpath(text: str) -> str:
+    from pipelines.extract.trees import check_xpath  # lxml is needed only where an XPath is written
+
+    if fault := None if "${" in text else find_length_fault(text) or check_xpath(text):
+        raise ArgumentError(f"not an XPath: {fault}", "invalid-xpath")
+    return text
+
+
 def _suggest_syntax(text: str) -> str:
     """Return advice for XPath, and for Scrapy's `::text` and `::attr()`."""
     if text.lstrip("(").startswith(("/", "./", "..")):
-        return "; selectors are CSS, and $.paths in JSON, not XPath"
+        return "; selectors are CSS, and $.paths in JSON; an extractor takes an XPath as 'xpath'"
     return "; what is read of an element is its method: text, or attr:NAME" if "::" in text else ""
 
 
 # The type of a selector argument of a stage: checked when the pipeline is read.
 SelectorText = Annotated[str, AfterValidator(_check_selector)]
+
+# The type of an XPath argument.
+XPathText = Annotated[str, AfterValidator(_check_xpath)]

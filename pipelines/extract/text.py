@@ -10,7 +10,7 @@ from selectolax.lexbor import LexborNode, create_tag
 _SPACE = re.compile("[ \t\n\f\r\xa0]+")
 _INVISIBLE = re.compile("[\u200b\u00ad]")
 _CONTROLS = "".join(map(chr, range(33)))
-_BLOCK_NAMES = """
+BLOCK_NAMES = """
     address applet article aside audio blockquote body br button canvas caption center col colgroup dd del details dir
     div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html ins li
     link listing main marquee math menu meta nav noframes noscript ol p plaintext pre script section style svg table
@@ -23,10 +23,11 @@ def _get_tag_ids(names: str) -> frozenset[int]:
     return frozenset(create_tag(name).tag_id for name in names.split())
 
 
-_BLOCK = _get_tag_ids(_BLOCK_NAMES)
+_BLOCK = _get_tag_ids(BLOCK_NAMES)
 _DATA = _get_tag_ids("script style iframe noembed noframes xmp")
 _PRESERVED = _get_tag_ids("pre plaintext textarea")
 _BR = create_tag("br").tag_id
+_SCRIPT = create_tag("script").tag_id
 _TEXT = 2
 _PRESERVED_LEVELS = 6
 
@@ -41,10 +42,13 @@ def normalize_text(text: str) -> str:
 
 
 def get_text(root: LexborNode) -> str:
-    """Return the text inside `root`: white space collapsed unless preformatted, blocks separated, trimmed."""
+    """Return the text inside `root`: white space collapsed unless preformatted, blocks separated, trimmed.
+
+    The text of a script is empty, of one in JSON its content.
+    """
     first = root.first_child
     if first is None or root.tag_id in _DATA:
-        return ""
+        return (first.text_content or "").strip() if first and _is_json_script(root) else ""
     raw = first.text_content if first.next is None else None
     if raw is not None and raw.isprintable() and "  " not in raw:  # the usual case, without control characters
         return raw.strip(" ")
@@ -54,6 +58,15 @@ def get_text(root: LexborNode) -> str:
     if text is None or (text != raw and _is_preserved(first)):
         return _get_exact_text(first)
     return text
+
+
+def get_visible_text(root: LexborNode) -> str:
+    """Return the text inside `root`, as get_text does; that of all scripts is empty."""
+    return get_text(root) if root.tag_id != _SCRIPT else ""
+
+
+def _is_json_script(node: LexborNode) -> bool:
+    return node.tag_id == _SCRIPT and (node.attributes.get("type") or "").strip().lower().endswith("json")
 
 
 def may_contain(root: LexborNode, word: str) -> bool:

@@ -75,6 +75,17 @@ def decode_content(body: bytes, head: bytes, max_size: int) -> bytes:
         raise UndecodableContent from error
 
 
+def decompress_gzip(body: bytes, max_size: int) -> bytes:
+    """Return the content of a file of gzip; raise UndecodableContent if it is damaged or exceeds `max_size` bytes."""
+    try:
+        content = _decode(body, b"gzip", max_size)
+    except zlib.error as error:
+        raise UndecodableContent from error
+    if len(content) > max_size:
+        raise UndecodableContent(f"it has more than {max_size:,} bytes when decompressed")
+    return content
+
+
 def _decode(body: bytes, encoding: bytes, max_size: int) -> bytes:
     decoder, start = _make_decoder(encoding, body), 0
     pieces: list[bytes] = []

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.browser.actions import Browsing
+    from pipelines.extract.document import Parser
     from pipelines.extract.page_tally import PageSelector, PageTally
     from pipelines.extract.pagination import Pagination
     from pipelines.extract.rows import Link, Row
@@ -169,6 +170,11 @@ class LinkStage(Stage):
     @property
     def max_depth(self) -> int | None:
         """How deep links of links are followed; None for a stage that follows links once."""
+        return None
+
+    @property
+    def page_parser(self) -> Parser | None:
+        """What the pages are parsed as; None for what their servers say."""
         return None
 
     def build_worker(self) -> Callable[[Row], Iterable[Link]]:

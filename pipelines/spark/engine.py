@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pipelines.browser.actions import Browsing
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError, summarize_error
+from pipelines.extract.document import Parser
 from pipelines.extract.pagination import Pagination
 from pipelines.fetch import canonical_url
 from pipelines.fetch.requests import RequestTemplate
@@ -53,6 +54,7 @@ class _Segment:
     browsing: Browsing | None = None
     request: RequestTemplate | None = None
     pagination: Pagination | None = None
+    parser: Parser | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
     after: Columns = field(init=False)
 
@@ -68,7 +70,7 @@ class _Segment:
 
     def fetch_links(self, stage: LinkStage, request: RequestTemplate | None) -> _Segment:
         """Begin the pass with the pages of the rows' links."""
-        self.fetches, self.browsing, self.request = True, stage.browsing, request
+        self.fetches, self.browsing, self.request, self.parser = True, stage.browsing, request, stage.page_parser
         self.pagination = stage.pagination
         self.after = stage.infer_columns(self.columns)
         return self
@@ -253,6 +255,7 @@ class Engine:
             request=segment.request,
             pagination=segment.pagination,
             max_pages=self._plan.options.max_pages,
+            parser=segment.parser,
         )
         if not task.get_explorations():
             return self._run_pass(task, segment.rows)

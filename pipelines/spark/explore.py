@@ -91,7 +91,8 @@ def _build_next_pass(task: Pass, key: str, level: int) -> Pass:
     exploration = task.get_explorations()[key]
     position = [name for name, _ in task.stages].index(key)
     stages = ((key, replace(exploration, level=level)), *task.stages[position + 1 :])
-    how = {"browsing": exploration.stage.browsing, "request": exploration.request, "pagination": None}
+    stage = exploration.stage
+    how = {"browsing": stage.browsing, "request": exploration.request, "pagination": None, "parser": stage.page_parser}
     return replace(task, enters=key, fetches=True, entering=exploration.columns, stages=stages, **how)
 
 

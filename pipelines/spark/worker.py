@@ -22,6 +22,7 @@ from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions, BrowserPage
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, SharedSession, connect
 from pipelines.coordination.messages import Endpoint
+from pipelines.extract.document import Parser
 from pipelines.extract.page_tally import PageTally
 from pipelines.extract.pagination import PageChains, Pagination, build_describer
 from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
@@ -86,6 +87,7 @@ class Pass:
     request: RequestTemplate | None = None
     pagination: Pagination | None = None
     max_pages: int | None = None
+    parser: Parser | None = None
 
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
@@ -180,7 +182,7 @@ def _read_rows(
     with _open_cache(task) as cache, _create_fetcher(task, tools, cache) as fetcher:
         while requests:
             for page, rows in fetcher.fetch(requests, describe):
-                fetched = Fetched.from_page(page, secrets)
+                fetched = Fetched.from_page(page, secrets, task.parser)
                 reporter.add_page(counts, page, fetched)
                 for row in chains.add(page, fetched, rows) if chains else rows:
                     arrived = page.add_to(row) if isinstance(page, BrowserPage) else row

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from pipelines.extract import SlowPattern, compile_selector
+from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.extractors import Extractor, check_names
 from pipelines.extract.page_tally import PageSelector, PageTally
 from pipelines.extract.rows import Row
@@ -33,16 +33,20 @@ def _build_reader(
 
     What the extractors find on pages is counted from selector number `first` on.
     """
-    reads = [(extractor.output()[0], extractor.build_worker()) for extractor in extractors]
+    reads = [(extractor.output()[0], extractor.build_worker(with_default=False)) for extractor in extractors]
+    defaults = [(extractor.output()[0], default) for extractor in extractors if (default := extractor.build_default())]
     of_pages = [extractor.output()[0] for extractor in extractors if extractor.column() is None]
     nothing = {name: None for name, _ in reads}
 
     def read(row: Row) -> Iterable[Row]:
         try:
             values = {name: read(row) for name, read in reads}
-        except SlowPattern as error:
+        except SelectorFailed as error:
             return (row.mark_failed(str(error), row.values | nothing),)
         tally.add(row.fetched, map(values.__getitem__, of_pages), first)
+        for name, get_default in defaults:
+            if values[name] is None:
+                values[name] = get_default(row)
         return (row.with_values(values),)
 
     return read
@@ -51,7 +55,7 @@ def _build_reader(
 def _list_selectors(extractors: tuple[Extractor, ...]) -> Iterator[PageSelector]:
     for extractor in extractors:
         if extractor.column() is None:
-            yield PageSelector(extractor.output()[0], extractor.selector or extractor.field, extractor.required)
+            yield PageSelector(extractor.output()[0], extractor.source, extractor.required)
 
 
 def _list_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
@@ -65,8 +69,10 @@ class Extract(RowStage):
     Pages in JSON are read by JSON paths (RFC 9535 with names, indexes and *): `selector: $.data.items[0].name`. As a
     `field`, a path with a dot or bracket may omit `$.`: `field: data.items[0].name`. A plain `field: name` is a column,
     and `$.name` the page's own. Texts are returned unchanged, other values as JSON; `attr:NAME` reads a member of an
-    object. For other types of pages, `code` returns the whole text. A `:matches` that takes more than a second on a
-    page sets `_error`.
+    object. XML, RSS, Atom and sitemaps (`.xml.gz` too) are read by selectors or XPath: `item > title`,
+    `media|content[url]`; names in XML are case-sensitive, and of jsoup's extensions only `:contains` and `:has` work.
+    For other types of pages, `code` returns the whole text. `parser: xml` (or html, json) of the fetch, wget or join
+    overrides a wrong Content-Type. A pattern that takes more than a second on a page sets `_error`.
     """
 
     example = """
@@ -174,7 +180,7 @@ pipeline:
         def segments(row: Row) -> Iterator[Row]:
             try:
                 found = row.element.select(selector) if row.element else []
-            except SlowPattern as error:
+            except SelectorFailed as error:
                 yield row.make_child(0, None).mark_failed(str(error), row.values | nothing)
                 return
             tally.add(row.fetched, [found])

@@ -8,7 +8,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, NonNegativeInt
 
-from pipelines.extract import SlowPattern, compile_selector
+from pipelines.extract import SelectorFailed, compile_selector
+from pipelines.extract.document import Parser
 from pipelines.extract.pagination import Pagination
 from pipelines.extract.rows import Link, Row
 from pipelines.extract.selectors import SelectorText
@@ -54,7 +55,7 @@ def _build_page_reader(selector: str) -> Callable[[Row], Iterator[Link]]:
     def links(row: Row) -> Iterator[Link]:
         try:
             found = row.element.select(compiled) if row.element else []
-        except SlowPattern as error:
+        except SelectorFailed as error:
             yield Link(None, None, str(error))
             return
         for element in found:
@@ -66,6 +67,14 @@ def _build_page_reader(selector: str) -> Callable[[Row], Iterator[Link]]:
 
 class _Requesting(RequestArguments, LinkStage):
     """Base of stages that send requests over plain HTTP."""
+
+    parser: Annotated[Parser, validate_choice("parser", ("html", "xml", "json"))] | None = Field(
+        None, description="what the pages are parsed as, whatever their servers say: html, xml or json"
+    )
+
+    @property
+    def page_parser(self) -> Parser | None:
+        return self.parser
 
     @property
     def request(self) -> RequestArguments:

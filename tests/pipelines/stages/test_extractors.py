@@ -1,11 +1,31 @@
-"""What methods make of a column's value, whatever earlier stages have put there."""
+"""Extractors: their sources, their options, and what methods make of a column's value."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from pipelines.errors import PipelineError
+from pipelines.extract import SelectorFailed
 from pipelines.extract.extractors import Extractor
 from pipelines.extract.rows import Row
+from pipelines.pipeline import check_yaml
+from tests.support.pages import document
+
+LINKED_DATA = """{"@graph": [{"@type": "WebPage", "name": "Shop", "mainEntity": {
+  "@type": ["https://schema.org/Product"], "name": "Lamp\n", "image": ["a.png", "b.png"],
+  "offers": [{"price": "12.50"}, {"price": 9}], "isRelatedTo": {"@type": "Product", "name": "Cup"}}}]}"""
+SHOP = f"""<title>Shop</title><script type="application/ld+json">{LINKED_DATA}</script><script>var x</script>
+<table><tr><td>a<td>b</table><ul><li><a href=/1>One</a> EAN 4006381 12,50 €<li><a href=/2>Two</a> sold out</ul>"""
+
+
+def extract(extractor: dict[str, Any], selector: str | None = None) -> object:
+    """Return what an extractor reads of the shop's page, or of an element of it."""
+    root = document(SHOP).root
+    element = root.first(selector) if selector else root
+    row = Row({"codes": ["a1", "b", None, "c3"], "name": "no 12"}, (0,), element=element)
+    return Extractor.model_validate(extractor).build_worker()(row)
 
 
 @pytest.mark.parametrize(
@@ -25,3 +45,80 @@ from pipelines.extract.rows import Row
 def test_a_price_is_a_finite_number_or_none(value: object, price: float | None) -> None:
     read = Extractor.model_validate({"field": "amount", "method": "price"}).build_worker()
     assert read(Row({"amount": value}, (0,))) == price
+
+
+@pytest.mark.parametrize(
+    ("extractor", "value"),
+    [
+        ({"selector": "li a", "all": True}, ["One", "Two"]),
+        ({"selector": "td, li:last-child", "method": "price", "all": True}, []),
+        ({"selector": "i", "all": True}, []),
+        ({"field": "codes", "all": True, "pattern": r"\d"}, ["1", "3"]),
+        ({"field": "name", "pattern": r"\d+", "method": "price"}, 12.0),
+        ({"selector": "li", "pattern": r"EAN (\d+)"}, "4006381"),
+        ({"selector": "li", "pattern": r"\bzwölf\b|\d+(?= 12)"}, "4006381"),
+        ({"selector": "li", "pattern": "none"}, None),
+        ({"selector": "li", "method": "price", "pattern": r"EAN \d+ (.*)"}, 12.5),
+        ({"selector": "i", "default": "none"}, "none"),
+        ({"selector": "i", "default": 0, "method": "price"}, 0.0),
+        ({"selector": "title", "default": "none"}, "Shop"),
+        ({"field": "missing", "default": True}, "true"),
+        ({"selector": "script[type]", "pattern": "Cup"}, "Cup"),
+        ({"selector": "script:not([type])"}, ""),
+        ({"xpath": "//li[2]/a"}, "Two"),
+        ({"xpath": "//li/a/@href", "all": True}, ["/1", "/2"]),
+        ({"xpath": "//li/a", "method": "href", "all": True}, ["http://shop.test/1", "http://shop.test/2"]),
+        ({"xpath": "/html/body/table/tbody/tr"}, "a b"),
+        ({"xpath": "count(//li)"}, "2"),
+        ({"xpath": "string(//i)", "default": "none"}, "none"),
+        ({"xpath": "//media:content"}, None),
+        ({"method": "jsonld", "type": "Product", "path": "name"}, "Lamp\n"),
+        ({"method": "jsonld", "type": "schema:Product", "path": "offers.price", "all": True}, ["12.50", "9"]),
+        ({"method": "jsonld", "type": "Product", "path": "$.image[1]"}, "b.png"),
+        ({"method": "jsonld", "path": "name"}, "Shop"),
+        ({"method": "jsonld", "type": "Offer", "path": "price", "default": "none"}, "none"),
+        ({"method": "jsonld", "type": "Product", "path": "offers.price", "pattern": r"(\d+)\."}, "12"),
+    ],
+)
+def test_an_extractor_with_options_reads_the_page(extractor: dict[str, Any], value: object) -> None:
+    assert extract(extractor) == value
+
+
+@pytest.mark.parametrize(
+    ("selector", "xpath", "values"),
+    [("li", "./a", ["One"]), ("tr", "td", ["a", "b"]), ("td", "self::td", ["a"]), ("body", ".//a", ["One", "Two"])],
+)
+def test_an_xpath_is_evaluated_in_the_segment(selector: str, xpath: str, values: list[str]) -> None:
+    assert extract({"xpath": xpath, "all": True}, selector) == values
+
+
+def test_a_row_without_a_page_has_no_default() -> None:
+    read = Extractor.model_validate({"selector": "h1", "default": "none"}).build_worker()
+    assert read(Row({}, (0,))) is None
+
+
+def test_a_slow_pattern_of_an_extractor_fails() -> None:
+    page = document(f"<p>{'a' * 60}!")
+    read = Extractor.model_validate({"selector": "p", "pattern": "(a|aa)+$"}).build_worker()
+    with pytest.raises(SelectorFailed, match="takes more than 1 s"):
+        read(Row({}, (0,), element=page.root))
+
+
+@pytest.mark.parametrize(
+    ("extractor", "code"),
+    [
+        ("{selector: a, xpath: //a}", "conflicting-arguments"),
+        ("{xpath: '//a['}", "invalid-xpath"),
+        ("{selector: a, pattern: '('}", "invalid-pattern"),
+        ("{selector: a, method: attrs, pattern: x}", "conflicting-arguments"),
+        ("{selector: a, all: true, default: x}", "conflicting-arguments"),
+        ("{selector: a, method: price, default: none}", "invalid-argument"),
+        ("{selector: a, type: Product}", "conflicting-arguments"),
+        ("{selector: a, method: jsonld}", "conflicting-arguments"),
+        ("{method: jsonld, path: 'a..b'}", "invalid-selector"),
+    ],
+)
+def test_options_that_do_not_fit_are_problems(extractor: str, code: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml(f"fetch: {{url: 'http://a/'}}\npipeline:\n- stage: extract\n  args:\n  - {extractor}")
+    assert [(each.code, each.line) for each in error.value.problems] == [(code, 5)]

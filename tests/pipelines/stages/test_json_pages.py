@@ -1,4 +1,4 @@
-"""extract and flatSelect on pages that are JSON, and on pages that are neither JSON nor HTML."""
+"""extract and flatSelect on pages that are JSON or XML, and on others that are not HTML."""
 
 from __future__ import annotations
 
@@ -67,6 +67,28 @@ spindle: {{keepColumns: [_depth]}}
 """
     )
     assert rows == [{"title": "One", "_depth": 0}, {"title": None, "_depth": 1}]
+
+
+def test_a_feed_is_followed_and_lists_become_arrays(run: Run, site: Site) -> None:
+    feed = "<rss><channel><item><title>A</title><link>/1</link></item><item><link>/2</link></item></channel></rss>"
+    page = "<h1>%s</h1><a href=/x>x</a><a href=/y>y</a>"
+    base = site.serve({"/feed": feed, "/1": page % "One", "/2": page % "Two"})
+    rows = run(
+        f"""
+fetch: {{url: "{base}/feed", parser: XML}}
+pipeline:
+- {{stage: flatSelect, args: [item, {{selector: title, as: title, default: none}}]}}
+- {{stage: join, args: [link]}}
+- stage: extract
+  args:
+  - {{selector: h1, as: heading}}
+  - {{selector: a, method: href, all: true, as: links}}
+  - {{selector: a, method: attrs, all: true, as: attributes}}
+  - {{xpath: "//a[2]", as: last}}
+"""
+    )
+    others = {"links": [f"{base}/x", f"{base}/y"], "attributes": [{"href": "/x"}, {"href": "/y"}], "last": "y"}
+    assert rows == [{"title": "A", "heading": "One", **others}, {"title": "none", "heading": "Two", **others}]
 
 
 def test_a_page_that_is_neither_has_its_text_as_code(run: Run, base: str) -> None:

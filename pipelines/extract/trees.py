@@ -1,0 +1,150 @@
+"""Trees of lxml: XML documents with CSS selectors, and HTML with XPath. Imported only where a page needs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from cssselect import GenericTranslator, SelectorError
+from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (etree is compiled)
+
+from pipelines.extract.patterns import SelectorFailed
+from pipelines.extract.text import BLOCK_NAMES, normalize_text
+
+Tree = Any  # an element of lxml, which has no types
+
+_MAX_TAGS = 2_000_000  # `<` in an XML document; a sitemap of 50,000 addresses has a tenth of them
+_BLOCKS = frozenset(BLOCK_NAMES.split())
+_DATA = frozenset(("script", "style"))
+_LITERAL = re.compile(r""":contains\(\s*([^"'()]+?)\s*\)""")
+_JSOUP_PATTERN = re.compile(r"(?i):matches|~=")  # means something else in CSS
+_LEADING = re.compile(r"(^|,)\s*(?=[>+~])")
+_translator = GenericTranslator()
+
+
+class XmlTooComplex(Exception):
+    """The XML has more tags than the limit allows."""
+
+
+def parse_xml(body: bytes, encoding: str | None) -> Tree | None:
+    """Parse XML as far as it is well-formed; return None without an element, raise XmlTooComplex.
+
+    Entities are not expanded, and nothing outside of the document is read. Elements of a default namespace have plain
+    names.
+    """
+    if body.count(b"<") > _MAX_TAGS:
+        raise XmlTooComplex(f"its XML has more than {_MAX_TAGS:,} tags")
+    parser = etree.XMLParser(
+        encoding=encoding, recover=True, resolve_entities=False, no_network=True, load_dtd=False, remove_pis=True
+    )
+    try:
+        root = etree.fromstring(body, parser)
+    except (etree.XMLSyntaxError, ValueError):
+        return None
+    if root is None:
+        return None
+    etree.strip_tags(root, etree.Entity)  # reading their text would expand them
+    for element in root.iter(etree.Element):
+        if element.prefix is None and element.tag[0] == "{":
+            element.tag = etree.QName(element).localname
+    etree.cleanup_namespaces(root)
+    return root
+
+
+def parse_html_tree(text: str, tag: str) -> Tree:
+    """Parse the HTML of an element with this tag, as lexbor has corrected it."""
+    page = html.document_fromstring(text.encode(), parser=html.HTMLParser(encoding="utf-8", huge_tree=True))
+    return next(page.iter(tag), page)
+
+
+def select(tree: Tree, css: str, is_root: bool) -> list[Tree]:
+    """Return the matches of CSS inside the element in document order, for a root including itself.
+
+    Raises SelectorFailed for a selector that works in HTML alone.
+    """
+    if css.startswith(":root"):
+        tree, is_root = tree.getroottree().getroot(), True
+    return _evaluate(tree, _translate_css(css, is_root))
+
+
+def evaluate_xpath(tree: Tree, expression: str) -> list[object]:
+    """Return the results of an XPath: elements and texts; raises SelectorFailed."""
+    found = _evaluate(tree, expression)
+    if isinstance(found, list):
+        return [item for item in found if not isinstance(item, tuple)]  # tuples are namespaces
+    if isinstance(found, bool):
+        return ["true" if found else "false"]
+    if isinstance(found, float):
+        return [str(int(found)) if found.is_integer() else str(found)] if found == found else []
+    return [found] if found else []
+
+
+def check_xpath(expression: str) -> str | None:
+    """Return the fault of an XPath, None if it parses."""
+    try:
+        etree.XPath(expression, regexp=False)
+    except etree.XPathError as error:
+        return str(error)
+    return None
+
+
+def is_element(item: object) -> bool:
+    return isinstance(item, etree._Element)  # pyright: ignore[reportPrivateUsage]
+
+
+def get_xml_text(tree: Tree) -> str:
+    """Return the text inside an element of XML, white space collapsed and trimmed."""
+    return normalize_text(etree.tostring(tree, method="text", encoding="unicode", with_tail=False)).strip()
+
+
+def get_html_text(tree: Tree) -> str:
+    """Return the text inside an element of HTML, blocks separated, white space collapsed and trimmed."""
+    return normalize_text("".join(_iter_texts(tree))).strip()
+
+
+def format_tree(tree: Tree, is_html: bool) -> str:
+    return etree.tostring(tree, method="html" if is_html else "xml", encoding="unicode", with_tail=False)
+
+
+def _iter_texts(tree: Tree) -> Iterator[str]:
+    walker: Any = etree.iterwalk(tree, events=("start", "end", "comment", "pi"))
+    for event, node in walker:
+        if event == "start":
+            if node is not tree and node.tag in _DATA:
+                walker.skip_subtree()
+                continue
+            yield " " if node.tag in _BLOCKS else ""
+            yield node.text or ""
+        else:
+            yield " " if node.tag in _BLOCKS else ""
+            yield (node.tail or "") if node is not tree else ""
+
+
+def _evaluate(tree: Tree, expression: str) -> Any:
+    names = {prefix: name for prefix, name in tree.getroottree().getroot().nsmap.items() if prefix}
+    try:
+        return _compile(expression, tuple(names.items()))(tree)
+    except etree.XPathError as error:
+        if "namespace prefix" in str(error):  # the page has no such names
+            return []
+        raise SelectorFailed(f"'{expression}' cannot be evaluated on the page: {error}") from None
+
+
+@lru_cache(maxsize=1024)
+def _compile(expression: str, namespaces: tuple[tuple[str, str], ...]) -> Any:
+    return etree.XPath(expression, namespaces=dict(namespaces), regexp=False, smart_strings=False)
+
+
+@lru_cache(maxsize=1024)
+def _translate_css(css: str, is_root: bool) -> str:
+    """Return the XPath of a selector in CSS with jsoup's literal :contains() and leading combinators."""
+    if _JSOUP_PATTERN.search(css):
+        raise SelectorFailed(f"the selector '{css}' has a regular expression, which cannot be used on XML")
+    text = _LITERAL.sub(r':contains("\1")', _LEADING.sub(r"\1:scope ", css))
+    axis = "descendant-or-self::" if is_root or ":scope" in text else "descendant::"
+    try:
+        return _translator.css_to_xpath(text, axis)
+    except SelectorError as error:
+        raise SelectorFailed(f"the selector '{css}' cannot be used on XML: {error}") from None

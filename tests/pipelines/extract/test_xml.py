@@ -1,0 +1,110 @@
+"""XML, RSS and sitemaps as documents with elements."""
+
+from __future__ import annotations
+
+import gzip
+import time
+
+import pytest
+
+from pipelines.extract import SelectorFailed
+from pipelines.extract.document import Document, Parser
+from pipelines.fetch import Page
+from tests.support.pages import document
+
+FEED = """<?xml version="1.0" encoding="utf-8"?>
+<rss xmlns:media="http://search.yahoo.com/mrss/" xmlns:atom="http://www.w3.org/2005/Atom"><channel>
+<title>News</title><atom:link href="/self"/><link>http://shop.test/</link>
+<item><title>A &amp; b</title><link>/1</link><pubDate>Mon</pubDate><description><![CDATA[<p>Hi</p>]]></description>
+<media:content url="/1.jpg"/></item>
+<item><title>C</title><link>/2</link></item></channel></rss>"""
+SITEMAP = (
+    b'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc> http://shop.test/1 </loc></url></urlset>'
+)
+BOMB = b"".join(
+    [
+        b'<!DOCTYPE a [<!ENTITY e0 "aaaaaaaaaa"><!ENTITY file SYSTEM "file:///etc/hostname">',
+        *(b'<!ENTITY e%d "%s">' % (level + 1, b"&e%d;" % level * 10) for level in range(9)),
+        b"]><a><b>x&e9;</b><c>y&file;</c></a>",
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("selector", "texts"),
+    [
+        ("item > title", ["A & b", "C"]),
+        ("channel > link", ["http://shop.test/"]),
+        ("item link", ["/1", "/2"]),
+        ("pubDate", ["Mon"]),
+        ("description", ["<p>Hi</p>"]),
+        ("item:contains(C) title", ["C"]),
+        ("item:has(pubDate) title, item:last-child title", ["A & b", "C"]),
+        ("media|content[url]", [""]),
+        ("nope|content", []),
+        ("rss > channel > title", ["News"]),
+        ("$.item", []),
+    ],
+)
+def test_selectors_find_elements_of_xml(selector: str, texts: list[str]) -> None:
+    root = document(FEED, content_type="application/rss+xml").root
+    assert [element.text() for element in root.select(selector)] == texts
+    first = root.first(selector)
+    assert (first.text() if first else None) == (texts[0] if texts else None)
+
+
+def test_elements_of_xml_have_links_attributes_and_segments() -> None:
+    root = document(FEED, content_type="text/xml").root
+    one, two = root.select("item")
+    assert [one.first("> link").link(), two.first("link").absolute("href")] == [  # pyright: ignore
+        "http://shop.test/1",
+        "http://shop.test/2",
+    ]
+    assert [each.attr("url") for each in one.select("media|content")] == ["/1.jpg"]
+    assert [each.text() for each in one.select(":root > channel > title")] == ["News"]
+    assert [each.text() for each in two.select_xpath("title")] == ["C"]
+    assert [each.text() for each in root.select_xpath("//media:content/@url")] == ["/1.jpg"]
+    assert two.html().endswith("<title>C</title><link>/2</link></item>")
+    assert root.html() == FEED
+
+
+def test_a_selector_that_xml_does_not_have_fails_the_row() -> None:
+    root = document(FEED, content_type="text/xml").root
+    for selector in ("title:matches(a)", "item[title~=a]", "item:eq(0)"):
+        with pytest.raises(SelectorFailed, match="cannot be used on XML"):
+            root.select(selector)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "parser", "links"),
+    [
+        (SITEMAP, "application/xml", None, ["http://shop.test/1"]),
+        (b"<?xml version='1.0'?>" + SITEMAP, None, None, ["http://shop.test/1"]),
+        (gzip.compress(SITEMAP), "application/x-gzip", "xml", ["http://shop.test/1"]),
+        (gzip.compress(b"<?xml version='1.0'?>" + SITEMAP), "application/octet-stream", None, ["http://shop.test/1"]),
+        (SITEMAP, "text/plain", "xml", ["http://shop.test/1"]),
+        (SITEMAP, "text/plain", None, []),
+        (SITEMAP, "text/html", None, [None]),
+        (SITEMAP, "text/html", "xml", ["http://shop.test/1"]),
+        (b"no xml", "text/xml", None, []),
+    ],
+)
+def test_xml_is_what_its_type_its_beginning_or_the_pipeline_says(
+    body: bytes, content_type: str | None, parser: Parser | None, links: list[str | None]
+) -> None:
+    page: Page = document(body, content_type=content_type).page
+    assert [element.link() for element in Document(page, parser).root.select("loc")] == links
+
+
+def test_a_parser_overrides_the_type_of_html_and_json() -> None:
+    page = document("<h1>One</h1>", content_type="text/plain").page
+    assert [each.text() for each in Document(page, "html").root.select("h1")] == ["One"]
+    page = document('{"a": 1}', content_type="text/html").page
+    assert [each.text() for each in Document(page, "json").root.select("$.a")] == ["1"]
+
+
+def test_entities_are_not_expanded_and_read_no_files() -> None:
+    began = time.process_time()
+    texts = [each.text() for each in document(BOMB, content_type="text/xml").root.select("b, c")]
+    assert all(len(text) <= 1 for text in texts)
+    assert time.process_time() - began < 1
