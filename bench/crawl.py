@@ -130,8 +130,8 @@ class Driver:
 
 
 @contextmanager
-def driver(cores: str, site: str, cache: str = "off") -> Generator[Driver]:
-    arguments = ["catalog", site, str(len(cores.split(","))), cache]
+def driver(cores: str, site: str, cache: str = "off", crawl: str = "catalog") -> Generator[Driver]:
+    arguments = [crawl, site, str(len(cores.split(","))), cache]
     command = ["taskset", "-c", cores, sys.executable, "-m", "bench.crawlers.driver", *arguments]
     pipe = subprocess.PIPE
     with (

@@ -1,4 +1,4 @@
-"""Static sites to crawl: a catalog whose first page links to all others, and a graph that has to be explored."""
+"""Static sites to crawl: a catalog whose first page links to all others, a graph to be explored, a chain of pages."""
 
 from __future__ import annotations
 
@@ -46,6 +46,18 @@ def graph(pages: int, size: int = 3_000, links: int = 10) -> Generator[str]:
                 *(number * 7919 + step * 104729 for step in range(1, links - 5)),
             ]
             (root / f"{number}.html").write_text(page(number, size, {other % pages for other in others}))
+        with nginx(root) as site:
+            yield f"{site}/0.html"
+
+
+@contextmanager
+def chain(pages: int, size: int = 6_000) -> Generator[str]:
+    """`pages` files, each with a link to the next one."""
+    with TemporaryDirectory() as folder:
+        root = _readable(folder)
+        for number in range(pages):
+            following = f'<p><a class="next" href="{number + 1}.html">Next</a></p>' if number + 1 < pages else ""
+            (root / f"{number}.html").write_text(page(number, size).replace("</body>", f"{following}</body>"))
         with nginx(root) as site:
             yield f"{site}/0.html"
 

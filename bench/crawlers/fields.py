@@ -15,6 +15,7 @@ class Crawl:
     links: str
     fields: Mapping[str, str]
     deep: bool
+    depth: int = 100
 
 
 CRAWLS = {
@@ -45,5 +46,11 @@ CRAWLS = {
         links="li.item a",
         fields={"title": "h1", "price": ".price", "brand": "td.brand", "summary": "p.summary", "stock": "span.stock"},
         deep=True,
+    ),
+    "chain": Crawl(
+        links="a.next",
+        fields={"title": "h1", "price": ".price", "brand": "td.brand", "summary": "p.summary", "stock": "span.stock"},
+        deep=True,
+        depth=1000,
     ),
 }

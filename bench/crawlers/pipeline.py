@@ -8,7 +8,7 @@ from bench.crawlers.fields import Crawl
 def pipeline(crawl: Crawl, options: str = "") -> str:
     lines = (f'      - {{selector: "{css}", method: text, as: {name}}}' for name, css in crawl.fields.items())
     extractors = "\n".join(lines)
-    stage, depth = ("wgetExplore", ", {depth: 100}") if crawl.deep else ("wgetJoin", "")
+    stage, depth = ("wgetExplore", f", {{depth: {crawl.depth}}}") if crawl.deep else ("wgetJoin", "")
     return f"""\
 fetch:
   url: ${{SITE}}

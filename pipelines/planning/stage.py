@@ -114,10 +114,12 @@ class BatchWorker:
 class RowStage(Stage):
     """Base of stages that work row by row in a Python worker, where the row's page is available.
 
-    A stage that `widens` may return many rows for one; they are written one by one.
+    A stage that `widens` may return many rows for one; they are written one by one. One that `is_slow` takes so long
+    for a row that few rows are worth spreading over all cores.
     """
 
     widens: ClassVar[bool] = False
+    is_slow: ClassVar[bool] = False
 
     @property
     def fails_run(self) -> bool:

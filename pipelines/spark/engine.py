@@ -29,6 +29,7 @@ from pipelines.planning.requirements import find_missing_browser
 from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
 from pipelines.spark.explore import Explorer
+from pipelines.spark.frontier import Exploration
 from pipelines.spark.output import Saves
 from pipelines.spark.schema import (
     LINK,
@@ -40,16 +41,20 @@ from pipelines.spark.schema import (
     map_in_arrow,
 )
 from pipelines.spark.schema_inference import infer_columns
-from pipelines.spark.worker import Exploration, Pass
+from pipelines.spark.worker import Pass
 
 
 @dataclass
 class _Segment:
-    """Rows and the steps of one pass over them; `columns` are those before the pass, `after` those after it."""
+    """Rows and the steps of one pass over them; `columns` are those before the pass, `after` those after it.
+
+    `in_one_task` tells that Spark has the rows in a single partition.
+    """
 
     rows: DataFrame
     enters: str
     columns: Columns
+    in_one_task: bool = False
     fetches: bool = False
     browsing: Browsing | None = None
     request: RequestTemplate | None = None
@@ -198,8 +203,8 @@ class Engine:
 
     def _follow(self, segment: _Segment | None, step: Step, stage: LinkStage) -> _Segment:
         if segment is None:
-            request = self._plan.build_request(stage, Columns())
-            return _Segment(self._create_seed(stage), step.key, Columns()).fetch_links(stage, request)
+            seed, request = self._create_seed(stage), self._plan.build_request(stage, Columns())
+            return _Segment(seed, step.key, Columns(), in_one_task=True).fetch_links(stage, request)
         rows = self._exchange(self._finish(segment, stage))
         return _Segment(rows, step.key, segment.after).fetch_links(
             stage, self._plan.build_request(stage, segment.after)
@@ -260,8 +265,8 @@ class Engine:
         if not task.get_explorations():
             return self._run_pass(task, segment.rows)
         partitions = self._spark.sparkContext.defaultParallelism
-        explorer = Explorer(self._run_pass, self._exchange, partitions, self._plan.options.max_pages)
-        return explorer.run_levels(task, segment.rows)
+        explorer = Explorer(self._run_pass, self._exchange, partitions)
+        return explorer.run_levels(task, segment.rows, segment.in_one_task)
 
     def _run_pass(self, task: Pass, rows: DataFrame) -> DataFrame:
         schema = build_pass_schema(task.schema, {key: each.schema for key, each in task.get_explorations().items()})

@@ -1,4 +1,8 @@
-"""The explore stage on Spark: each level is a pass that fetches the links of the level before."""
+"""The explore stage on Spark: a single task follows links while they are few, and an exchange spreads many.
+
+A pass on all cores fetches one level. A pass of one task fetches level after level, as long as each has few pages, and
+hands the links of the first larger level over. Both visit the same pages and give the same rows.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,35 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.browser.model import BrowserOptions
+from pipelines.planning.stage import RowStage
 from pipelines.spark.schema import LEVEL, LINK, ROW
 from pipelines.spark.worker import Pass
 
+FRONTIER = 1_000  # pages of a level that one task fetches sooner than an exchange could spread
+SLOW_FRONTIER = 50  # where rows pass through user functions
+_MAX_CONCURRENCY = 256
+_RECORDS_PER_PAGE = 20  # links that one task may read to find a new page: most lead to visited pages
+
+
+class Links(NamedTuple):
+    """Links of one explore in a pass's output: the depth of those to follow, or 0, and the number with visited ones."""
+
+    level: int = 0
+    total: int = 0
+
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """The checkpointed output of one pass; `deepest` is the greatest depth of its links for each explore."""
+class Frame:
+    """The checkpointed output of one pass, and the links of each explore in it."""
 
     records: DataFrame
-    deepest: Mapping[str, int]
+    links: Mapping[str, Links]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,47 +48,64 @@ class Explorer:
     run: Callable[[Pass, DataFrame], DataFrame]
     exchange: Callable[[DataFrame], DataFrame]
     partitions: int
-    max_pages: int | None
 
-    def run_levels(self, task: Pass, entering: DataFrame) -> DataFrame:
+    def run_levels(self, task: Pass, entering: DataFrame, in_one_task: bool) -> DataFrame:
         """Return the finished rows of the pass and of all levels of its explores."""
+        explores = [*task.get_explorations()]
+        follows = in_one_task and _fetches_alike(task, _build_next_pass(task, explores[0], 1))
         with _configure_small_jobs(entering.sparkSession):
-            frames = [self._run_pass(task, entering)]
-            for key, exploration in task.get_explorations().items():
-                frames.extend(self._explore(task, key, exploration.stage.max_depth or 0, tuple(frames)))
+            frames = [self._run_pass(self._follow(task, explores[0]) if follows else task, entering)]
+            for key in explores:
+                frames.extend(self._explore(task, key, tuple(frames), follows and key == explores[0]))
         return _union(_select_kind(frame, ROW) for frame in frames).coalesce(self.partitions)
 
-    def _explore(self, task: Pass, key: str, depth: int, frames: tuple[Level, ...]) -> Iterator[Level]:
-        """Yield the levels of one explore; every page is visited once, at its smallest depth."""
+    def _explore(self, task: Pass, key: str, frames: tuple[Frame, ...], followed: bool) -> Iterator[Frame]:
+        """Yield the output of the passes of one explore; every page is visited once, at its smallest depth.
+
+        `followed` tells that a task has handed these links over, because they are too many for it.
+        """
         links = _union(_select_kind(frame, key) for frame in frames)
-        deepest = max(frame.deepest[key] for frame in frames)
-        visited = links.where(F.col(LEVEL) == 0).select(LINK)
-        left = self._count_pages_left(visited)
-        for level in range(1, depth + 1):
-            if deepest < level or left == 0:
-                return
-            found = links.where(F.col(LEVEL) == level).drop(LEVEL)
-            if left is not None:
-                found = _limit_pages(found.join(visited, LINK, "left_anti"), left)
-                left -= found.select(LINK).distinct().count()
-            # visited links take part, without an ordinal: a link that meets its visited copy is not fetched
-            frontier = self.exchange(found.unionByName(visited, allowMissingColumns=True))
-            frame = self._run_pass(_build_next_pass(task, key, level), frontier)
+        level = max(frame.links[key].level for frame in frames)
+        number = sum(frame.links[key].total for frame in frames)
+        visited = _select_visited(links)
+        while level:
+            found, next_pass = links.where(F.col(LEVEL) == level).drop(LEVEL), _build_next_pass(task, key, level)
+            followed = not followed and number <= _RECORDS_PER_PAGE * _get_frontier_limit(next_pass)
+            if followed:
+                frontier = found.unionByName(visited, allowMissingColumns=True).coalesce(1)
+                next_pass = self._follow(_build_next_pass(task, key, level - 1), key)
+            else:
+                left = None if task.max_pages is None else task.max_pages - visited.distinct().count()
+                if left is not None and left <= 0:
+                    return
+                if left is not None:
+                    found = _limit_pages(found.join(visited, LINK, "left_anti"), left)
+                # visited links take part, without an ordinal: a link that meets its visited copy is not fetched
+                frontier = self.exchange(found.unionByName(visited, allowMissingColumns=True))
+            frame = self._run_pass(next_pass, frontier)
             yield frame
-            visited = visited.union(found.select(LINK)).coalesce(self.partitions).localCheckpoint(eager=False)
-            links, deepest = _select_kind(frame, key), frame.deepest[key]
+            links = _select_kind(frame, key)
+            visited = visited.union(_select_visited(links) if followed else found.select(LINK))
+            visited = visited.coalesce(self.partitions).localCheckpoint(eager=False)
+            level, number = frame.links[key].level, number + frame.links[key].total
 
-    def _count_pages_left(self, visited: DataFrame) -> int | None:
-        return None if self.max_pages is None else max(self.max_pages - visited.distinct().count(), 0)
+    def _follow(self, task: Pass, key: str) -> Pass:
+        """Return the pass as one that follows the links of an explore, with the requests of all tasks in its one."""
+        concurrency = min(task.options.concurrency * self.partitions, _MAX_CONCURRENCY)
+        options = replace(task.options, concurrency=max(concurrency, task.options.concurrency))
+        frontier = _get_frontier_limit(task)
+        return replace(task, follows=key, frontier=frontier, options=options)
 
-    def _run_pass(self, task: Pass, rows: DataFrame) -> Level:
+    def _run_pass(self, task: Pass, rows: DataFrame) -> Frame:
         """Run a pass once and checkpoint its output, so that no later action fetches its pages again.
 
         A cached plan would contain those of all earlier levels.
         """
         records = self.run(task, rows).localCheckpoint(eager=False)
-        found = records.agg(*(F.max(F.col(f"{key}.{LEVEL}")).alias(key) for key in task.get_explorations())).first()
-        return Level(records, {key: level or 0 for key, level in (found.asDict() if found else {}).items()})
+        keys = [*task.get_explorations()]
+        totals = (each for key in keys for each in (F.max(F.col(f"{key}.{LEVEL}")), F.count(key)))
+        found = records.agg(*totals).first() or ()
+        return Frame(records, {key: Links(found[2 * n] or 0, found[2 * n + 1]) for n, key in enumerate(keys)})
 
 
 @contextmanager
@@ -96,13 +132,31 @@ def _build_next_pass(task: Pass, key: str, level: int) -> Pass:
     return replace(task, enters=key, fetches=True, entering=exploration.columns, stages=stages, **how)
 
 
+def _fetches_alike(task: Pass, other: Pass) -> bool:
+    """Return whether two passes differ only in the rows that enter them, so that one fetcher can serve both."""
+    start = {name: getattr(task, name) for name in ("enters", "fetches", "entering", "stages", "pagination")}
+    return replace(other, **start) == task
+
+
+def _get_frontier_limit(task: Pass) -> int:
+    """Return the number of pages of a level up to which one task fetches them sooner than an exchange could."""
+    if task.browsing:
+        return BrowserOptions.from_environment().pages
+    stages = (stage for _, stage in task.stages if isinstance(stage, RowStage))
+    return SLOW_FRONTIER if any(stage.is_slow for stage in stages) else FRONTIER
+
+
 def _limit_pages(frontier: DataFrame, pages: int) -> DataFrame:
     """Return the first `pages` pages of the frontier in document order."""
     first = frontier.groupBy(LINK).agg(F.min("_ordinal").alias("_ordinal"))
     return frontier.join(first.orderBy("_ordinal").limit(pages), [LINK, "_ordinal"], "left_semi")
 
 
-def _select_kind(frame: Level, kind: str) -> DataFrame:
+def _select_visited(links: DataFrame) -> DataFrame:
+    return links.where(F.col(LEVEL) == 0).select(LINK)
+
+
+def _select_kind(frame: Frame, kind: str) -> DataFrame:
     """Return the records of one kind: finished rows, or the links of one explore."""
     return frame.records.where(F.col(kind).isNotNull()).select(f"{kind}.*")
 

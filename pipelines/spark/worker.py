@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from pipelines.coordination.messages import Endpoint
 from pipelines.extract.document import Parser
 from pipelines.extract.page_tally import PageTally
 from pipelines.extract.pagination import PageChains, Pagination, build_describer
-from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
+from pipelines.extract.rows import Fetched, Row
 from pipelines.fetch import Fetcher, FetchOptions
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession, Session
@@ -35,32 +35,17 @@ from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
+from pipelines.spark.frontier import Emit, Exploration, ExploreStep, Frontier, PendingWriters
 from pipelines.spark.progress import ProgressReporter, StepCounts
 from pipelines.spark.record_batches import PassOutput, RecordBuffer
 from pipelines.spark.row_batcher import RowBatcher
 from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads
 
-Emit = Callable[[Row], object]
 Flush = Callable[[], None]
-PendingWriters = list[Iterator[None]]  # each step writes one row, or appends a writer for the rows derived from it
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
 _GC_THRESHOLD = 10_000  # new objects; pages and rows form no cycles, and the default of 700 wastes time
-
-
-@dataclass(frozen=True, slots=True)
-class Exploration:
-    """One level of an explore within a pass: its pages are of `level`, their links of the next level.
-
-    `columns` are those of the rows before the explore. Its links carry them and have `schema`.
-    """
-
-    stage: LinkStage
-    columns: Columns
-    schema: pa.Schema
-    level: int = 0
-    request: RequestTemplate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +55,9 @@ class Pass:
     The step `enters` provides rows with the columns `entering`, after fetching their links if `fetches`. The `stages`,
     with their step keys, are applied in order. With `links`, the output are links for the next pass. The output has
     `columns` and `schema`.
+
+    `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
+    `frontier` pages. An explore and a pagination have at most `max_pages`.
     """
 
     name: str
@@ -86,11 +74,24 @@ class Pass:
     browsing: Browsing | None = None
     request: RequestTemplate | None = None
     pagination: Pagination | None = None
+    follows: str | None = None
+    frontier: int = 0
     max_pages: int | None = None
     parser: Parser | None = None
 
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
+
+
+class _Stages(NamedTuple):
+    """The stages of a pass: a function that takes a row into the first one, and the explore that the pass follows.
+
+    `flushes` process the rows that stages have not processed yet.
+    """
+
+    enter: Emit
+    flushes: list[Flush]
+    explore: ExploreStep | None
 
 
 def run_pass(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -128,21 +129,34 @@ def _produce_batches(
     links = {key: RecordBuffer(each.columns, each.schema, task.stages) for key, each in task.get_explorations().items()}
     output = PassOutput(RecordBuffer(task.columns, task.schema, task.stages), links)
     pending = PendingWriters()
-    enter, flushes = _chain_stages(task, output, pending, reporter)
-    entered = reporter.get_counts(task.enters)
-    reporter.switch(entered)
-    explores = task.enters in links  # an explore counts its pages itself
-    for row in _read_rows(task, batches, reporter, tools):
-        if not explores:
-            entered.add_row(row)
+    enter, flushes, explore = _chain_stages(task, output, pending, reporter)
+    entering = _read_entering_rows(task.entering, batches)
+    reporter.switch(reporter.get_counts(task.enters))
+    with _open_fetcher(task, tools) as fetcher:
+        if explore and explore.key == task.enters:
+            pending.append(explore.load(entering))
+            yield from _drain_writers(output, pending)
+        else:
+            rows = _fetch_rows(task, entering, reporter, fetcher) if fetcher else _read_rows(entering, reporter)
+            yield from _process_rows(rows, enter, flushes, output, pending)
+        if explore and fetcher:
+            reporter.switch(reporter.get_counts(explore.key))
+            rows = _follow_links(task, explore, reporter, fetcher)
+            yield from _process_rows(rows, explore.add, flushes, output, pending)
+    if not output.is_empty():
+        yield output.take()
+    reporter.close()
+
+
+def _process_rows(
+    rows: Iterable[Row], enter: Emit, flushes: Iterable[Flush], output: PassOutput, pending: PendingWriters
+) -> Iterator[pa.RecordBatch]:
+    for row in rows:
         enter(row)
         yield from _drain_writers(output, pending)
     for flush in flushes:
         flush()
         yield from _drain_writers(output, pending)
-    if not output.is_empty():
-        yield output.take()
-    reporter.close()
 
 
 def _drain_writers(output: PassOutput, pending: PendingWriters) -> Iterator[pa.RecordBatch]:
@@ -160,38 +174,65 @@ def _drain_writers(output: PassOutput, pending: PendingWriters) -> Iterator[pa.R
         yield output.take()
 
 
-def _read_rows(
-    task: Pass, batches: Iterable[pa.RecordBatch], reporter: ProgressReporter, tools: _Tools
+def _read_rows(entering: Iterable[tuple[str | None, Row | None]], reporter: ProgressReporter) -> Iterator[Row]:
+    for _, row in entering:
+        reporter.tick()
+        if row:
+            yield row
+
+
+def _fetch_rows(
+    task: Pass, entering: Iterable[tuple[str | None, Row | None]], reporter: ProgressReporter, fetcher: Fetcher
 ) -> Iterator[Row]:
-    entering = _read_entering_rows(task.entering, batches)
-    if not task.fetches:
-        for _, row in entering:
-            reporter.tick()
-            if row:
-                yield row
-        return
+    """Yield the entering rows with the pages of their links, and those without a link."""
     first = next((stage for _, stage in task.stages), None)
     once = isinstance(first, Exploration) and first.level > 0
     without_link: deque[Row] = deque()
-    secrets = list_spellings(task.cache.secrets)
-    counts = reporter.get_counts(task.enters)
     requests: Iterable[tuple[str, list[Row]]] = _group_by_link(entering, without_link, once)
     if task.request and task.request.is_per_row:
         requests = _separate_rows(requests)
-    chains, describe = _create_chains(task), build_describer(task.request) if task.request else None
-    with _open_cache(task) as cache, _create_fetcher(task, tools, cache) as fetcher:
-        while requests:
-            for page, rows in fetcher.fetch(requests, describe):
-                fetched = Fetched.from_page(page, secrets, task.parser)
-                reporter.add_page(counts, page, fetched)
-                for row in chains.add(page, fetched, rows) if chains else rows:
-                    arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
-                    arrived.fetched, arrived.element = fetched, fetched.root
-                    yield arrived
-                while without_link:
-                    yield without_link.popleft()
-            requests = chains.take() if chains else ()
+    chains = _create_chains(task)
+    while requests:
+        for row in _fetch_links(task, task.enters, requests, reporter, fetcher, chains):
+            yield row
+            while without_link:
+                yield without_link.popleft()
+        requests = chains.take() if chains else ()
     yield from without_link
+
+
+def _follow_links(task: Pass, explore: ExploreStep, reporter: ProgressReporter, fetcher: Fetcher) -> Iterator[Row]:
+    """Yield rows with the pages of the explore's links, level by level, until none are left or it hands them over."""
+    while links := explore.take_level():
+        yield from _fetch_links(task, explore.key, links, reporter, fetcher)
+
+
+def _fetch_links(
+    task: Pass,
+    step: str,
+    links: Iterable[tuple[str, list[Row]]],
+    reporter: ProgressReporter,
+    fetcher: Fetcher,
+    chains: PageChains | None = None,
+) -> Iterator[Row]:
+    """Yield the rows of the links with their pages, which count for the step."""
+    secrets, counts = list_spellings(task.cache.secrets), reporter.get_counts(step)
+    for page, rows in fetcher.fetch(links, build_describer(task.request) if task.request else None):
+        fetched = Fetched.from_page(page, secrets, task.parser)
+        reporter.add_page(counts, page, fetched)
+        for row in chains.add(page, fetched, rows) if chains else rows:
+            arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
+            arrived.fetched, arrived.element = fetched, fetched.root
+            yield arrived
+
+
+@contextmanager
+def _open_fetcher(task: Pass, tools: _Tools) -> Generator[Fetcher | None]:
+    if task.fetches:
+        with _open_cache(task) as cache, _create_fetcher(task, tools, cache) as fetcher:
+            yield fetcher
+    else:
+        yield None
 
 
 def _create_chains(task: Pass) -> PageChains | None:
@@ -270,23 +311,32 @@ def _separate_rows(requests: Iterable[tuple[str, list[Row]]]) -> Iterator[tuple[
     return ((link, [row]) for link, rows in requests for row in rows)
 
 
-def _chain_stages(
-    task: Pass, output: PassOutput, pending: PendingWriters, reporter: ProgressReporter
-) -> tuple[Emit, list[Flush]]:
-    """Return the stages as one function, in which each calls the next and the last writes the output.
-
-    The list of functions processes the rows that stages have not processed yet.
+def _chain_stages(task: Pass, output: PassOutput, pending: PendingWriters, reporter: ProgressReporter) -> _Stages:
+    """Chain the stages, so that each calls the next and the last writes the output.
 
     Writers of links and of multiplied rows go to `pending`.
     """
     emit = _write_links(task.links, output, pending) if task.links else output.add_row
-    flushes = deque[Flush]()
+    flushes, followed = deque[Flush](), None
     for key, stage in reversed(task.stages):
+        counts = reporter.get_counts(key)
         if isinstance(stage, RowStage):
-            emit = _apply_row_stage(stage, emit, reporter.get_counts(key), reporter, flushes, pending)
-        else:
-            emit = _explore_pages(key, stage, emit, output, pending, reporter.get_counts(key))
-    return emit, list(flushes)
+            emit = _apply_row_stage(stage, emit, counts, reporter, flushes, pending)
+            continue
+        frontier = Frontier(task.frontier, task.max_pages) if key == task.follows else Frontier()
+        explore = ExploreStep(key, stage, frontier, emit, output, pending, counts)
+        emit, followed = explore.add, explore if key == task.follows else followed
+    if task.enters not in task.get_explorations():  # an explore counts its pages itself
+        emit = _count_rows(emit, reporter.get_counts(task.enters))
+    return _Stages(emit, list(flushes), followed)
+
+
+def _count_rows(emit: Emit, counts: StepCounts) -> Emit:
+    def count(row: Row) -> None:
+        counts.add_row(row)
+        emit(row)
+
+    return count
 
 
 def _apply_row_stage(
@@ -342,39 +392,3 @@ def _write_links(stage: LinkStage, output: PassOutput, pending: PendingWriters) 
             output.add_row(row.keep_without_link(), None)
 
     return lambda row: pending.append(write(row))
-
-
-def _explore_pages(
-    key: str, exploration: Exploration, emit: Emit, output: PassOutput, pending: PendingWriters, counts: StepCounts
-) -> Emit:
-    """Emit each page once and write its links for the next level.
-
-    At level 0 also write the links of the pages themselves, as visited, so that no level fetches them again.
-    """
-    stage, level = exploration.stage, exploration.level
-    find_links, last = stage.build_worker(), stage.max_depth or 0
-    latest: Fetched = NOTHING
-
-    def write(row: Row) -> Iterator[None]:
-        for position, link in enumerate(find_links(row), start=1):
-            if link.url:
-                ordinal = place_link(row.ordinal, level, position)
-                output.add_link(key, row.follow_link(link, ordinal, level + 1), link.url, level + 1)
-                yield
-
-    def visit(row: Row) -> None:
-        nonlocal latest
-        if level == 0:
-            is_whole_page = row.element is not None and row.element is row.fetched.root
-            if is_whole_page and row.fetched is latest:  # another row of the same page
-                return
-            latest = row.fetched
-            row = row.set_depth(0, (*row.ordinal, 0))
-            if row.fetched.requested_url:
-                output.add_link(key, row, row.fetched.requested_url, 0)
-        counts.add_row(row)
-        if level < last:
-            pending.append(write(row))
-        emit(row)
-
-    return visit

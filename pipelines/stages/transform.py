@@ -63,6 +63,7 @@ pipeline:
 """
 
     takes_name = True
+    is_slow = True
     rest = "keywords"
     keywords: Mapping[str, Any] = Field(default_factory=dict)
     on_error: Annotated[OnError, validate_choice("choice", OnError)] = Field(OnError.ROW, alias="onError")

@@ -12,8 +12,9 @@ from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.stage import LinkStage
+from pipelines.spark.frontier import Exploration
 from pipelines.spark.schema import build_explore_schema, build_links_schema, build_rows_schema
-from pipelines.spark.worker import Exploration, Pass, run_pass
+from pipelines.spark.worker import Pass, run_pass
 from pipelines.stages.links import WgetExplore, WgetJoin
 from tests.support.pages import document
 

@@ -1,0 +1,50 @@
+"""A chain of 200 pages, each of which links to the next one, beside Scrapy: `python -m bench.chain [PAGES]`.
+
+Five fields a page, robots.txt and politeness off, the guard on; one core each, nginx on the other. Each round runs
+Scrapy and a pass of one driver; a ratio counts within its round. Spark's start is shown apart, and so is the first pass
+of a driver, for which Java has compiled nothing yet. Installs nginx with apt, and Scrapy into `.bench`.
+"""
+
+from __future__ import annotations
+
+import sys
+from statistics import median
+
+from bench.contenders import installed
+from bench.crawl import Command, Driver, driver, pinned
+from bench.nginx import install
+from bench.service import machine
+from bench.sites import chain
+
+PAGES = 200
+WARM, ROUNDS = 2, 5
+CACHES = {"Spindle, Spark local[1]": "off", "Spindle, page cache written": "written"}
+
+
+def main() -> None:
+    pages = int(sys.argv[1]) if len(sys.argv) > 1 else PAGES
+    install()
+    scrapy: Command = [installed("scrapy", "scrapy"), "-m", "bench.crawlers.spider", "chain"]
+    print(machine())
+    with chain(pages) as site:
+        for name, cache in CACHES.items():
+            with driver("1", site, cache, "chain") as ours:
+                compare(name, pages, ours, [*scrapy, site])
+
+
+def compare(name: str, pages: int, ours: Driver, scrapy: Command) -> None:
+    first = ours()
+    print(f"{name}: session {first['session']:.1f} s, first pass {first['seconds']:.2f} s", flush=True)
+    for _ in range(WARM):
+        ours()
+    rounds = [(ours(), pinned("1", scrapy)) for _ in range(ROUNDS)]
+    if any(each["rows"] != pages for each in (first, *sum(rounds, ()))):
+        raise SystemExit(f"{pages} rows were expected")
+    own, other = (median(each["seconds"] for each in one) for one in zip(*rounds, strict=True))
+    ratios = sorted(a["seconds"] / b["seconds"] for a, b in rounds)
+    print(f"{name}: {own:.2f} s, Scrapy {other:.2f} s")
+    print(f"{name} / Scrapy: {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""An explore within a pass: its pages, and its links, which a task follows itself while they are few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
+from pipelines.fetch.requests import RequestTemplate
+from pipelines.language.columns import Columns
+from pipelines.planning.stage import LinkStage
+from pipelines.spark.progress import StepCounts
+from pipelines.spark.record_batches import PassOutput
+
+Emit = Callable[[Row], object]
+PendingWriters = list[Iterator[None]]  # each step writes one row, or appends a writer for the rows derived from it
+_MAX_CHARACTERS = 32 * 1024 * 1024  # of the links that a task holds, with the values of their rows
+_MAX_VISITED = 50_000
+_VISITED = Row({}, ())  # a visited page matters only by its URL
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """One level of an explore within a pass: its pages are of `level`, their links of the next level.
+
+    `columns` are those of the rows before the explore. Its links carry them and have `schema`.
+    """
+
+    stage: LinkStage
+    columns: Columns
+    schema: pa.Schema
+    level: int = 0
+    request: RequestTemplate | None = None
+
+
+class FoundLink(NamedTuple):
+    """A link of an explore with the row of its page, and the page's depth; 0 marks a visited page."""
+
+    row: Row
+    url: str
+    level: int
+
+
+class Frontier:
+    """Holds the links to the next level of an explore while there are at most `limit`; then hands all over.
+
+    The links that `add` and `add_start` return are for an exchange between tasks: none while the frontier holds them,
+    all from the moment it has grown beyond its limit, every link at once with the limit 0. Only a task that sees all
+    links of an explore may hold any. Each page is visited once; of links to the same page the first in document order
+    counts. `max_pages` limits the pages, the visited ones included.
+    """
+
+    def __init__(self, limit: int = 0, max_pages: int | None = None) -> None:
+        self._limit = limit
+        self._max_pages = max_pages
+        self._handed_over = limit == 0
+        self._visited = set[str]()
+        self._visited_here: list[str] = []
+        self._links: dict[str, Row] = {}
+        self._characters = 0
+
+    def add_visited(self, url: str) -> None:
+        """Add a page that an earlier pass has visited."""
+        if not self._handed_over:
+            self._visited.add(url)
+
+    def add_start(self, url: str) -> Iterable[FoundLink]:
+        """Add a page of depth 0, which no link leads to; return what is to be handed over."""
+        if self._handed_over:
+            return (FoundLink(_VISITED, url, 0),)
+        self._visited.add(url)
+        self._visited_here.append(url)
+        return ()
+
+    def add(self, link: FoundLink) -> Iterable[FoundLink]:
+        """Add a link to a page of the next level; return the links to hand over."""
+        if self._handed_over:
+            return (link,)
+        row, url, level = link
+        if url in self._visited:
+            return ()
+        known = self._links.get(url)
+        if known is None or row.ordinal < known.ordinal:
+            self._links[url] = row
+            self._characters += len(url) + _count_characters(row)
+        return self._hand_over(level) if self._is_full() else ()
+
+    def take_level(self) -> list[tuple[str, Row]]:
+        """Return the links to the pages of the next level in document order; none when they were handed over."""
+        found = [(url, row) for url, row in self._links.items() if url not in self._visited]
+        found.sort(key=lambda each: each[1].ordinal)
+        if self._max_pages is not None:
+            del found[max(self._max_pages - len(self._visited), 0) :]
+        self._links, self._characters = {}, 0
+        urls = [*map(itemgetter(0), found)]
+        self._visited.update(urls)
+        self._visited_here += urls
+        return found
+
+    def _is_full(self) -> bool:
+        is_large = self._characters > _MAX_CHARACTERS or len(self._visited) > _MAX_VISITED
+        return len(self._links) > self._limit or is_large
+
+    def _hand_over(self, level: int) -> Iterable[FoundLink]:
+        visited, links = self._visited_here, self._links
+        self._handed_over, self._links, self._visited, self._visited_here = True, {}, set(), []
+        return chain(
+            (FoundLink(_VISITED, url, 0) for url in visited),
+            (FoundLink(row, url, level) for url, row in links.items()),
+        )
+
+
+def _count_characters(row: Row) -> int:
+    texts = (value for value in row.values.values() if isinstance(value, str | bytes))
+    return len(row.link_text or "") + sum(map(len, texts))
+
+
+class ExploreStep:
+    """Emits each page of an explore once, and gives its links to the frontier, or to the output for the next pass.
+
+    The pages themselves go to the output as visited with the links, so that no level fetches them again.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        exploration: Exploration,
+        frontier: Frontier,
+        emit: Emit,
+        output: PassOutput,
+        pending: PendingWriters,
+        counts: StepCounts,
+    ) -> None:
+        self.key = key
+        self._level = exploration.level
+        self._max_depth = exploration.stage.max_depth or 0
+        self._find_links = exploration.stage.build_worker()
+        self._frontier = frontier
+        self._emit = emit
+        self._output = output
+        self._pending = pending
+        self._counts = counts
+        self._latest: Fetched = NOTHING
+
+    def load(self, links: Iterable[tuple[str | None, Row | None]]) -> Iterator[None]:
+        """Put the links that earlier passes handed over into the frontier; without a row, the page is visited."""
+        for url, row in links:
+            if url and row:
+                yield from self._write(self._frontier.add(FoundLink(row, url, self._level + 1)))
+            elif url:
+                self._frontier.add_visited(url)
+
+    def take_level(self) -> list[tuple[str, list[Row]]]:
+        """Return the links of the frontier with their rows; the pages that come next are theirs."""
+        self._level += 1
+        return [(url, [row]) for url, row in self._frontier.take_level()]
+
+    def add(self, row: Row) -> None:
+        """Take the row of a page."""
+        if self._level == 0:
+            is_whole_page = row.element is not None and row.element is row.fetched.root
+            if is_whole_page and row.fetched is self._latest:  # another row of the same page
+                return
+            self._latest = row.fetched
+            row = row.set_depth(0, (*row.ordinal, 0))
+            if url := row.fetched.requested_url:
+                self._pending.append(self._write(self._frontier.add_start(url)))
+        self._counts.add_row(row)
+        if self._level < self._max_depth:
+            self._pending.append(self._write_links(row, self._level))
+        self._emit(row)
+
+    def _write_links(self, row: Row, level: int) -> Iterator[None]:
+        for position, link in enumerate(self._find_links(row), start=1):
+            if link.url:
+                ordinal = place_link(row.ordinal, level, position)
+                found = FoundLink(row.follow_link(link, ordinal, level + 1), link.url, level + 1)
+                yield from self._write(self._frontier.add(found))
+
+    def _write(self, links: Iterable[FoundLink]) -> Iterator[None]:
+        for row, url, level in links:
+            self._output.add_link(self.key, row, url, level)
+            yield
