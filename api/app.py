@@ -15,6 +15,7 @@ from api.categories import endpoints as categories
 from api.cloud_credentials import endpoints as cloud_credentials
 from api.cms_tables import endpoints as cms_tables
 from api.datasets import endpoints as datasets
+from api.declarations import endpoints as declarations
 from api.events import endpoints as events
 from api.executions import completion
 from api.executions import endpoints as executions
@@ -90,7 +91,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
     routers = [
         *(categories.router, agents.router, catalog.router, tasks.administration),
         *(datasets.task_router, datasets.router, html.router, auth.router, cloud_credentials.router),
-        *(packages.router, metrics.router),
+        *(declarations.router, packages.router, metrics.router),
     ]
     for router in routers:
         app.include_router(router, prefix=prefix, responses=EVERYWHERE)

@@ -79,8 +79,8 @@ class Client:
             time.sleep(int(response.headers.get("Retry-After", "1")))
         return self._read_json(response)
 
-    def post(self, path: str, body: Any) -> Any:
-        return self._read_json(self._send("POST", path, json=body))
+    def post(self, path: str, body: Any, **params: Any) -> Any:
+        return self._read_json(self._send("POST", path, json=body, params=params))
 
     def put(self, path: str, body: Any) -> Any:
         return self._read_json(self._send("PUT", path, json=body))

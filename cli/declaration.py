@@ -2,119 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import ValidationError
 
 from cli.client import ClientError
-
-# (kind, name, ...) from the outside in: project before job; category (or "") before agent before extension
-Key = tuple[str, ...]
-KINDS = ("category", "agent", "extension", "project", "job")
-
-
-class NamedDeclaration(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
-
-    name: str
-
-
-class RecordDeclaration(NamedDeclaration):
-    description: str | None = None
-    enabled: bool | None = None
-
-
-class CategoryDeclaration(RecordDeclaration):
-    icon: str | None = None
-    visibility: str | None = None
-
-
-class ExtensionDeclaration(NamedDeclaration):
-    """A Python function for the agent's pipeline; `functionFile` is relative to spindle.yaml."""
-
-    function: str | None = None
-    function_file: str | None = None
-
-
-class AgentDeclaration(RecordDeclaration):
-    """An agent with `pipeline`, `code` (Python) or `pipelineFile`, which is relative to spindle.yaml."""
-
-    category: str | None = None
-    pipeline: str | dict[str, Any] | None = None
-    pipeline_file: str | None = None
-    code: str | None = None
-    extensions: list[ExtensionDeclaration] | None = None
-
-
-class JobDeclaration(RecordDeclaration):
-    """A job; `agent` is NAME or CATEGORY/NAME, `inputDataset` the SQL name SCHEMA.TABLE."""
-
-    agent: str | None = None
-    input_dataset: str | None = None
-    cloud_credentials: list[str] | None = None
-    parameters: dict[str, Any] | None = None
-    scheduled_time: AwareDatetime | None = Field(default=None, strict=False)
-
-
-class ProjectDeclaration(RecordDeclaration):
-    cron_schedule: str | None = None
-    parameters: dict[str, Any] | None = None
-    jobs: list[JobDeclaration] | None = None
-
-
-class Declaration(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    categories: list[CategoryDeclaration] | None = None
-    agents: list[AgentDeclaration] | None = None
-    projects: list[ProjectDeclaration] | None = None
-
-    def read_records(self, folder: Path) -> dict[Key, dict[str, Any]]:
-        """Return the declared fields of every record by kind and names."""
-        found: dict[Key, dict[str, Any]] = {}
-        for key, values in self._iter_records(folder):
-            if key in found:
-                raise ClientError(f"The {key[0]} '{format_name(key)}' is declared twice.")
-            found[key] = values
-        return found
-
-    def owns(self, key: Key) -> bool:
-        """Return whether --prune deletes an undeclared record with this key: its section is in the file."""
-        if parent := get_parent(key):
-            sections: dict[Key, Sequence[NamedDeclaration] | None] = {
-                ("project", each.name): each.jobs for each in self.projects or ()
-            }
-            sections |= {("agent", each.category or "", each.name): each.extensions for each in self.agents or ()}
-            return sections.get(parent) is not None
-        return {"category": self.categories, "agent": self.agents, "project": self.projects}[key[0]] is not None
-
-    def _iter_records(self, folder: Path) -> Iterator[tuple[Key, dict[str, Any]]]:
-        for category in self.categories or ():
-            yield ("category", category.name), _dump_fields(category)
-        for agent in self.agents or ():
-            names = agent.category or "", agent.name
-            yield ("agent", *names), _read_agent(agent, folder)
-            for extension in agent.extensions or ():
-                yield ("extension", *names, extension.name), _read_extension(extension, folder)
-        for project in self.projects or ():
-            yield ("project", project.name), _dump_fields(project)
-            for job in project.jobs or ():
-                yield ("job", project.name, job.name), _dump_fields(job)
-
-
-def format_name(key: Key) -> str:
-    """Return the name for messages, such as `Shop/Books`."""
-    return "/".join(part for part in key[1:] if part)
-
-
-def get_parent(key: Key) -> Key | None:
-    """Return the record that contains this one: a job's project, an extension's agent."""
-    parent = {"job": "project", "extension": "agent"}.get(key[0])
-    return (parent, *key[1:-1]) if parent else None
+from core.declarations.models import AgentDeclaration, Declaration, ExtensionDeclaration, format_name
 
 
 def read_declaration(path: Path) -> Declaration:
@@ -151,33 +47,40 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def _dump_fields(declared: NamedDeclaration) -> dict[str, Any]:
-    return declared.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"jobs", "extensions"})
+def embed_files(declaration: Declaration, folder: Path) -> dict[str, Any]:
+    """Return the declaration as JSON, with the texts of files in `folder` in place of their names."""
+    _check_unique(declaration)
+    body = declaration.model_dump(mode="json", by_alias=True, exclude_none=True)
+    for agent, values in zip(declaration.agents or (), body.get("agents", ()), strict=True):
+        _embed_pipeline(agent, values, folder)
+        for extension, fields in zip(agent.extensions or (), values.get("extensions", ()), strict=True):
+            _embed_function(extension, fields, folder)
+    return body
 
 
-def _read_agent(agent: AgentDeclaration, folder: Path) -> dict[str, Any]:
-    """Return the fields, with the text of the pipeline as `pipeline`."""
-    values = _dump_fields(agent)
-    texts = [values.pop(name) for name in ("pipeline", "pipelineFile") if name in values]
-    if len(texts) + ("code" in values) > 1:
+def _check_unique(declaration: Declaration) -> None:
+    seen = set[tuple[str, ...]]()
+    for key in declaration.iter_keys():
+        if key in seen:
+            raise ClientError(f"The {key[0]} '{format_name(key)}' is declared twice.")
+        seen.add(key)
+
+
+def _embed_pipeline(agent: AgentDeclaration, values: dict[str, Any], folder: Path) -> None:
+    if sum(each is not None for each in (agent.pipeline, agent.pipeline_file, agent.code)) > 1:
         raise ClientError(f"The agent '{agent.name}' has more than one of pipeline, pipelineFile and code.")
     if agent.pipeline_file is not None:
+        del values["pipelineFile"]
         values["pipeline"] = _read_text(folder / agent.pipeline_file)
-    elif isinstance(agent.pipeline, dict):
-        values["pipeline"] = yaml.safe_dump(agent.pipeline, sort_keys=False, allow_unicode=True)
-    elif agent.pipeline is not None:
-        values["pipeline"] = agent.pipeline
-    return values
 
 
-def _read_extension(extension: ExtensionDeclaration, folder: Path) -> dict[str, Any]:
-    """Return the fields, with the text of the function as `function`."""
-    values = _dump_fields(extension)
-    if (file := values.pop("functionFile", None)) is None:
-        return values
-    if "function" in values:
+def _embed_function(extension: ExtensionDeclaration, values: dict[str, Any], folder: Path) -> None:
+    if extension.function_file is None:
+        return
+    if extension.function is not None:
         raise ClientError(f"The extension '{extension.name}' has both function and functionFile.")
-    return {**values, "function": _read_text(folder / file)}
+    del values["functionFile"]
+    values["function"] = _read_text(folder / extension.function_file)
 
 
 def _read_text(path: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from cli.client import Client, ClientError, Connection, connect
-from cli.declaration import Key, format_name, get_parent
+from core.declarations.models import Key, format_name, get_parent
 
 FIELDS = {
     "category": ("name", "description", "icon", "visibility", "enabled"),
@@ -60,21 +60,6 @@ class ServerState:
             if key in self.ambiguous:
                 record = f"{key[0]} '{format_name(key)}'"
                 raise ClientError(f"The server has more than one {record}. Rename or delete all but one.")
-
-    def check_unique_name(self, kind: str, name: str | None) -> None:
-        """Raise ClientError when several records of the kind have this name."""
-        self.check_unique(key for key in self.ambiguous if key[0] == kind and format_name(key) == name)
-
-    def get_id(self, kind: str, name: str) -> str:
-        """Return the id of the record with this name: datasets are `schema.table`, credentials `PROVIDER/name`."""
-        found = self._list_ids(kind).get(name)
-        if found is None:
-            self.check_unique_name(kind, name)
-            raise ClientError(f"There is no {kind} '{name}'.")
-        return found
-
-    def add(self, key: Key, record_id: str) -> None:
-        self.records[key] = ServerRecord(record_id, {})
 
     def _list_ids(self, kind: str) -> Mapping[str, str]:
         if kind not in REFERENCED:

@@ -59,7 +59,7 @@ def run_demo(data: Path | None, once: bool) -> int:
     try:
         with (
             _serve_shop(console) as shop_url,
-            _start_spindle(console, (data or CLONE / ".spindle-demo").absolute()) as service,
+            _start_spindle(console, (data or choose_data_folder()).absolute()) as service,
         ):
             _run_job(console, service, shop_url)
             if not once:
@@ -70,6 +70,11 @@ def run_demo(data: Path | None, once: bool) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def choose_data_folder() -> Path:
+    """Return the folder in the clone, or for users who may not write there, one of their own."""
+    return (CLONE if os.access(CLONE, os.W_OK) else Path.home()) / ".spindle-demo"
 
 
 def _interrupt(_signal: int, _frame: object) -> None:
@@ -110,7 +115,7 @@ def _start_spindle(console: Console, data: Path) -> Generator[Service]:
     try:
         data.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DemoFailed(f"{data} cannot be the data folder: {error.strerror}.") from None
+        raise DemoFailed(f"{data} cannot be the data folder: {error.strerror}. Choose another --data.") from None
     port, ui_port = _find_port(console, "the API", 8080), _find_port(console, "the Dagster UI", 3000)
     arguments = ["up", "--data", str(data), "--port", str(port), "--ui-port", str(ui_port)]
     # the shop is on loopback, which the fetch guard refuses by default
@@ -256,7 +261,7 @@ def _show_addresses(console: Console, settings: Settings) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="bin/demo", description="Start Spindle and crawl the example shop.")
-    parser.add_argument("--data", type=Path, help="data folder (default .spindle-demo in the clone)")
+    parser.add_argument("--data", type=Path, help="data folder (default: .spindle-demo in the clone, or at home)")
     parser.add_argument("--once", action="store_true", help="end after the job; exit code 0 only if it produced rows")
     arguments = parser.parse_args()
     sys.exit(run_demo(arguments.data, arguments.once))

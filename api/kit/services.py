@@ -16,6 +16,7 @@ from core.agents.service import AgentService
 from core.categories.service import CategoryService
 from core.credentials.service import CredentialService
 from core.datasets.service import DatasetService
+from core.declarations.service import DeclarationService
 from core.events.service import EventService
 from core.executions.service import ExecutionService
 from core.identity.api_keys import KeyCache
@@ -56,6 +57,7 @@ class Services:
     sql_engine: SqlEngine
     datasets: DatasetService
     queries: QueryService
+    declarations: DeclarationService
     events: EventService
     executions: ExecutionService
     metrics: MetricsService
@@ -90,6 +92,7 @@ def open_services(settings: Settings) -> Services:
         sql_engine=sql_engine,
         datasets=DatasetService(database),
         queries=QueryService(settings, database, sql_engine),
+        declarations=DeclarationService(database),
         events=EventService(database),
         executions=ExecutionService(database, settings, storage),
         metrics=MetricsService(database),

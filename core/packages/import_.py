@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 from core.agents.repository import AgentRepository
 from core.categories.repository import CategoryRepository
 from core.credentials.repository import get_job_credential_ids
-from core.errors import BadInput
+from core.errors import BadInput, SpindleError
+from core.infra.record_writer import Action, RecordChange, RecordWriter
 from core.infra.repository import lock_organization, validate_fields
 from core.infra.slugs import SlugAllocator
 from core.jobs.repository import JobRepository
@@ -28,20 +29,12 @@ from pipelines.language.names import normalize
 CREDENTIALS = "cloud_credential_ids"
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedItem:
-    """One row that an import created or changed: the job `Shop/Books`."""
-
-    kind: str
-    name: str
-
-
 @dataclass(slots=True)
 class ImportReport:
     """The rows that an import created and changed, and references of the package that it could not resolve."""
 
-    created: list[ImportedItem] = field(default_factory=list[ImportedItem])
-    changed: list[ImportedItem] = field(default_factory=list[ImportedItem])
+    created: list[RecordChange] = field(default_factory=list[RecordChange])
+    changed: list[RecordChange] = field(default_factory=list[RecordChange])
     unchanged: int = 0
     warnings: list[str] = field(default_factory=list[str])
 
@@ -83,7 +76,8 @@ class _Importer:
         self._session = session
         self._organization_id = organization_id
         self._key_id = key_id
-        self._report = ImportReport()
+        self._warnings: list[str] = []
+        self._writer = RecordWriter(session, _reject_record, _get_value)
         self._agents = AgentRepository(session, organization_id, valid_pipelines=valid_pipelines)
 
     def run(self, contents: Contents) -> ImportReport:
@@ -92,7 +86,13 @@ class _Importer:
         self._import_extensions(contents.agents, agents)
         projects = self._import_projects(contents.projects)
         self._import_jobs(contents.projects, projects, agents)
-        return self._report
+        changes = self._writer.changes
+        return ImportReport(
+            created=[each for each in changes if each.action is Action.CREATE],
+            changed=[each for each in changes if each.action is Action.CHANGE],
+            unchanged=self._writer.unchanged,
+            warnings=self._warnings,
+        )
 
     def _import_categories(self, parts: Sequence[CategoryPart]) -> Mapping[str, Category]:
         repository = CategoryRepository(self._session, self._organization_id)
@@ -100,7 +100,7 @@ class _Importer:
         create = partial(repository.build, created_by_key_id=self._key_id)
         for part in parts:
             row = categories.get(part.name)
-            categories[part.name] = self._write(
+            categories[part.name] = self._writer.write(
                 "category", part.name, row, part.model_dump(), create, repository.update
             )
         self._session.flush()
@@ -125,7 +125,7 @@ class _Importer:
             values = part.model_dump(exclude={"category", "extensions"})
             values["category_id"] = categories[part.category].id if part.category else None
             name = AgentName(category=part.category, name=part.name, number=counts[key])
-            agents[name] = self._write("agent", part.label, row, values, self._agents.build, self._agents.update)
+            agents[name] = self._writer.write("agent", part.label, row, values, self._agents.build, self._agents.update)
         self._session.flush()
         return agents
 
@@ -141,7 +141,7 @@ class _Importer:
                     return repository.create(agent_id, **values)
 
                 label = f"{part.label}/{extension.name}"
-                self._write("python extension", label, row, values, create, repository.update)
+                self._writer.write("python extension", label, row, values, create, repository.update)
 
     def _import_projects(self, parts: Sequence[ProjectPart]) -> Sequence[Project]:
         repository = ProjectRepository(self._session, self._organization_id)
@@ -157,7 +157,7 @@ class _Importer:
         for part in parts:
             values = part.model_dump(exclude={"jobs"})
             row = existing.get(part.name)
-            projects.append(self._write("project", part.name, row, values, create, repository.update))
+            projects.append(self._writer.write("project", part.name, row, values, create, repository.update))
         self._session.flush()
         return projects
 
@@ -190,7 +190,7 @@ class _Importer:
                 values |= self._resolve_dataset(job.input_dataset, label, datasets)
                 values |= self._resolve_credentials(job.cloud_credentials, label, credentials)
                 row = existing[job.name].pop(0) if existing[job.name] else None
-                self._write("job", label, row, values, create, update)
+                self._writer.write("job", label, row, values, create, update)
         self._session.flush()
 
     def _load_jobs(self, projects: Sequence[Project]) -> Mapping[str, Sequence[Job]]:
@@ -225,7 +225,7 @@ class _Importer:
         if not table:
             return {"input_dataset_id": None}
         if table not in dataset_ids:
-            self._report.warnings.append(f"job '{job}': its input, the table {table}, is not here.")
+            self._warnings.append(f"job '{job}': its input, the table {table}, is not here.")
             return {}
         return {"input_dataset_id": dataset_ids[table]}
 
@@ -239,41 +239,15 @@ class _Importer:
             if len(matches) != 1:
                 how_many = "no" if not matches else "more than one"
                 credential = f"{name.provider} credential '{name.name}'"
-                self._report.warnings.append(f"job '{job}': there is {how_many} {credential} here.")
+                self._warnings.append(f"job '{job}': there is {how_many} {credential} here.")
                 return {}
             found.append(matches[0])
         return {CREDENTIALS: found}
 
-    def _write(
-        self,
-        kind: str,
-        label: str,
-        row: Any,
-        values: Mapping[str, Any],
-        create: Callable[[Mapping[str, Any]], Any],
-        update: Callable[[str, Mapping[str, Any]], Any],
-    ) -> Any:
-        """Create the row, which the next flush inserts, or update the values that differ. Raises BadInput."""
-        try:
-            if row is None:
-                self._report.created.append(ImportedItem(kind, label))
-                created = create(values)
-                self._session.add(created)
-                return created
-            different = {name: value for name, value in values.items() if value != _current_value(row, name)}
-            if not different:
-                self._report.unchanged += 1
-                return row
-            self._report.changed.append(ImportedItem(kind, label))
-            updated = update(row.id, different)
-        except BadInput as error:
-            raise reject(f"{kind} '{label}': {error.sentence}", kind) from error
-        for name, value in different.items():
-            if value is None:  # which an update ignores
-                setattr(updated, name, None)
-        self._session.flush()
-        return updated
+
+def _get_value(row: Any, column: str) -> Any:
+    return list(get_job_credential_ids(row)) if column == CREDENTIALS else getattr(row, column)
 
 
-def _current_value(row: Any, name: str) -> Any:
-    return list(get_job_credential_ids(row)) if name == CREDENTIALS else getattr(row, name)
+def _reject_record(kind: str, name: str, error: SpindleError) -> BadInput:
+    return reject(f"{kind} '{name}': {error.sentence}", kind)

@@ -57,4 +57,4 @@ def test_the_demo_prints_rows_and_leaves_no_process(tmp_path: Path, taken_port: 
 def test_without_rows_the_exit_code_is_1() -> None:
     done = demo("/dev/null/data")
     assert done.returncode == 1
-    assert "/dev/null/data cannot be the data folder: Not a directory." in done.stdout
+    assert "/dev/null/data cannot be the data folder: Not a directory. Choose another --data." in done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -81,3 +82,20 @@ def test_arguments_of_bin_test_are_passed_to_pytest() -> None:
     done = run("bin/test", "tests/bin/test_shop.py", "--collect-only", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0
     assert "test_shop.py::" in done.stdout
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user")
+def test_another_user_of_a_clone_is_told_who_can_set_it_up(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    shutil.copytree(CLONE / "bin", clone / "bin")
+    shutil.copy(CLONE / "requirements.lock", clone)
+    (clone / ".venv").mkdir()
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    refused = subprocess.run(
+        [clone / "bin/setup"], cwd=clone, user=65534, group=65534, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 1
+    assert f"Ask root to run {clone}/bin/setup" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert list((clone / ".venv").iterdir()) == []

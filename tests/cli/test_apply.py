@@ -164,6 +164,22 @@ def test_names_that_several_records_have_are_in_the_way_only_where_they_are_mean
         assert (refused.exit_code, "more than one agent 'Twice'" in refused.output) == (1, True), refused.output
 
 
+def test_a_declaration_that_cannot_be_applied_changes_nothing(api: Api, spindle: Spindle, file: Path):
+    spindle("apply", "-f", file)
+    before = [api.get(path) for path in ("/categories", "/agents", "/projects")]
+    file.write_text(
+        DECLARED.replace("visibility: PRIVATE", "icon: book")
+        .replace("Bern", "Basel")
+        .replace("agent: Inline", "agent: Inlin")
+    )
+    refused = spindle("apply", "-f", file, "--prune")
+    assert (refused.exit_code, "no agent 'Inlin'. Did you mean Inline?" in refused.output) == (1, True), refused.output
+    assert [api.get(path) for path in ("/categories", "/agents", "/projects")] == before
+    file.write_text("categories: [{name: New}]\nagents: [{name: x, category: Crawler}]\n")
+    assert "no category 'Crawler'. Did you mean Crawlers?" in spindle("apply", "-f", file).output
+    assert [each["name"] for each in api.get("/categories")] == ["Crawlers"]
+
+
 def test_the_example_applies(api: Api, spindle: Spindle):
     applied = spindle("apply", "-f", CLONE / "examples" / "shop" / "spindle.yaml")
     assert (applied.exit_code, "created 4" in applied.output.lower()) == (0, True), applied.output
@@ -254,7 +270,7 @@ def _job(api: Api, project: str, job: str) -> tuple[str, str]:
         ),
         ("agents: [{name: x, extensions: [{name: y, function: a(}]}]\n", "extension 'x/y': The function 'y' cannot be"),
         ("projects: [{name: x, jobs: [{name: y, agent: z}]}]\n", "job 'x/y': there is no agent 'z'."),
-        ("agents: [{name: x, category: y}]\n", "agent 'y/x': There is no category 'y'."),
+        ("agents: [{name: x, category: y}]\n", "agent 'y/x': there is no category 'y'."),
         ("agents:\n  - {name: x, pipeline: 'pipeline: [{stage: nope}]'}\n", "agent 'x': The pipeline has a problem"),
     ],
     ids=range(15),

@@ -1,0 +1,1 @@
+"""Declarations: many records in one request."""

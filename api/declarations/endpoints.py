@@ -1,0 +1,31 @@
+"""Declarations: apply one, all or nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.declarations.schemas import AppliedChanges, build_applied_changes
+from api.kit.auth import KeyRoute, Writer
+from api.kit.errors import answers
+from api.kit.services import ServicesOf
+from core.declarations.models import Declaration
+
+router = APIRouter(tags=["declarations"], route_class=KeyRoute)
+
+
+@router.post(
+    "/apply",
+    summary="Create and change the categories, agents, projects and jobs of a declaration",
+    description="One transaction: all of it, or nothing where a record is not valid. Records are matched by name.",
+    responses=answers(409),
+)
+def apply_declaration(
+    body: Declaration,
+    caller: Writer,
+    services: ServicesOf,
+    dry_run: Annotated[bool, Query(alias="dryRun", description="Return the changes without making them.")] = False,
+    prune: Annotated[bool, Query(description="Delete records that a section of the declaration omits.")] = False,
+) -> AppliedChanges:
+    return build_applied_changes(services.declarations.apply(caller, body, dry_run=dry_run, prune=prune))
