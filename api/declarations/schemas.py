@@ -27,7 +27,7 @@ class AppliedChange(Record):
 class AppliedChanges(Record):
     """The changes in the order in which they were made. A dry run has no warnings."""
 
-    changes: list[AppliedChange]
+    changes: list[AppliedChange] = Field(description="Created, changed and deleted records.")
     warnings: list[str] = Field(description="Problems that executions of the written agents would fail with.")
 
 

@@ -25,6 +25,7 @@ GROUPS = {  # the tags of operations, in the order of their use
     "events": "Executions followed live, as Server-Sent Events.",
     "webhooks": "Events of a project, sent to the addresses that it names.",
     "metrics": "Usage and costs of executions, jobs, projects and organizations.",
+    "declarations": "All records of a file such as spindle.yaml, written at once.",
     "packages": "Projects with their jobs and agents, exported to a file and imported from one.",
     "html": "A single page, fetched as pipelines do.",
     "cms-tables": "Generic tables: JSON records in tables that users name.",

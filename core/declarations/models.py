@@ -37,7 +37,7 @@ class NamedDeclaration(BaseModel):
 
 class RecordDeclaration(NamedDeclaration):
     description: str | None = None
-    enabled: bool | None = None
+    enabled: bool | None = Field(default=None, description="Whether it is in use.")
 
 
 class CategoryDeclaration(RecordDeclaration):
@@ -48,26 +48,26 @@ class CategoryDeclaration(RecordDeclaration):
 class ExtensionDeclaration(NamedDeclaration):
     """A Python function for the agent's pipeline. `spindle apply` sends `functionFile`, a path, as `function`."""
 
-    function: str | None = None
-    function_file: str | None = None
+    function: str | None = Field(default=None, description="The text of a Python module with the function.")
+    function_file: str | None = Field(default=None, description="A path; refused by the server.")
 
 
 class AgentDeclaration(RecordDeclaration):
     """An agent with `pipeline` or `code` (Python). `spindle apply` sends `pipelineFile`, a path, as `pipeline`."""
 
-    category: str | None = None
-    pipeline: str | dict[str, Any] | None = None
-    pipeline_file: str | None = None
+    category: str | None = Field(default=None, description="Name of the category.")
+    pipeline: str | dict[str, Any] | None = Field(default=None, description="The pipeline, as YAML or as a map.")
+    pipeline_file: str | None = Field(default=None, description="A path; refused by the server.")
     code: str | None = None
-    extensions: list[ExtensionDeclaration] | None = None
+    extensions: list[ExtensionDeclaration] | None = Field(default=None, description="Functions that it calls.")
 
 
 class JobDeclaration(RecordDeclaration):
     """A job; `agent` is NAME or CATEGORY/NAME, `inputDataset` the SQL name SCHEMA.TABLE."""
 
-    agent: str | None = None
-    input_dataset: str | None = None
-    cloud_credentials: list[str] | None = None
+    agent: str | None = Field(default=None, description="Name of the agent: `Category/Name`, or the name alone.")
+    input_dataset: str | None = Field(default=None, description="The input as SQL names it: `schema.table`.")
+    cloud_credentials: list[str] | None = Field(default=None, description="Credentials as `PROVIDER/name`.")
     parameters: dict[str, Any] | None = None
     scheduled_time: AwareDatetime | None = Field(default=None, strict=False)
 
@@ -75,7 +75,7 @@ class JobDeclaration(RecordDeclaration):
 class ProjectDeclaration(RecordDeclaration):
     cron_schedule: str | None = None
     parameters: dict[str, Any] | None = None
-    jobs: list[JobDeclaration] | None = None
+    jobs: list[JobDeclaration] | None = Field(default=None, description="Jobs of the project.")
 
 
 class Declaration(BaseModel):
@@ -83,9 +83,9 @@ class Declaration(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, json_schema_extra={"examples": [_EXAMPLE]})
 
-    categories: list[CategoryDeclaration] | None = None
-    agents: list[AgentDeclaration] | None = None
-    projects: list[ProjectDeclaration] | None = None
+    categories: list[CategoryDeclaration] | None = Field(default=None, description="Categories of agents.")
+    agents: list[AgentDeclaration] | None = Field(default=None, description="Agents with their pipelines.")
+    projects: list[ProjectDeclaration] | None = Field(default=None, description="Projects with their jobs.")
 
     def owns(self, key: Key) -> bool:
         """Return whether --prune deletes an undeclared record with this key: its section is in the file."""
