@@ -79,6 +79,11 @@ def origin(url: str) -> str:
     return f"{scheme}//{rest.partition('/')[0].rpartition('@')[2]}"
 
 
+def get_host(url: str) -> str:
+    """Return host and port of a canonical URL; the port is left out where it is the default of the scheme."""
+    return origin(url).partition("//")[2]
+
+
 @lru_cache(maxsize=1024)
 def _is_canonical(site: str) -> bool:
     """Return whether scheme, host and port are in canonical form."""

@@ -6,20 +6,27 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, NonNegativeInt
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt
 
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Parser
 from pipelines.extract.pagination import Pagination
+from pipelines.extract.patterns import PatternText, Searched, compile_pattern
 from pipelines.extract.rows import Link, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.fetch import canonical_url
 from pipelines.fetch.requests import Method, RequestArguments
+from pipelines.fetch.urls import get_host
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import LinkStage, register_stage
 
 _LONGEST_TEXT = 10_000  # characters; nested links would otherwise repeat the text of a page many times
+
+
+Patterns = Annotated[
+    tuple[PatternText, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+]
 
 
 class JoinType(StrEnum):
@@ -96,6 +103,51 @@ class _Paginating(_Requesting):
     @property
     def pagination(self) -> Pagination | None:
         return self.paginate
+
+
+class LinkFilters(LinkStage):
+    """Base of stages that follow some of the links that they find."""
+
+    same_host: bool = Field(False, alias="sameHost", description="follow only links to the host of the page")
+    include: Patterns = Field((), description="follow only addresses in which one of these regular expressions matches")
+    exclude: Patterns = Field((), description="follow no addresses in which one of these regular expressions matches")
+
+    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
+        find_links = super().build_worker()
+        if not (self.same_host or self.include or self.exclude):
+            return find_links
+        is_wanted, same_host = build_address_filter(self.include, self.exclude), self.same_host
+
+        def links(row: Row) -> Iterator[Link]:
+            searched = row.element.document.searched if row.element else Searched()
+            hosts = _get_own_hosts(row) if same_host else ()
+            try:
+                for link in find_links(row):
+                    is_near = not hosts or not link.url or get_host(link.url) in hosts
+                    if is_near and (not link.url or is_wanted(link.url, searched)):
+                        yield link
+            except SelectorFailed as error:
+                yield Link(None, None, str(error))
+
+        return links
+
+
+def _get_own_hosts(row: Row) -> set[str]:
+    """Return the host of the row's page; a first page may redirect to another one, such as www., a later one not."""
+    urls = (row.fetched.requested_url, None if row.depth else row.fetched.url)
+    return {get_host(url) for url in urls if url}
+
+
+def build_address_filter(include: tuple[str, ...], exclude: tuple[str, ...]) -> Callable[[str, Searched], bool]:
+    """Return a function that tells which addresses to follow; it raises SelectorFailed for a slow pattern."""
+    wanted, unwanted = [*map(compile_pattern, include)], [*map(compile_pattern, exclude)]
+
+    def is_wanted(url: str, searched: Searched) -> bool:
+        if wanted and not any(pattern.limit_to_page(searched)(url) for pattern in wanted):
+            return False
+        return not any(pattern.limit_to_page(searched)(url) for pattern in unwanted)
+
+    return is_wanted
 
 
 class SelectorStage(LinkStage):
@@ -199,7 +251,7 @@ pipeline:
 
 
 @register_stage("wgetJoin", "join")
-class WgetJoin(_Paginating, JoinStage):
+class WgetJoin(_Paginating, LinkFilters, JoinStage):
     """Follow every link of the page: one row per link, in document order, each with the linked page.
 
     A link is an element with an `href` of http or https. `$column` takes one address or an array of them from a column,
@@ -217,11 +269,12 @@ pipeline:
 
 
 @register_stage("wgetExplore", "explore")
-class WgetExplore(_Requesting, ExploreStage):
+class WgetExplore(_Requesting, LinkFilters, ExploreStage):
     """Follow links of links, breadth first: one row per page, including the first page, and no page twice.
 
     The selector works as in wgetJoin: `a.next`, or `$.data.next` for an API that returns JSON. `depth` is the number of
-    links to follow from the first page; `maxPages` of the key spindle sets a limit on the pages.
+    links to follow from the first page; `maxPages` of the key spindle sets a limit on the pages. `[a, 1]` follows links
+    to other sites too: `sameHost: true` stays on the host, and `include` and `exclude` select addresses.
 
     After a fetch with traces, `explore` is short for visitExplore.
     """

@@ -10,7 +10,7 @@ from pipelines.browser.actions import Browsing, Traces
 from pipelines.browser.actions.capture import Snapshot
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import LinkStage, register_stage
-from pipelines.stages.links import AddressStage, ExploreStage, JoinStage
+from pipelines.stages.links import AddressStage, ExploreStage, JoinStage, LinkFilters
 
 
 class _BrowserStage(LinkStage):
@@ -50,7 +50,7 @@ pipeline:
 
 
 @register_stage("visitJoin")
-class VisitJoin(_BrowserStage, JoinStage):
+class VisitJoin(_BrowserStage, LinkFilters, JoinStage):
     """Follow every link in the browser: one row per link, in document order. After a fetch with traces, also `join`."""
 
     example = """
@@ -64,7 +64,7 @@ pipeline:
 
 
 @register_stage("visitExplore")
-class VisitExplore(_BrowserStage, ExploreStage):
+class VisitExplore(_BrowserStage, LinkFilters, ExploreStage):
     """Follow links of links in the browser, no page twice. After a fetch with traces, also `explore`."""
 
     example = """

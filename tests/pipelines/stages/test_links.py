@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from pipelines.errors import PipelineError
 from pipelines.extract.rows import Fetched, Link, Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
+from pipelines.pipeline import check_yaml
 from pipelines.planning.stage import LinkStage
 from pipelines.spark.frontier import Exploration
 from pipelines.spark.schema import build_explore_schema, build_links_schema, build_rows_schema
 from pipelines.spark.worker import Pass, run_pass
 from pipelines.stages.links import WgetExplore, WgetJoin
+from pipelines.stages.visits import VisitExplore, VisitJoin
 from tests.support.pages import document
 
 COUNT, LENGTH, HELD = 100, 1_000_000, 8 * 1024 * 1024
@@ -91,3 +95,43 @@ def test_the_text_of_a_link_is_cut(stage: type[WgetJoin | WgetExplore], length: 
     assert link.text is not None
     assert len(link.text) == 10_000
     assert link.text[-2:] == end
+
+
+@pytest.mark.parametrize("stage", [WgetJoin, WgetExplore, VisitJoin, VisitExplore])
+@pytest.mark.parametrize(
+    ("arguments", "paths"),
+    [
+        ({}, ["/a", "/b/1", "/b/2", "//www.shop.test/", "//other.test/b"]),
+        ({"sameHost": "true"}, ["/a", "/b/1", "/b/2"]),
+        ({"include": "/b"}, ["/b/1", "/b/2", "//other.test/b"]),
+        ({"include": ["/a$", "1$"]}, ["/a", "/b/1"]),
+        ({"exclude": ["2", "other"], "sameHost": True, "include": "/b"}, ["/b/1"]),
+    ],
+)
+def test_links_are_followed_by_host_and_pattern(
+    stage: type[LinkStage], arguments: dict[str, Any], paths: list[str]
+) -> None:
+    all_paths = ("a", "b/1", "b/2", "//www.shop.test/", "//other.test/b")
+    page = document("".join(f"<a href={path}>x</a>" for path in all_paths), url="http://shop.test/")
+    row = Row({}, (0,), Fetched.from_page(page.page), page.root)
+    links = stage.model_validate({"selector": "a", **arguments}).build_worker()(row)
+    assert [link.url for link in links] == [
+        f"http:{path}" if path.startswith("//") else f"http://shop.test{path}" for path in paths
+    ]
+
+
+def test_the_host_of_a_first_page_is_also_the_one_that_it_redirects_to() -> None:
+    page = document(
+        "<a href=/1>1</a><a href=http://shop.test/2>2</a><a href=http://x.test/>x</a>", "http://www.shop.test/"
+    )
+    fetched = Fetched("http://www.shop.test/", "http://shop.test/", page=page.page, root=page.root)
+    find = WgetExplore.model_validate({"selector": "a", "sameHost": True}).build_worker()
+    first, later = (Row({}, (0,), fetched, page.root, depth=depth) for depth in (0, 1))
+    assert [link.url for link in find(first)] == ["http://www.shop.test/1", "http://shop.test/2"]
+    assert [link.url for link in find(later)] == ["http://shop.test/2"]
+
+
+def test_a_pattern_that_does_not_parse_is_a_problem() -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml("fetch: {url: 'http://a/'}\npipeline:\n- {stage: explore, args: [a, {exclude: '('}]}")
+    assert [(each.code, each.line) for each in error.value.problems] == [("invalid-pattern", 3)]
