@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field
 from sqlalchemy import RowMapping
 
+from api.executions.progress import Progress
 from api.kit.schemas import WHOLE, Body, Record, example
 from core.executions.payload import OUTPUT_TEXTS
 from core.executions.repository import Status
@@ -71,46 +72,6 @@ class Submission(Record):
     """Where it runs; `local` is this machine."""
     success: bool
     """True; what is not accepted is answered with an error."""
-
-
-class StageProgress(Record):
-    """Progress of one stage of the plan; drivers may add fields."""
-
-    model_config = ConfigDict(extra="allow")
-
-    key: str
-    """Name of the stage in this execution, such as `s02_extract`."""
-    title: str = ""
-    """Name of the stage for people."""
-    state: str = "PENDING"
-    """PENDING, RUNNING, COMPLETED or FAILED."""
-    rows: int = 0
-    """Rows that the stage has made so far."""
-    pages: int = 0
-    """Pages that it has fetched."""
-    errors: int = 0
-    """Pages and rows with an error."""
-    seconds: float = 0
-    """Time that it has taken, in seconds."""
-
-
-class Progress(Record):
-    """Progress as the driver reports it; drivers may add fields."""
-
-    model_config = ConfigDict(extra="allow")
-
-    fraction: float = 0
-    """Completed fraction of the stages, 0 to 1."""
-    stages: list[StageProgress] = Field(default_factory=list[StageProgress])
-    """The stages in order; empty before the driver has planned them."""
-
-    @classmethod
-    def from_report(cls, stored: Mapping[str, Any]) -> Progress:
-        """Return the progress that was reported; none where a report was malformed, since clients send them too."""
-        try:
-            return cls.model_validate(stored)
-        except ValidationError:
-            return cls()
 
 
 class ExecutionStatus(Record):

@@ -39,7 +39,7 @@ def test_a_pipeline_becomes_rows_that_sql_answers(acme: Api):
     status = job.status(execution)
     assert (status["status"], status["progress"], status["sparkUiUrl"]) == (
         "RUNNING",
-        progress,
+        progress | {"startSeconds": 0.0, "checks": []},
         "http://127.0.0.1:4040",
     )
     assert status["completedAt"] is None
@@ -278,7 +278,7 @@ def test_put_merges_and_ignores_fields_of_the_server(acme: Api, job: Job):
 
 def test_progress_has_one_shape_whatever_is_reported(job: Job):
     execution = job.execute()
-    nothing = {"fraction": 0.0, "stages": []}
+    nothing = {"fraction": 0.0, "startSeconds": 0.0, "stages": [], "checks": []}
     assert job.status(execution)["progress"] == nothing
     stage = {
         "key": "s01_fetch",
@@ -289,15 +289,17 @@ def test_progress_has_one_shape_whatever_is_reported(job: Job):
         "errors": 0,
         "seconds": 0.5,
     }
+    shown = stage | {"selectors": [], "warnings": []}
     reports = [
-        ({"fraction": 0.5, "stages": [stage | {"odd": 1}], "more": "x"}, None),
-        ({"fraction": "half"}, nothing),
-        ({"stages": [{"title": "without a key"}]}, nothing),
-        ({"stages": [stage]}, {"fraction": 0.0, "stages": [stage]}),
+        ({"fraction": 0.5, "stages": [stage | {"odd": 1}], "more": "x"}, [shown | {"odd": 1}]),
+        ({"fraction": "half"}, []),
+        ({"stages": [{"title": "without a key"}]}, []),
+        ({"stages": [stage], "startSeconds": 2.5}, [shown]),
     ]
-    for progress, shown in reports:
+    for progress, stages in reports:
         job.report(execution, "RUNNING", additionalMetrics={"progress": progress})
-        assert job.status(execution)["progress"] == (shown or progress)
+        expected = nothing | (progress | {"stages": stages} if stages else {})
+        assert job.status(execution)["progress"] == expected
 
 
 def test_an_empty_text_clears_an_optional_id_time_or_schedule(acme: Api, job: Job):

@@ -1,0 +1,80 @@
+"""The progress of an execution, as its driver reports it. Drivers may add fields, which are answered as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from api.kit.schemas import Record
+
+
+class SelectorProgress(Record):
+    model_config = ConfigDict(extra="allow")
+
+    column: str | None = None
+    """Column that the selector fills; null for a selector of segments."""
+    selector: str | None = None
+    """Text of the selector; null where the method needs none."""
+    pages: int = 0
+    """Pages that it was applied to."""
+    empty: int = 0
+    """Pages of these on which it found nothing."""
+
+
+class StageProgress(Record):
+    model_config = ConfigDict(extra="allow")
+
+    key: str
+    """Name of the stage in this execution, such as `s02_extract`."""
+    title: str = ""
+    """Name of the stage for people."""
+    state: str = "PENDING"
+    """PENDING, RUNNING, COMPLETED or FAILED."""
+    rows: int = 0
+    """Rows that the stage has made so far."""
+    pages: int = 0
+    """Pages that it has fetched."""
+    errors: int = 0
+    """Pages and rows with an error."""
+    seconds: float = 0
+    """Time that it has taken, in seconds."""
+    selectors: list[SelectorProgress] = Field(default_factory=list[SelectorProgress])
+    """Its selectors, with the pages on which they found nothing."""
+    warnings: list[str] = Field(default_factory=list[str])
+    """What is suspicious about its rows, as sentences, at its end."""
+
+
+class CheckOutcome(Record):
+    model_config = ConfigDict(extra="allow")
+
+    check: str = ""
+    """The check of the output, as the pipeline has it."""
+    severity: str = "error"
+    """`error` when its failure fails the execution, else `warn`."""
+    passed: bool = False
+    """Whether the output passed it."""
+    message: str | None = None
+    """Why not; null when it passed."""
+
+
+class Progress(Record):
+    model_config = ConfigDict(extra="allow")
+
+    fraction: float = 0
+    """Completed fraction of the stages, 0 to 1."""
+    start_seconds: float = 0
+    """Time that Spark took to start, in seconds."""
+    stages: list[StageProgress] = Field(default_factory=list[StageProgress])
+    """The stages in order; empty before the driver has planned them."""
+    checks: list[CheckOutcome] = Field(default_factory=list[CheckOutcome])
+    """Outcomes of the pipeline's checks of its output; empty before its end."""
+
+    @classmethod
+    def from_report(cls, stored: Mapping[str, Any]) -> Progress:
+        """Return the progress that was reported; none where a report was malformed, since clients send them too."""
+        try:
+            return cls.model_validate(stored)
+        except ValidationError:
+            return cls()
