@@ -19,9 +19,10 @@ _KEYS = ("selector", "xpath")  # of an extractor, and of a stage whose arguments
 
 @dataclass(frozen=True, slots=True)
 class DraftSelector:
-    """A selector of the text, between the offsets `start` and `end`."""
+    """A selector of the text, between the offsets `start` and `end`; `key` says whether it is an XPath."""
 
     stage: str
+    key: str
     line: int
     text: str
     start: int
@@ -37,7 +38,7 @@ def write_draft(url: str, selectors: Sequence[str]) -> str:
     names = set[str]()
     for selector in selectors:
         extractor = _read_extractor(selector)
-        name = _derive_name(str(extractor.get("selector", "")), names)
+        name = _derive_name(str(extractor.get("selector") or extractor.get("xpath") or ""), names)
         names.add(name)
         fields = {"as": name} | extractor
         lines.append(", ".join(f"{key}: {_quote(value)}" for key, value in sorted(fields.items(), key=_is_name)))
@@ -51,9 +52,9 @@ def find_selectors(text: str) -> list[DraftSelector]:
     """Return the selectors of a valid pipeline in the order of the text."""
     root = yaml.compose(text, yaml.SafeLoader)
     return [
-        DraftSelector(stage, node.start_mark.line + 1, node.value, node.start_mark.index, node.end_mark.index)
+        DraftSelector(stage, key, node.start_mark.line + 1, node.value, node.start_mark.index, node.end_mark.index)
         for item in _get_items(_get_value(root, "pipeline"))
-        for stage, node in _iter_selectors(item)
+        for stage, key, node in _iter_selectors(item)
         if isinstance(node, yaml.ScalarNode)
     ]
 
@@ -62,7 +63,7 @@ def replace_selector(text: str, selector: DraftSelector, new: str) -> str:
     return text[: selector.start] + _quote(new) + text[selector.end :]
 
 
-def _iter_selectors(item: Any) -> Iterator[tuple[str, Any]]:
+def _iter_selectors(item: Any) -> Iterator[tuple[str, str, Any]]:
     name, arguments = _get_value(item, "stage"), _get_value(item, "args")
     if name is None or arguments is None:
         return
@@ -72,14 +73,14 @@ def _iter_selectors(item: Any) -> Iterator[tuple[str, Any]]:
         return
     nodes = _get_items(arguments) or [arguments]
     if "selector" in stage.positional and len(nodes) > (position := stage.positional.index("selector")):
-        yield name.value, nodes[position]
-    yield from ((name.value, node) for node in _find_keyed(arguments))
+        yield name.value, "selector", nodes[position]
+    yield from ((name.value, key, node) for key, node in _find_keyed(arguments))
 
 
-def _find_keyed(node: Any) -> Iterator[Any]:
+def _find_keyed(node: Any) -> Iterator[tuple[str, Any]]:
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if key.value in _KEYS:
-            yield value
+            yield key.value, value
         else:
             yield from _find_keyed(value)
     for item in _get_items(node):
@@ -101,7 +102,9 @@ def _read_extractor(selector: str) -> dict[str, Any]:
         value = yaml.safe_load(selector) if selector.startswith("{") else None
     except yaml.YAMLError:
         value = None
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {"selector": selector}
+    if isinstance(value, dict):
+        return cast(dict[str, Any], value)
+    return {"xpath" if selector.startswith(("/", "(/")) else "selector": selector}
 
 
 def _derive_name(selector: str, taken: Collection[str]) -> str:

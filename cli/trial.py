@@ -16,10 +16,10 @@ from typing import Any
 from rich.cells import set_cell_size
 from rich.console import Console
 
-from cli.draft import find_selectors, replace_selector, write_draft
+from cli.draft import DraftSelector, find_selectors, replace_selector, write_draft
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, read_transforms
 from pipelines.errors import PipelineError, RunError
-from pipelines.extract import SlowPattern, compile_selector
+from pipelines.extract import Element, SlowPattern, compile_selector
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import SelectorError
 from pipelines.fetch import Page
@@ -194,7 +194,7 @@ def _print_page(trial: Trial, text: str, has_selectors: bool) -> int:
     if not has_selectors:
         _print_body(row)
         return 0
-    found = [_print_matches(row, selector.text) for selector in find_selectors(text)]
+    found = [_print_matches(row, selector) for selector in find_selectors(text)]
     for name, value in row.values.items():
         print(escape_text(f"{name} = {json.dumps(to_json(value, PREVIEW_LENGTH), ensure_ascii=False)}"))
     return 0 if all(found) else NOTHING_FOUND
@@ -218,10 +218,11 @@ def _print_body(row: Row) -> None:
         _notes.print(f"{format_count(max(more, 0), 'lines')} more, which a pipe or file would get")
 
 
-def _print_matches(row: Row, text: str) -> int:
+def _print_matches(row: Row, selector: DraftSelector) -> int:
     """Print how many elements match a selector, and the first of them."""
+    text = selector.text
     try:
-        found = row.element.select(compile_selector(text)) if row.element else []
+        found = _select(row.element, selector) if row.element else []
     except (SelectorError, SlowPattern) as error:
         raise RunError(f"{text}: {error}") from None
     print(escape_text(f"{text}: {format_count(len(found), 'elements') if found else 'nothing'}"))
@@ -229,6 +230,12 @@ def _print_matches(row: Row, text: str) -> int:
         link = element.link()
         print(escape_text(f"  {truncate(element.text(), PREVIEW_LENGTH)}{f' -> {link}' if link else ''}"))
     return len(found)
+
+
+def _select(element: Element, selector: DraftSelector) -> list[Element]:
+    if selector.key == "xpath":
+        return element.select_xpath(selector.text)
+    return element.select(compile_selector(selector.text))
 
 
 def _change_selectors(text: str, file: Path | None, show: Callable[[str], int]) -> int:

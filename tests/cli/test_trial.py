@@ -92,6 +92,8 @@ def test_an_address_gives_the_page_and_what_selectors_find(shop: Site) -> None:
     assert f"a.item: 2 elements\n  B -> {shop.url}/b\n  C -> {shop.url}/gone\n" in found.stdout
     assert f'link = "{shop.url}/3"' in found.stdout
     assert ".none: nothing" in found.stdout
+    xpath = run_try(f"{shop.url}/2", "//a[@class='item']")
+    assert (xpath.returncode, xpath.stdout.splitlines()[0]) == (0, "//a[@class='item']: 2 elements")
 
 
 def test_failures_are_sentences(shop: Site, file: Path) -> None:
