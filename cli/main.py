@@ -116,9 +116,7 @@ def try_(
     target: Annotated[str, typer.Argument(help="An address, or a pipeline file.", metavar="URL|FILE")],
     selectors: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="CSS selectors, XPaths, $.paths in JSON, or extractors such as '{selector: h1, method: price}'."
-        ),
+        typer.Argument(help="CSS, XPath, $.paths in JSON, or extractors: '{selector: h1, method: price}'."),
     ] = None,
     parameter: Parameters = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many rows.")] = 10,
