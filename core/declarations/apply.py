@@ -131,10 +131,11 @@ class Applier:
         for extension in declared.extensions or ():
 
             def create(values: Mapping[str, Any], agent_id: str = agent.id) -> Any:
-                return self._extensions.create(agent_id, **values)
+                return self._extensions.create(agent_id, **{"source": "", **values})
 
             own = existing.get(normalize(extension.name), ("extension", *names, extension.name))
-            fields = {"name": extension.name, "source": extension.function or ""}
+            source = {} if extension.function is None else {"source": extension.function}
+            fields = {"name": extension.name, **source}
             self._write(own, fields, create, self._extensions.update)
 
     def _write_project(self, declared: ProjectDeclaration) -> None:

@@ -12,6 +12,8 @@ from core.errors import BadInput
 from core.identity.api_keys import Identity
 from core.infra.database import Database
 from core.infra.record_writer import RecordChange
+from core.infra.validation import exceeds_depth
+from pipelines.language.nodes import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +71,7 @@ def _check(declaration: Declaration) -> None:
     for agent in declaration.agents or ():
         if agent.pipeline_file is not None or any(each.function_file is not None for each in agent.extensions or ()):
             raise BadInput(f"The agent '{agent.name}' refers to a file: send its text.", path="agents")
+        if exceeds_depth(MAX_DEPTH, agent.pipeline):
+            raise BadInput(f"The pipeline of the agent '{agent.name}' is nested too deep.", path="agents")
         if agent.pipeline is not None and agent.code is not None:
             raise BadInput(f"The agent '{agent.name}' has both pipeline and code.", path="agents")

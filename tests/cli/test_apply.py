@@ -111,6 +111,8 @@ def test_extensions_are_made_changed_shown_and_pruned(api: Api, spindle: Spindle
     assert "reated 0, to be changed 0, to be deleted 0" in spindle("apply", "-f", file, "--prune", "--dry-run").output
 
     (tmp_path / "shout.py").write_text(SHOUT.replace("upper", "title"))
+    declare({"name": "shout"}, inline)
+    assert "created 0, changed 0" in spindle("apply", "-f", file).output.lower()  # the function is left out: it stays
     declare({"name": "shout", "functionFile": "shout.py"})
     shown = spindle("apply", "-f", file, "--prune", "--dry-run")
     assert (shown.exit_code, len(stored())) == (3, 2)
@@ -269,11 +271,13 @@ def _job(api: Api, project: str, job: str) -> tuple[str, str]:
             "The extension 'y' has both function and functionFile.",
         ),
         ("agents: [{name: x, extensions: [{name: y, function: a(}]}]\n", "extension 'x/y': The function 'y' cannot be"),
+        ("agents: [{name: x, extensions: [{name: y}]}]\n", "extension 'x/y': "),
+        (f"agents: [{{name: x, pipeline: {'{a: ' * 60}1{'}' * 61}]\n", "agent 'x' is nested too deep"),
         ("projects: [{name: x, jobs: [{name: y, agent: z}]}]\n", "job 'x/y': there is no agent 'z'."),
         ("agents: [{name: x, category: y}]\n", "agent 'y/x': there is no category 'y'."),
         ("agents:\n  - {name: x, pipeline: 'pipeline: [{stage: nope}]'}\n", "agent 'x': The pipeline has a problem"),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_errors_have_their_position(spindle: Spindle, file: Path, text: str, said: str):
     file.write_text(text)
