@@ -41,6 +41,7 @@ from orchestration.compute.protocol import Compute, DriverHandle
 POLL_SECONDS = 0.1
 WATCH_SECONDS = 0.5
 LOG_SECONDS = 2.0
+REPORT_SECONDS = 2.0  # from the end of the execution to the driver's own message of it
 EXIT_SECONDS = 15.0
 LOG_LINES_READ, LAST_LOG_LINES = 500, 20  # most lines may be those of stack traces
 TERMINATED = "The run was terminated in Dagster."
@@ -74,7 +75,7 @@ class DriverSession:
         self._outcome: Outcome | None = None
         self._failed_stage: str | None = None
         self._watched_at = 0.0
-        self._ended_elsewhere = False
+        self._ended_at: float | None = None
 
     @property
     def execution(self) -> Execution:
@@ -203,11 +204,13 @@ class DriverSession:
         state, sentence = self._load_state()
         if state is State.CANCELLED and context.run.status is not DagsterRunStatus.CANCELING:
             context.instance.report_run_canceling(context.run, "The execution was cancelled.")
-        if state is State.CANCELLED or (state.terminal and self._ended_elsewhere):
+        if state.terminal and self._ended_at is None:
+            self._ended_at = time.monotonic()
+        has_waited = self._ended_at is not None and time.monotonic() - self._ended_at > REPORT_SECONDS
+        if state is State.CANCELLED or (state.terminal and has_waited):
             self._outcome = Outcome(state, sentence)
         if state is State.CANCELLED:
             self._end_driver()  # at once: the steps that are left may take longer to end
-        self._ended_elsewhere = state.terminal  # checked twice: the driver's own report may still arrive
         if not state.terminal:
             self._check_alive(context)
 
@@ -244,10 +247,10 @@ class DriverSession:
                 fail(self._database, execution.id, INTERRUPTED, execution.attempt)
 
     def _end_driver(self) -> None:
-        """Stop the driver, at once where it was cancelled, and free the slot of a cancelled attempt."""
+        """Stop the driver, at once unless it has reported its end, and free the slot of a cancelled attempt."""
         outcome, execution = self._outcome, self.execution
-        is_ending = outcome is not None and outcome.state is not State.CANCELLED
-        deadline = time.monotonic() + (EXIT_SECONDS if is_ending else 0)
+        has_reported = outcome is not None and outcome.payload is not None
+        deadline = time.monotonic() + (EXIT_SECONDS if has_reported else 0)
         while self._compute.observe(self._handle).running and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         self._compute.cancel(self._handle)

@@ -29,7 +29,7 @@ AND activity.datname = current_database() AND (held.classid::bigint << 32) + hel
 
 
 class InstanceLock:
-    """Taken by `acquire` and kept until `close`. The connection's name tells other instances who has it."""
+    """Taken by `acquire` and kept until `close`. The connection's name identifies the holder to other instances."""
 
     def __init__(self, settings: Settings) -> None:
         url = make_url(database_url(settings))
