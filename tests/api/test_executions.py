@@ -110,3 +110,22 @@ def test_executions_are_listed_newest_first_in_pages(acme: Api, job: Job):
     assert [one["executionId"] for one in first.json()] == executions[:2:-1]
     rest = acme.call("GET", first.headers["Link"].split(">")[0].removeprefix("<"))
     assert [one["executionId"] for one in rest.json()] == executions[2:0:-1]
+
+
+def test_a_completion_of_another_system_is_shown_as_it_was_reported(acme: Api, job: Job):
+    execution = job.execute()
+    texts = {"outputDatasetPath": "s3://bucket/x", "outputDatasetFormat": "delta", "outputDatasetSchema": "a text"}
+    impossible = {"startedAt": "9999-12-31T23:59:59-05:00", "recordsOutput": -1}
+    known = {"sparkApplicationName": "nightly", "durationSeconds": 90}
+    body = {"executionId": execution, "status": "COMPLETED", **texts, **impossible, **known}
+    assert acme.call("POST", f"{job.path}/completion", json=body | {"jobId": "another"}).status_code == 400
+    answer = acme.call("POST", f"{job.path}/completion", json=body | {"jobId": job.id})
+    assert (answer.status_code, answer.json()) == (200, {})
+    record = acme.get(f"{job.path}/executions/{execution}")
+    assert {name: record[name] for name in texts} == texts
+    assert (record["status"], record["datasetId"], record["executionTimeSeconds"]) == ("COMPLETED", None, 90)
+    assert record["sparkApplicationName"] == "nightly"
+    read = acme.get(job.path)
+    log = acme.get(f"{job.path}/tasks/{read['taskIds'][0]}")["executionLog"]
+    assert read["outputDatasetId"] is None
+    assert len([line for line in log.splitlines() if line.startswith("WARN ")]) == 3
