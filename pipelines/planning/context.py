@@ -12,6 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
 from pipelines.page_cache.options import CacheOptions
@@ -43,7 +44,8 @@ class RunContext:
     tasks reach the driver.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline) and `shown`
-    (previews by step key); `step` is the key of the current step.
+    (previews by step key), and sets `endpoint`, which is its coordination server, and `downloads`, a folder for files
+    from the web; `step` is the key of the current step.
     """
 
     fetch: FetchOptions = field(default_factory=FetchOptions)
@@ -57,6 +59,8 @@ class RunContext:
     saves_folder: str | None = None
     saved: dict[str, Files] = field(default_factory=dict[str, "Files"])
     bind: str = "127.0.0.1"
+    endpoint: Endpoint | None = None
+    downloads: str | None = None
 
     def find_files(self, path: str) -> Files:
         """Return the files of a path in the pipeline; raises RunError if there are none that may be read."""

@@ -14,7 +14,7 @@ from pipelines.language.columns import Columns
 from pipelines.planning.checks import CheckCall
 from pipelines.planning.model import Output
 from pipelines.planning.options import Options
-from pipelines.planning.stage import LinkStage, Stage
+from pipelines.planning.stage import LinkStage, Source, Stage
 
 
 class Kind(StrEnum):
@@ -63,14 +63,16 @@ class Plan:
         """Whether the plan reads files."""
         return any(step.kind is Kind.SOURCE or (step.stage and step.stage.list_inputs()) for step in self.steps)
 
-    def build_request(self, stage: LinkStage, columns: Columns) -> RequestTemplate | None:
+    def build_request(self, stage: LinkStage | Source, columns: Columns) -> RequestTemplate | None:
         """Return the template of a stage's requests for rows with these columns; None for plain GETs."""
-        if stage.browsing:
+        if isinstance(stage, LinkStage) and stage.browsing:
             return None
         stages = (step.stage for step in self.steps)
-        named = (each.fixed_url for each in stages if isinstance(each, LinkStage))
+        named = (each.fixed_url for each in stages if isinstance(each, LinkStage | Source))
         origins = [url for each in named if each and (url := canonical_url(each))]
-        return build_template(stage.request, self.options, columns.has, origins)
+        return build_template(
+            stage.request if isinstance(stage, LinkStage) else None, self.options, columns.has, origins
+        )
 
     def iter_passes(self) -> Iterator[tuple[Step, ...]]:
         """Iterate over groups of steps that run together; a source, fetch or table step begins a new pass."""

@@ -94,7 +94,15 @@ class Stage(Arguments):
 
 
 class Source(Stage):
-    """Base of stages that replace the current rows by those of files."""
+    """Base of stages that replace the current rows by those of files.
+
+    The rows of a source that `gives_page` have an address in `_requestedUrl`, whose pages the next pass fetches.
+    """
+
+    @property
+    def fixed_url(self) -> str | None:
+        """The address that the rows come from, if they come from the web."""
+        return None
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
         """Return the rows, with their position in the column `_ordinal`."""

@@ -96,7 +96,8 @@ class Engine:
         self._spark = spark
         self._plan = plan
         since = context.cache.since or datetime.now(UTC)
-        self._context = replace(context, stored={}, saved={}, shown={}, cache=replace(context.cache, since=since))
+        cache = replace(context.cache, since=since)
+        self._context = replace(context, stored={}, saved={}, shown={}, cache=cache, endpoint=endpoint)
         self.saves = Saves(self._context)
         self.shown = self._context.shown  # by step key, the rows of stages such as echo
         self._observed: dict[str, Observation] = {}
@@ -171,6 +172,10 @@ class Engine:
             rows = stage.load(self._spark, self._context)
         columns = get_columns(rows.schema)
         check_references(self._plan.steps[self._plan.steps.index(step) + 1 :], columns)
+        if stage.gives_page:
+            links = self._exchange(rows.withColumnRenamed("_requestedUrl", LINK))
+            request = self._plan.build_request(stage, columns)
+            return _Segment(links, step.key, columns, fetches=True, request=request)
         return _Segment(self._observe(step, rows), step.key, columns)
 
     def _apply_table_stage(self, segment: _Segment, step: Step, stage: TableStage | Sink) -> _Segment:

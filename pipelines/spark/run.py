@@ -57,6 +57,8 @@ class Run:
             folder = TemporaryDirectory(prefix="spindle-pages-", ignore_cleanup_errors=True)
             cache = replace(self._context.cache, private=self._resources.enter_context(folder))
             self._context = replace(self._context, cache=cache)
+        folder = TemporaryDirectory(prefix="spindle-files-", ignore_cleanup_errors=True)
+        self._context = replace(self._context, downloads=self._resources.enter_context(folder))
         return self
 
     def __exit__(

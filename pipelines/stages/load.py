@@ -12,6 +12,7 @@ from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns
 from pipelines.language.names import validate_choice
 from pipelines.planning.stage import Source, register_stage
+from pipelines.stages.downloads import download_file, is_web_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +47,7 @@ class FileSource(Source):
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
         """Read the files; those of a dataset are read in the format in which they were written."""
-        files = context.find_files(self.path)
+        files = download_file(self.path, context) if is_web_address(self.path) else context.find_files(self.path)
         reader = self if files.format in (None, self.format) else _find_reader(files.format, self.path)
         options = reader.build_options()
         read = spark.read.options(**options).format(reader.format)

@@ -36,6 +36,8 @@ def test_the_page_is_up_to_date() -> None:
 @pytest.mark.parametrize("entry", tuple(STAGES), ids=lambda entry: entry.name)
 def test_every_example_gives_rows(entry: Entry[type[Stage]], run: Run, site: Site, tmp_path: Path) -> None:
     shop = site.serve(SHOP)
+    locations = "".join(f"<url><loc>{shop}{path}</loc></url>" for path in ("/2", "/lamp", "/cup"))
+    site.pages["/sitemap.xml"] = f"<urlset>{locations}</urlset>"
     csv = f"name,page\nLamp,{shop}/lamp\nCup,{shop}/cup\nLamp,{shop}/lamp\n"
     (tmp_path / "products.csv").write_text(csv)
     (tmp_path / "more.csv").write_text(csv)

@@ -1,0 +1,77 @@
+"""sitemap as the beginning of a pipeline, and loads of files at web addresses."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.errors import RunError
+from tests.support.pipelines import Run
+from tests.support.site import Site
+
+NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+
+
+def sitemap(*entries: tuple[str, str | None]) -> str:
+    urls = "".join(
+        f"<url><loc>{url}</loc>{f'<lastmod>{changed}</lastmod>' if changed else ''}</url>" for url, changed in entries
+    )
+    return f"<?xml version='1.0'?><urlset {NAMESPACE}>{urls}</urlset>"
+
+
+@pytest.fixture
+def base(site: Site) -> str:
+    """A site whose robots.txt names an index of two sitemaps, one old one and one that is missing."""
+    base = site.url
+    index = "".join(
+        f"<sitemap><loc>{base}/{name}.xml</loc><lastmod>{changed}</lastmod></sitemap>"
+        for name, changed in (("new", "2026-02"), ("old", "2025-01-01"), ("missing", "2026-02-01T10:00Z"))
+    )
+    pages = {
+        "/robots.txt": f"User-agent: *\nDisallow: /private\nSitemap: {base}/index.xml\nsitemap: /more.txt",
+        "/index.xml": f"<sitemapindex {NAMESPACE}>{index}</sitemapindex>",
+        "/new.xml": sitemap(
+            (f"{base}/p/1", "2026-02-03"), (f"{base}/p/2", None), (f"{base}/p/3", "2025-12-31"),
+            (f"{base}/other", None), (f"{base}/p/1", None), ("http://elsewhere.test/p/9", None),
+        ),
+        "/old.xml": sitemap((f"{base}/p/8", "2026-03-01")),
+        "/more.txt": f"{base}/p/4\n{base}/private/p/5\n",
+        **{f"/p/{number}": f"<h1>{number}</h1>" for number in range(10)},
+    }  # fmt: skip
+    return site.serve(pages, {"/robots.txt": "text/plain", "/more.txt": "text/plain", "/new.xml": "application/xml"})
+
+
+def test_the_pages_of_a_sitemap_are_rows(run: Run, site: Site, base: str) -> None:
+    rows = run(
+        f"""
+pipeline:
+- {{stage: sitemap, args: ["{base}", {{include: /p/, exclude: [/p/2], sameHost: true, since: "2026-01-01"}}]}}
+- {{stage: extract, args: [{{selector: h1, as: title}}]}}
+spindle: {{keepColumns: [_requestedUrl, _error]}}
+"""
+    )
+    assert rows.pop(1)["_error"].endswith("forbids this address to Spindle")
+    assert [(row["title"], row["lastmod"], row["_requestedUrl"]) for row in rows] == [
+        ("4", None, f"{base}/p/4"),
+        ("1", "2026-02-03", f"{base}/p/1"),
+    ]
+    assert not {"/old.xml", "/p/2", "/p/3", "/other"} & site.requests.keys()
+
+
+def test_a_sitemap_without_new_pages_is_no_rows_and_a_missing_one_an_error(run: Run, base: str) -> None:
+    text = f"""
+pipeline:
+- {{stage: sitemap, args: [{base}/%s, {{since: "2026-04-01", include: /p/3}}]}}
+- {{stage: extract, args: [{{selector: h1, as: title}}]}}
+"""
+    assert run(text % "new.xml") == []
+    with pytest.raises(RunError, match=r"no sitemap of .* could be read: .*/nothing\.xml: the server answered 404"):
+        run(text % "nothing.xml")
+
+
+def test_files_are_loaded_from_web_addresses(run: Run, site: Site) -> None:
+    base = site.serve({"/a.csv": "name\nLamp\n", "/b.json?x=1": '{"name": "Cup"}'}, {"/a.csv": "text/csv"})
+    union = f"{{format: csv, path: '{base}/a.csv'}}, {{format: json, path: '{base}/b.json?x=1'}}"
+    assert run(f"pipeline: [{{stage: load_union, args: [{union}]}}]") == [{"name": "Lamp"}, {"name": "Cup"}]
+    load = f"pipeline: [{{stage: load_csv, args: ['{base}/%s']}}]"
+    with pytest.raises(RunError, match=r"c\.csv' cannot be read: the server answered 404"):
+        run(load % "c.csv")
