@@ -71,6 +71,8 @@ with `...` for columns that only the run can discover. With `--json`, it prints 
 | Scrapy, Crawlee or SpookyStuff | Spindle |
 |---|---|
 | `start_urls`, a request list | `fetch`; from a file: `load_csv`, then `{stage: wget, args: [$url]}` |
+| `SitemapSpider` | `sitemap` with `include`, `exclude`, `since` |
+| `allowed_domains`, `allow` and `deny` of rules | `sameHost`, `include` and `exclude` of join and explore |
 | `response.follow`, `enqueueLinks`, a crawling rule | `join` (one step), `explore` (any depth) |
 | `css("h1::text")`, a field of an item | `extract` with `{selector: h1, as: title}` |
 | `css("a::attr(href)")` | `{selector: a, method: "attr:href"}`; absolute: `{selector: a, method: href}` |
@@ -162,7 +164,7 @@ _ENGINE = {
 }
 
 _KINDS: tuple[tuple[type[Stage], str], ...] = (
-    (Source, "Rows from files"),
+    (Source, "Rows from files and sitemaps"),
     (LinkStage, "Pages"),
     (RowStage, "Row by row"),
     (Sink, "Files"),

@@ -70,9 +70,8 @@ class Plan:
         stages = (step.stage for step in self.steps)
         named = (each.fixed_url for each in stages if isinstance(each, LinkStage | Source))
         origins = [url for each in named if each and (url := canonical_url(each))]
-        return build_template(
-            stage.request if isinstance(stage, LinkStage) else None, self.options, columns.has, origins
-        )
+        own = stage.request if isinstance(stage, LinkStage) else None
+        return build_template(own, self.options, columns.has, origins)
 
     def iter_passes(self) -> Iterator[tuple[Step, ...]]:
         """Iterate over groups of steps that run together; a source, fetch or table step begins a new pass."""

@@ -123,10 +123,11 @@ class RowStage(Stage):
     """Base of stages that work row by row in a Python worker, where the row's page is available.
 
     A stage that `widens` may return many rows for one; they are written one by one. One that `is_slow` takes so long
-    for a row that few rows are worth spreading over all cores.
+    for a row that few rows are worth spreading over all cores. One that `keeps_rows` returns a row or more for each.
     """
 
     widens: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = False
     is_slow: ClassVar[bool] = False
 
     @property
@@ -201,6 +202,11 @@ class TableStage(Stage):
 
     can_start: ClassVar[bool] = False
     shows_rows: ClassVar[bool] = False
+
+    @property
+    def max_rows(self) -> int | None:
+        """The number of first rows, in document order, that are all that the stage keeps; None for other stages."""
+        return None
 
     @property
     def stored_label(self) -> str | None:

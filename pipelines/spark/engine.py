@@ -30,6 +30,7 @@ from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, T
 from pipelines.spark import worker
 from pipelines.spark.explore import Explorer
 from pipelines.spark.frontier import Exploration
+from pipelines.spark.limits import find_link_limits
 from pipelines.spark.output import Saves
 from pipelines.spark.schema import (
     LINK,
@@ -61,6 +62,7 @@ class _Segment:
     pagination: Pagination | None = None
     parser: Parser | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
+    max_pages: int | None = None
     after: Columns = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,6 +74,12 @@ class _Segment:
         if self.after.open or not (self.stages or self.fetches):
             return None
         return self.stages[-1][0] if self.stages else self.enters
+
+    @property
+    def has_one_page(self) -> bool:
+        """Whether the pass begins with a single page, so that the pages of an explore are in document order."""
+        widens = any(not isinstance(stage, RowStage) or stage.widens for _, stage in self.stages)
+        return self.in_one_task and self.pagination is None and not widens
 
     def fetch_links(self, stage: LinkStage, request: RequestTemplate | None) -> _Segment:
         """Begin the pass with the pages of the rows' links."""
@@ -102,6 +110,7 @@ class Engine:
         self.shown = self._context.shown  # by step key, the rows of stages such as echo
         self._observed: dict[str, Observation] = {}
         self._endpoint = endpoint
+        self._link_limits = find_link_limits(plan.steps[:-1], context.limit)
         self._numbers = count(1)
         self._columns = plan.columns
         self._last_worker_step: str | None = None
@@ -162,6 +171,8 @@ class Engine:
         if segment is None:
             raise RunError(f"{step.title} has no rows to work on")
         if isinstance(stage, LinkStage):
+            if segment.has_one_page and (wanted := self._link_limits.get(step.key)) is not None:
+                segment.max_pages = max(wanted, 1)
             segment.add(step.key, stage, self._plan.build_request(stage, segment.after))
         elif isinstance(stage, RowStage):
             segment.add(step.key, stage)
@@ -210,7 +221,10 @@ class Engine:
         if segment is None:
             seed, request = self._create_seed(stage), self._plan.build_request(stage, Columns())
             return _Segment(seed, step.key, Columns(), in_one_task=True).fetch_links(stage, request)
-        rows = self._exchange(self._finish(segment, stage))
+        links = self._finish(segment, stage)
+        if (wanted := self._link_limits.get(step.key)) is not None:
+            links = links.orderBy("_ordinal").limit(wanted)
+        rows = self._exchange(links)
         return _Segment(rows, step.key, segment.after).fetch_links(
             stage, self._plan.build_request(stage, segment.after)
         )
@@ -264,7 +278,7 @@ class Engine:
             browsing=segment.browsing,
             request=segment.request,
             pagination=segment.pagination,
-            max_pages=self._plan.options.max_pages,
+            max_pages=min(filter(None, (segment.max_pages, self._plan.options.max_pages)), default=None),
             parser=segment.parser,
         )
         if not task.get_explorations():

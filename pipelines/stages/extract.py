@@ -86,6 +86,7 @@ pipeline:
 """
 
     rest = "extractors"
+    keeps_rows = True
     extractors: tuple[Extractor, ...] = Field(min_length=1)
 
     _check = field_validator("extractors")(_check_unique)
@@ -138,6 +139,7 @@ pipeline:
     positional = ("selector",)
     rest = "extractors"
     widens = True
+    keeps_rows = True
     selector: SelectorText
     extractors: tuple[Extractor, ...] = ()
     required: bool = Field(default=False, description="fail the run when no page that was read has a segment")

@@ -67,8 +67,9 @@ class FileSource(Source):
 class LoadCsv(FileSource):
     """Replace the rows by those of CSV files; without a header, the columns are called _c0, _c1 and so on.
 
-    All columns are text, unless `inferSchema` (which reads the files twice) or `schema` ("name STRING, price DOUBLE")
-    sets their types. `delimiter` is an alias of `sep`. Quoted values with line breaks need `multiLine`.
+    The path may be an http or https address, for the other loads too. All columns are text, unless `inferSchema` (which
+    reads the files twice) or `schema` ("name STRING, price DOUBLE") sets their types. `delimiter` is an alias of `sep`.
+    Quoted values with line breaks need `multiLine`.
     """
 
     example = """

@@ -92,6 +92,7 @@ pipeline:
 """
 
     positional = ("column", "currency")
+    keeps_rows = True
     column: str = Field(min_length=1)
     currency: Annotated[str, AfterValidator(_validate_currency)] | None = None
 

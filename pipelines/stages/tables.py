@@ -43,7 +43,11 @@ def _check_resolved(check: Callable[[str], str], text: str) -> str:
 
 @register_stage("limit")
 class Limit(TableStage):
-    """Keep the first rows in document order."""
+    """Keep the first rows in document order.
+
+    Links that can only give later rows are not followed, unless a stage between them and the limit may drop rows: an
+    inner join, a row transform, or another stage on whole tables.
+    """
 
     example = """
 pipeline:
@@ -56,6 +60,10 @@ pipeline:
 
     def describe(self) -> str:
         return str(self.rows)
+
+    @property
+    def max_rows(self) -> int | None:
+        return self.rows
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows.orderBy("_ordinal").limit(self.rows)
