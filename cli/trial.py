@@ -19,7 +19,7 @@ from rich.console import Console
 from cli.draft import DraftSelector, find_selectors, replace_selector, write_draft
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, read_transforms
 from pipelines.errors import PipelineError, RunError
-from pipelines.extract import Element, SlowPattern, compile_selector
+from pipelines.extract import Element, SelectorFailed, compile_selector
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import SelectorError
 from pipelines.fetch import Page
@@ -223,7 +223,7 @@ def _print_matches(row: Row, selector: DraftSelector) -> int:
     text = selector.text
     try:
         found = _select(row.element, selector) if row.element else []
-    except (SelectorError, SlowPattern) as error:
+    except (SelectorError, SelectorFailed) as error:
         raise RunError(f"{text}: {error}") from None
     print(escape_text(f"{text}: {format_count(len(found), 'elements') if found else 'nothing'}"))
     for element in found[:_MAX_MATCHES]:

@@ -69,7 +69,7 @@ def _serve(home: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen(128)
-        print("ready to run", flush=True)
+        print(json.dumps({"level": "info", "event": "ready to run"}), flush=True)
         while True:
             connection, _ = server.accept()
             with connection:

@@ -15,7 +15,7 @@ from pipelines.coordination.client import SharedHostThrottle, connect
 from pipelines.coordination.server import Coordinator
 from pipelines.errors import RunError
 from pipelines.extract.pagination import PageChains, build_describer
-from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
+from pipelines.extract.rows import Fetched, Row, place_link
 from pipelines.fetch import Fetcher, FetchOptions, Page, canonical_url
 from pipelines.fetch.fetcher import Describe
 from pipelines.fetch.requests import RequestTemplate
@@ -147,15 +147,14 @@ class Trial:
                 if link.url:
                     level.append((link.url, row.follow_link(link, place_link(row.ordinal, depth, position), depth + 1)))
 
-        latest: Fetched = NOTHING
         for row in rows:
+            url = row.fetched.requested_url
             is_whole_page = row.element is not None and row.element is row.fetched.root
-            if is_whole_page and row.fetched is latest:  # another row of the same page
+            if is_whole_page and url in visited:  # another row of the same page
                 continue
-            latest = row.fetched
             first = row.set_depth(0, (*row.ordinal, 0))
-            if first.fetched.requested_url:
-                visited.add(first.fetched.requested_url)
+            if url:
+                visited.add(url)
             add_links(first, 0)
             yield first
         for depth in range(1, deepest + 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from logging import Formatter, LogRecord, makeLogRecord
 from logging.handlers import RotatingFileHandler
@@ -12,7 +13,7 @@ MAX_BYTES, OLD_FILES = 20 * 2**20, 3
 COLORS = (36, 32, 33, 35, 34, 96)
 NAME_WIDTH = 8
 _QUIET_LEVELS = ("debug", "info")
-_QUIET_MARKS = (" - DEBUG - ", " - INFO - ")  # of Dagster's own lines
+_QUIET_MARK = re.compile(r" - (\x1b\[\d+m)?(DEBUG|INFO)(\x1b\[0m)? - ")  # of Dagster's own lines
 
 
 class ProcessLog:
@@ -41,7 +42,7 @@ class ProcessLog:
 def needs_attention(line: str) -> bool:
     """Return whether a line is neither a log entry of level info or below nor Dagster's spelling of one."""
     if not line.startswith("{"):
-        return not any(mark in line for mark in _QUIET_MARKS)
+        return _QUIET_MARK.search(line) is None
     try:
         return json.loads(line).get("level") not in _QUIET_LEVELS
     except ValueError:

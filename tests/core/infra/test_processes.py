@@ -90,7 +90,12 @@ time.sleep(20)
 
 def test_the_terminal_shows_warnings_and_the_file_all_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = ['{"level": "warning"}', "Traceback (most recent call last):", '{"level": 1', "{}"]
-    quiet = ['{"level": "info", "event": "request"}', "2026-01-01 - dagster - INFO - started", '{"level": "debug"}']
+    quiet = [
+        '{"level": "info", "event": "request"}',
+        "2026-01-01 - dagster - INFO - started",
+        "2026-01-01 - dagster-webserver - \x1b[34mINFO\x1b[0m - serving",
+        '{"level": "debug"}',
+    ]
     for verbose, printed in ((False, shown), (True, [*shown, *quiet])):
         with closing(ProcessLog(tmp_path / "log", verbose)) as log:
             for line in (*shown, *quiet):

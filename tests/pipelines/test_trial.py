@@ -1,0 +1,64 @@
+"""A trial has the rows of a run, in its order."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.errors import RunError
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import RunContext
+from pipelines.planning.options import make_fetch_options
+from pipelines.spark.run import Run
+from pipelines.stages.dataframes import to_records
+from pipelines.transforms.transform import Transforms
+from pipelines.trial import Trial
+from tests.support.site import Site
+
+LOOPBACK = ("127.0.0.0/8",)
+PAGES: dict[str, str | int] = {
+    "/": "<a class=next href=/2>2</a><ul><li><a href=/a>A</a><li><b>none</b><li><a href=/gone>G</a></ul>",
+    "/2": "<a class=next href=/3>3</a><a class=next href=/>1</a><ul><li><a href=/b>B</a><a href=/a>A</a></ul>",
+    "/3": "<a class=next href=http://elsewhere.test/>x</a><a class=next href=/2>2</a>",
+    "/a": "<h1>Apple</h1><i>x</i><i>y</i>",
+    "/b": "<h1>Beet</h1>",
+}
+STAGES = {
+    "crawl": """
+  - {stage: explore, args: [a.next, {depth: 9, sameHost: true}]}
+  - {stage: flatSelect, args: [li, [{selector: a, as: link}]]}
+  - {stage: join, args: [a]}
+  - {stage: extract, args: [{selector: h1, as: name}, {selector: i, as: marks, all: true}]}
+""",
+    "inner": """
+  - {stage: explore, args: [a.next, {depth: 1, sameHost: true}]}
+  - {stage: join, args: ["li a", Inner]}
+  - {stage: explore, args: [a, 1]}
+  - {stage: extract, args: [{selector: h1, as: name}]}
+""",
+}
+
+
+@pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
+def test_a_trial_has_the_rows_of_a_run(spark: SparkSession, site: Site, stages: str) -> None:
+    base = site.serve(PAGES)
+    text = f"fetch: {{url: '{base}/'}}\npipeline:{stages}spindle: {{keepColumns: [_requestedUrl, _status, _depth]}}\n"
+    plan = Pipeline.from_yaml(text).plan()
+    options = make_fetch_options(plan.options, LOOPBACK)
+    names = (*plan.columns,)
+    with Run(plan, RunContext(fetch=options)) as run:
+        ran = to_records(run.collect_ordered(spark))
+    with Trial(plan, options, 100) as trial:
+        tried = [{name: row.value(name) for name in names} for row in trial.iter_rows()]
+    assert tried == ran
+    assert len(ran) > 2
+
+
+def test_a_failure_of_a_stage_ends_a_trial(site: Site) -> None:
+    base = site.serve(PAGES)
+    stages = "[{stage: 'python_row_transform:fails', args: {onError: fail}}]"
+    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}")
+    transforms = Transforms({"fails": "def fails(row) -> {'a': str}:\n    raise ValueError('no')\n"})
+    made = plan.plan(transforms=transforms)
+    with Trial(made, make_fetch_options(made.options, LOOPBACK), 5) as trial, pytest.raises(RunError, match="no"):
+        list(trial.iter_rows())
