@@ -1,4 +1,4 @@
-"""A chain of 200 pages, each of which links to the next one, beside Scrapy: `python -m bench.chain [PAGES]`.
+"""A chain of 200 pages with "next" links, crawled beside Scrapy: `python -m bench.chain [PAGES]`.
 
 Five fields a page, robots.txt and politeness off, the guard on; one core each, nginx on the other. Each round runs
 Scrapy and a pass of one driver; a ratio counts within its round. Spark's start is shown apart, and so is the first pass
