@@ -110,6 +110,14 @@ class RunError(Exception):
     """A run failed; the message is a sentence that the pipeline's author can act on."""
 
 
+class StageFailed(RunError):
+    """A stage failed in a worker; the message begins with the key of its step."""
+
+    def __init__(self, key: str, error: Exception) -> None:
+        kind = "" if isinstance(error, RunError) else f"{type(error).__name__}: "
+        super().__init__(f"{key}: {kind}{summarize_error(error)}")
+
+
 def summarize_error(error: BaseException) -> str:
     """Return the first line of an error's message, without the error class and SQLSTATE that Spark adds.
 

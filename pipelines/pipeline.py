@@ -14,7 +14,7 @@ from pipelines.planning.model import PipelineModel, StageCall
 from pipelines.planning.options import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import make_plan
-from pipelines.planning.reader import find_misspelled_keys, read_model, select_engine_keys
+from pipelines.planning.reader import find_unknown_keys, read_model, select_engine_keys
 from pipelines.registry.catalog import UnknownName
 from pipelines.transforms import RowFunction
 from pipelines.transforms.transform import Transforms
@@ -37,7 +37,7 @@ class Pipeline:
 
     def __init__(self, root: Node) -> None:
         self._root = select_engine_keys(root)
-        self._misspelled = find_misspelled_keys(root)
+        self._ignored_keys = find_unknown_keys(root)
 
     @classmethod
     def from_yaml(cls, text: str) -> Pipeline:
@@ -78,12 +78,12 @@ class Pipeline:
         model, unknown = _resolve_names(read_model(replace_parameters(self._root, parameters or {})), transforms)
         if unknown:
             raise PipelineError(unknown)
-        return replace(make_plan(model), warnings=self._misspelled)
+        return replace(make_plan(model), warnings=self._ignored_keys)
 
     def plan_open(self, transforms: Transforms = NO_TRANSFORMS) -> Plan:
         """Return the plan with open parameters; unknown row transforms, which may be registered later, are warnings."""
         model, unknown = _resolve_names(read_model(self._root), transforms)
-        return replace(make_plan(model), warnings=(*self._misspelled, *unknown))
+        return replace(make_plan(model), warnings=(*self._ignored_keys, *unknown))
 
     def check(self, transforms: Transforms = NO_TRANSFORMS) -> tuple[Problem, ...]:
         """Return the warnings of `plan_open`; raises PipelineError as it does."""

@@ -94,7 +94,8 @@ def cancel(
     """
     with database.write() as session:
         execution = _lock_execution(session, execution_id, organization_id)
-        move(session, execution, Trigger.CANCEL, *_match_attempt(attempt), error_message=sentence)
+        message = f"{sentence} {_describe_running_step(execution)}".strip()
+        move(session, execution, Trigger.CANCEL, *_match_attempt(attempt), error_message=message)
         return State(execution.state)
 
 
@@ -138,6 +139,17 @@ def _apply(session: Session, storage: Storage, execution: Execution, report: Com
         if publishes:
             publish_output(session, execution, payload)
         publish_saves(session, storage, execution, payload)
+
+
+def _describe_running_step(execution: Execution) -> str:
+    """Return a sentence with the step that the driver last reported as running, empty without a report."""
+    reported: Any = execution.progress.get("stages")  # of any form: other clients report too
+    stages = [each for each in reported if isinstance(each, dict)] if isinstance(reported, list) else []
+    running = next((each.get("key") for each in stages if each.get("state") == State.RUNNING), None)
+    step = next((each for each in execution.steps if each["key"] == running), None)
+    if step is None:
+        return ""
+    return f"It had reached {step['title'].partition(' ')[0]} ({step['position'].rpartition(', ')[2]})."
 
 
 def _record_heartbeat(session: Session, execution: Execution, values: dict[str, object]) -> None:

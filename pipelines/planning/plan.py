@@ -37,10 +37,14 @@ class Step:
     stage: Stage | None = None
 
     @property
+    def name(self) -> str:
+        """The stage's name."""
+        return self.title.partition(" ")[0]
+
+    @property
     def location(self) -> str:
         """The line and the stage's name, for errors."""
-        name = self.title.partition(" ")[0]
-        return f"line {self.line}: {name}" if self.line else name
+        return f"line {self.line}: {self.name}" if self.line else self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ _KEYS = ("fetch", "pipeline", "output", "spindle", "checks")
 _VISIT_ARGUMENTS = ("traces", "images")
 _REQUEST_ARGUMENTS = RequestArguments.list_argument_names()
 _OPTIONS = {normalize(name): name for name in Options.list_argument_names() if name not in _REQUEST_ARGUMENTS}
+_FOREIGN = {normalize("python_extensions")}
+_SEEDS = {normalize(name) for name in ("start_urls", "start_url", "urls", "seeds", "seed")}
 _MOST_STAGES = 1000
 # stages that use the browser after a fetch with traces
 _BROWSER_STAGES = {"join": "visitJoin", "explore": "visitExplore"}
@@ -72,18 +74,37 @@ def read_model(root: Node) -> PipelineModel:
     return PipelineModel(tuple(stages), output, options, tuple(checks), root.get("pipeline") or root)
 
 
-def find_misspelled_keys(root: Node) -> tuple[Problem, ...]:
-    """Return warnings for ignored top-level keys that are similar to the engine's."""
+def find_unknown_keys(root: Node) -> tuple[Problem, ...]:
+    """Return warnings for the top-level keys that the engine ignores, except other generators' own."""
     if not isinstance(root, MappingNode):
         return ()
-    found = ((key, suggest(str(key.value), _KEYS)) for key, _ in root.entries if key.value not in _KEYS)
+    unknown = [key for key, _ in root.entries if key.value not in _KEYS and normalize(str(key.value)) not in _FOREIGN]
     return tuple(
         locate_problem(
-            key, "unknown-key", f"the key '{truncate_name(str(key.value))}' is ignored; did you mean {similar[0]}?"
+            key,
+            "unknown-key",
+            f"the key '{truncate_name(str(key.value))}' is ignored; {_suggest_key(root, str(key.value))}",
         )
-        for key, similar in found
-        if similar and root.get(similar[0]) is None
+        for key in unknown[:MAX_PROBLEMS]
     )
+
+
+def _suggest_key(root: MappingNode, key: str) -> str:
+    name = normalize(key)
+    if name in _SEEDS:
+        return "the first page is 'fetch: {url: ...}'; for several, load a file of addresses, then wget"
+    blocks = {
+        "fetch": (*find_stage("visit")[1].list_argument_names(), *_VISIT_ARGUMENTS),
+        "output": Output.list_argument_names(),
+        "spindle": _OPTIONS,
+        "pipeline": ("stage", "args"),
+    }
+    for block, names in blocks.items():
+        if name in map(normalize, names):
+            return f"it belongs in '{block}': indent it below that key"
+    if similar := [each for each in suggest(key.casefold(), _KEYS) if root.get(each) is None]:
+        return f"did you mean {similar[0]}?"
+    return f"a pipeline has {', '.join(_KEYS)}"
 
 
 def select_engine_keys(root: Node) -> Node:

@@ -317,7 +317,7 @@ def _is_open(stage: RowStage | Exploration) -> bool:
 
 
 def _read_count(observation: Observation) -> int | None:
-    """Return the observed number of rows; None before there is one.
+    """Return the observed number of rows; None before there is one, after an error, and for rows not computed.
 
     Asks the JVM's object: PySpark's `get` blocks until there is a result, and fails when Spark has removed the counted
     rows from its plan, because no row could follow from them.
@@ -326,7 +326,7 @@ def _read_count(observation: Observation) -> int | None:
     if not java.future().isCompleted():
         return None
     row = java.getRow()
-    return int(row.getLong(0)) if row.length() else 0
+    return int(row.getLong(0)) if row.length() else None
 
 
 def _get_column(name: str) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -18,6 +18,7 @@ from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan
 from pipelines.spark.engine import Engine
+from pipelines.spark.failures import locate_spark_errors
 from pipelines.spark.output import SavedRows, WrittenFiles, read_parquet, write_parquet
 from pipelines.spark.output_checks import CheckResult, run_checks
 from pipelines.spark.selector_counts import check_required_selectors
@@ -68,7 +69,10 @@ class Run:
 
     def write(self, spark: SparkSession, path: str) -> RunResult:
         """Write the output rows to a new folder, without caching rows that Python workers produce."""
-        engine = self._start(spark)
+        with self._locate_errors():
+            return self._write(self._start(spark), spark, path)
+
+    def _write(self, engine: Engine, spark: SparkSession, path: str) -> RunResult:
         rows = engine.build_rows()
         if engine.last_worker_step is None:
             rows.persist()  # the preview reads them a second time
@@ -85,20 +89,25 @@ class Run:
 
     def collect(self, spark: SparkSession) -> DataFrame:
         """Return the output rows, cached by Spark, in no order."""
-        engine = self._start(spark)
-        rows = engine.build_rows()
-        output = engine.select_output(rows) if rows.is_cached else engine.select_output(rows).persist()
-        output.count()
-        self._finish(engine, output)
-        return output
+        with self._locate_errors():
+            engine = self._start(spark)
+            rows = engine.build_rows()
+            output = engine.select_output(rows) if rows.is_cached else engine.select_output(rows).persist()
+            output.count()
+            self._finish(engine, output)
+            return output
 
     def collect_ordered(self, spark: SparkSession) -> DataFrame:
         """Return the output rows, cached by Spark, in document order."""
-        engine = self._start(spark)
-        rows = engine.build_rows().persist()
-        rows.count()
-        self._finish(engine, engine.select_output(rows))
-        return engine.select_output(rows.orderBy("_ordinal"))
+        with self._locate_errors():
+            engine = self._start(spark)
+            rows = engine.build_rows().persist()
+            rows.count()
+            self._finish(engine, engine.select_output(rows))
+            return engine.select_output(rows.orderBy("_ordinal"))
+
+    def _locate_errors(self) -> AbstractContextManager[None]:
+        return locate_spark_errors(self._plan, self._coordinator.get_counts)
 
     def get_counts(self) -> dict[str, Counts]:
         """Return the counts so far by step key."""

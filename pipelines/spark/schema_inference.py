@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipelines.coordination.client import connect
 from pipelines.coordination.messages import Endpoint
-from pipelines.errors import RunError
+from pipelines.errors import RunError, StageFailed
 from pipelines.language.columns import Columns
 from pipelines.planning.planner import check_inferred_names
 from pipelines.spark.progress import ProgressReporter
@@ -96,7 +96,7 @@ def _convert_batch(conversion: _Conversion, batch: pa.RecordBatch, reporter: Pro
         except TypeMismatch as error:
             errors[position] = f"{conversion.transform}: {error}, as the first {_SAMPLE_ROWS} rows have them"
             if conversion.fails:
-                raise RunError(f"python_row_transform:{errors[position]}") from None
+                raise StageFailed(conversion.step, RunError(errors[position])) from None
             reporter.get_counts(conversion.step).errors += 1
             rows.append(keep_matching_values(values, types))
     cells["_error"] = pa.array(errors, pa.string())

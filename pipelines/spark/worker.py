@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions, BrowserPage
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, SharedSession, connect
 from pipelines.coordination.messages import Endpoint
+from pipelines.errors import StageFailed
 from pipelines.extract.document import Parser
 from pipelines.extract.page_tally import PageTally
 from pipelines.extract.pagination import PageChains, Pagination, build_describer
@@ -42,6 +43,8 @@ from pipelines.spark.row_batcher import RowBatcher
 from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads
 
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
 Flush = Callable[[], None]
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
@@ -321,7 +324,7 @@ def _chain_stages(task: Pass, output: PassOutput, pending: PendingWriters, repor
     for key, stage in reversed(task.stages):
         counts = reporter.get_counts(key)
         if isinstance(stage, RowStage):
-            emit = _apply_row_stage(stage, emit, counts, reporter, flushes, pending)
+            emit = _apply_row_stage(key, stage, emit, reporter, flushes, pending)
             continue
         frontier = Frontier(task.frontier, task.max_pages) if key == task.follows else Frontier()
         explore = ExploreStep(key, stage, frontier, emit, output, pending, counts)
@@ -340,13 +343,14 @@ def _count_rows(emit: Emit, counts: StepCounts) -> Emit:
 
 
 def _apply_row_stage(
+    key: str,
     stage: RowStage,
     emit: Emit,
-    counts: StepCounts,
     reporter: ProgressReporter,
     flushes: deque[Flush],
     pending: PendingWriters,
 ) -> Emit:
+    counts = reporter.get_counts(key)
     counts.tally = PageTally(len(stage.list_selectors()))
     work = stage.build_tallied_worker(counts.tally)
     switch = reporter.switch  # the time of a row counts for the stage that works on it
@@ -362,8 +366,10 @@ def _apply_row_stage(
         return counts.rows - taken
 
     def take_one_by_one(row: Row, rows: Iterator[Row]) -> Iterator[None]:
-        while take(row, islice(rows, 1)):
+        while take_next(row, islice(rows, 1)):
             yield
+
+    take_next = _name_failures(key, take)
 
     def run_batch(batch: Callable[[], None]) -> None:
         before = switch(counts)
@@ -372,11 +378,26 @@ def _apply_row_stage(
 
     if isinstance(work, BatchWorker):
         batcher = RowBatcher(work, take)
-        flushes.appendleft(lambda: run_batch(batcher.flush))
-        return lambda row: run_batch(lambda: batcher.add(row))
+        run = _name_failures(key, run_batch)
+        flushes.appendleft(lambda: run(batcher.flush))
+        return lambda row: run(lambda: batcher.add(row))
     if stage.widens:
         return lambda row: pending.append(take_one_by_one(row, iter(work(row))))
-    return lambda row: take(row, work(row))
+    return _name_failures(key, lambda row: take(row, work(row)))
+
+
+def _name_failures(key: str, function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """Return the function with the step's key in its errors, unless a later stage has named them."""
+
+    def call(*given: Given.args, **named: Given.kwargs) -> Returned:
+        try:
+            return function(*given, **named)
+        except (StageFailed, DriverGone):
+            raise
+        except Exception as error:
+            raise StageFailed(key, error) from error
+
+    return call
 
 
 def _write_links(stage: LinkStage, output: PassOutput, pending: PendingWriters) -> Emit:

@@ -132,7 +132,8 @@ def test_terminating_the_run_in_dagster_cancels_the_execution(service: Service, 
     run = service.runs(execution)[0]["runId"]
     assert service.graphql(TERMINATE, run=run)["terminateRun"]["__typename"] == "TerminateRunSuccess"
     status = service.wait(job, execution)
-    assert (status["status"], status["errorMessage"]) == ("FAILED", "The run was terminated in Dagster.")
+    assert status["status"] == "FAILED"
+    assert status["errorMessage"].startswith("The run was terminated in Dagster.")
     assert_gone(service, execution, "CANCELED")
 
 
@@ -149,7 +150,7 @@ def test_cancelling_the_execution_ends_the_drivers_processes_and_then_frees_its_
         assert count_slots(database, job) == 1
         wait_until(lambda: not any(command_line(pid) for pid in family), CANCEL_SECONDS)
         wait_until(lambda: count_slots(database, job) == 0, CANCEL_SECONDS)
-    assert service.status(job, execution)["errorMessage"] == "Nobody wants it any more."
+    assert service.status(job, execution)["errorMessage"].startswith("Nobody wants it any more.")
     assert_gone(service, execution, "CANCELED")
 
 
@@ -162,7 +163,8 @@ def test_cancelling_over_rest_ends_driver_and_run_and_a_retry_runs_to_the_end(
     site.wait_for_visitor()
     with service.client() as client:
         cancelled = client.delete(f"{job.path}/executions/{execution}").json()
-    assert (cancelled["status"], cancelled["errorMessage"]) == ("FAILED", "The execution was cancelled.")
+    assert cancelled["status"] == "FAILED"
+    assert cancelled["errorMessage"].startswith("The execution was cancelled.")
     assert_gone(service, execution, "CANCELED")
     site.open()
     service.post(f"{job.path}/executions/{execution}/retry", {})

@@ -68,6 +68,25 @@ def test_a_cancelled_execution_is_shown_as_failed(shop: Shop) -> None:
     assert (shown.status, shown.error_message) == ("FAILED", "Stopped by a person.")
 
 
+@pytest.mark.parametrize(
+    ("stages", "reached"),
+    [
+        ([{"key": "s01_fetch", "state": "COMPLETED"}, {"key": "s02_dedup", "state": "RUNNING"}], "dedup (line 3)"),
+        ([{"key": ["s02_dedup"], "state": "RUNNING"}, 7], None),
+        ("s02_dedup", None),
+    ],
+)
+def test_a_cancel_names_the_stage_that_was_running(shop: Shop, stages: object, reached: str | None) -> None:
+    execution = shop.submit()
+    steps = [{"key": "s02_dedup", "title": "dedup title", "position": "pass 2, line 3"}]
+    with shop.database.write() as session:
+        session.execute(update(Execution).values(steps=steps))
+    shop.report(execution, "RUNNING", additional_metrics={"attempt": 1, "progress": {"stages": stages}})
+    cancel(shop.database, shop.organization_id, execution.id, "Stopped.")
+    message = "Stopped." if reached is None else f"Stopped. It had reached {reached}."
+    assert status(shop, execution).error_message == message
+
+
 def test_a_failure_without_message_says_so(shop: Shop) -> None:
     execution = shop.submit()
     shop.report(execution, "FAILED")

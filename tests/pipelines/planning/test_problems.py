@@ -33,11 +33,13 @@ def test_a_dollar_in_an_address_that_names_no_column_is_a_dollar(query: str) -> 
     check_yaml(ONE_PAGE + f"- {{stage: wget, args: ['http://a/odata?{query}']}}")
 
 
-def test_a_misspelt_key_is_ignored_like_those_of_others_but_not_in_silence() -> None:
-    text = ONE_PAGE + "spindel: {delay: 2}\nname: x\noutput: {mode: append}\noutputs: {}"
-    warned = ["line 4: the key 'spindel' is ignored; did you mean spindle?"]
-    assert [str(each) for each in Pipeline.from_yaml(text).check()] == warned
-    assert [str(each) for each in Pipeline.from_yaml(text).plan().warnings] == warned
+def test_unknown_top_level_keys_are_ignored_with_a_warning() -> None:
+    text = ONE_PAGE + "spindel: {delay: 2}\nname: x\npython_extensions: {}\nstart_urls: []\nurl: x\nmaxPages: 2"
+    warnings = Pipeline.from_yaml(text).check()
+    assert [(each.line, each.code) for each in warnings] == [(n, "unknown-key") for n in (4, 5, 7, 8, 9)]
+    assert Pipeline.from_yaml(text).plan().warnings == warnings
+    meant = ["did you mean spindle?", "a pipeline has fetch, pipeline,", "'fetch: {", "in 'fetch'", "in 'spindle'"]
+    assert all(each in warning.message for each, warning in zip(meant, warnings, strict=True))
 
 
 def test_all_problems_are_listed_at_once() -> None:

@@ -14,6 +14,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import make_fetch_options
 from pipelines.spark.run import Run
+from pipelines.transforms.transform import Transforms
 from tests.support.site import Site
 
 PAGES: dict[str, str | int] = {
@@ -25,6 +26,7 @@ PAGES: dict[str, str | int] = {
 }
 FLAT = "[li.product, [{selector: a, as: name}, {selector: b, as: price}, {selector: i, as: none}]]"
 COPY = "{stage: extract, args: [{field: name, as: copy}]}"
+HALF = "def half(row) -> {'half': float}:\n  return {'half': float(row['name'])}"
 ROWS = "name,price,at\nLamp,1,2020-01-01T00:00:00Z\nCup,,2020-01-02T00:00:00Z\nLamp,30, \n"
 PASSED = """
 - {check: row_count, min: 3, max: 3}
@@ -50,7 +52,7 @@ FAILED = {
 
 
 def make_run(text: str, limit: int | None = None) -> tuple[Run, Progress]:
-    plan = Pipeline.from_yaml(text).plan()
+    plan = Pipeline.from_yaml(text).plan(transforms=Transforms({"half": HALF}))
     run = Run(plan, RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), limit=limit))
     return run, Progress(plan, run)
 
@@ -144,3 +146,31 @@ def test_a_limited_run_need_not_have_as_many_rows(spark: SparkSession, tmp_path:
     )
     with run:
         assert run.collect(spark).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("stages", "sentence"),
+    [
+        (
+            "- {stage: filter, args: [name > 'A']}\n"
+            "- {stage: sql_query, args: ['SELECT *, assert_true(price > 9) FROM rows']}",
+            "line 4: sql_query: Spark refused: '(price > 9)' is not true!",
+        ),
+        (
+            "- {stage: filter, args: ['CAST(name AS INT) > 1']}\n- {stage: dedup, args: [name]}",
+            "line 3: filter: Spark refused: The value 'Lamp' of the type \"STRING\" cannot be cast",
+        ),
+        (
+            "- {stage: filter, args: [name > 'A']}\n- {stage: 'python_row_transform:half', args: {onError: fail}}",
+            "line 4: python_row_transform:half: line 2: ValueError: could not convert string to float",
+        ),
+    ],
+)
+def test_an_error_in_the_rows_names_the_stage_and_its_line(
+    spark: SparkSession, tmp_path: Path, stages: str, sentence: str
+) -> None:
+    (tmp_path / "a.csv").write_text(ROWS)
+    run, _ = make_run(f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/a.csv']}}\n{stages}\n")
+    with run, pytest.raises(RunError) as error:
+        run.write(spark, str(tmp_path / "rows"))
+    assert str(error.value).startswith(sentence)

@@ -104,7 +104,7 @@ def test_a_row_that_raises_ends_the_run_where_it_is_asked_to(run: RunWith, csv: 
     with pytest.raises(Exception, match="ValueError") as error:
         run(text, half="def half(row) -> {'half': float}:\n  return {'half': float(row['price'][1:])}\n")
     told = "python_row_transform:half: line 2: ValueError: could not convert string to float: 'ree'"
-    assert describe_failure(error.value) == told
+    assert describe_failure(error.value) == f"s02_python_row_transform_half: {told}"
 
 
 def test_a_value_of_another_type_than_declared_is_an_error_row(run: RunWith, csv: str) -> None:
@@ -313,12 +313,10 @@ def test_an_invalid_column_name_in_a_later_row_is_an_error_of_the_row(run: RunWi
 
 def test_a_function_that_cannot_be_loaded_ends_the_run(run: RunWith, csv: str) -> None:
     text = csv + "- {stage: 'python_row_transform:f'}\n"
-    with pytest.raises(Exception, match="RunError") as error:
+    with pytest.raises(Exception, match="StageFailed") as error:
         run(text, f="import nothing_like_it\ndef f(row) -> {'a': int}:\n  return row\n")
-    assert (
-        describe_failure(error.value)
-        == "f cannot be loaded: line 1: ModuleNotFoundError: No module named 'nothing_like_it'"
-    )
+    told = "f cannot be loaded: line 1: ModuleNotFoundError: No module named 'nothing_like_it'"
+    assert describe_failure(error.value) == f"s02_python_row_transform_f: {told}"
 
 
 def test_a_function_of_ones_own_runs_in_the_worker(run: RunWith, csv: str) -> None:

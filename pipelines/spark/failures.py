@@ -1,0 +1,83 @@
+"""Failures of Spark as sentences that name the stage and its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PythonException
+
+from pipelines.errors import RunError, StageFailed, summarize_error
+from pipelines.planning.plan import Kind, Plan, Step
+
+_MAX_CHARACTERS = 500
+_RAISED_BY_US = re.compile("|".join(rf"{each.__module__}\.{each.__qualname__}: " for each in (RunError, StageFailed)))
+_STEP_KEY = re.compile(r"(s\d+_\w+): ")
+_FAILING_FUNCTIONS = ("assert_true", "raise_error")  # their errors do not tell the expression
+ENDED = "Spark ended unexpectedly; the log tells what it said last (often: it ran out of memory)"
+
+
+def describe_spark_error(error: PySparkException) -> str:
+    """Return a sentence; an error of ours that a worker raised is returned as it is."""
+    if isinstance(error, PythonException):
+        line = _get_last_line(str(error))
+        raised_by_us = _RAISED_BY_US.match(line)
+        return line[raised_by_us.end() :] if raised_by_us else f"a worker failed: {line}"
+    return f"Spark refused: {summarize_error(error)}"
+
+
+@contextmanager
+def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -> Generator[None]:
+    """Raise RunError for errors of Spark, with the stage and its line.
+
+    `list_begun` returns the keys of the steps that have begun in a worker: where the error does not tell its stage, it
+    is the last of them or one after it.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        raise RunError(_locate(plan, error, describe_spark_error(error), list_begun())) from error
+    except (Py4JError, ConnectionError) as error:
+        raise RunError(_add_location(ENDED, _list_possible_steps(plan, list_begun()))) from error
+
+
+def _locate(plan: Plan, error: PySparkException, sentence: str, begun: Collection[str]) -> str:
+    key = _STEP_KEY.match(sentence)
+    if key and (step := next((step for step in plan.steps if step.key == key[1]), None)):
+        return _add_location(sentence[key.end() :], [step])
+    return _add_location(sentence, _find_sql_steps(plan, error) or _list_possible_steps(plan, begun))
+
+
+def _add_location(sentence: str, steps: list[Step]) -> str:
+    """Return the sentence with the place of one step, or of the first and the last of several."""
+    if not steps:
+        return sentence
+    first, last = steps[0], steps[-1]
+    if first is last:
+        return f"{first.location}: {sentence.removeprefix(f'{first.name}: ')}"
+    return f"lines {first.line} to {last.line} ({first.name} to {last.name}): {sentence}"
+
+
+def _find_sql_steps(plan: Plan, error: PySparkException) -> list[Step]:
+    """Return the steps whose SQL has the expression that failed."""
+    texts = [context.fragment() for context in error.getQueryContext() if context.contextType().name == "SQL"]
+    if not texts and error.getCondition() == "USER_RAISED_EXCEPTION":
+        texts = [*_FAILING_FUNCTIONS]
+    texts = [" ".join(text.split()) for text in texts]
+    described = [(step, " ".join(step.stage.describe().split())) for step in plan.steps if step.stage]
+    return [step for step, sql in described if any(text in sql for text in texts if text)]
+
+
+def _list_possible_steps(plan: Plan, begun: Collection[str]) -> list[Step]:
+    """Return the steps from the last one that has begun in a worker."""
+    last = max((number for number, step in enumerate(plan.steps) if step.key in begun), default=0)
+    return [step for step in plan.steps[last:] if step.kind is not Kind.OUTPUT]
+
+
+def _get_last_line(trace: str) -> str:
+    """Return the exception's own line: the last one of the Python trace, before the JVM's."""
+    python, _, _ = trace.partition("JVM stacktrace")
+    lines = [line for line in python.splitlines() if line.strip()]
+    return lines[-1].strip()[:_MAX_CHARACTERS] if lines else "no further message"
