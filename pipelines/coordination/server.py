@@ -109,13 +109,11 @@ class _Site:
 class Coordinator:
     """Server for the tasks of one run, listening on `bind` at a free port. Use as a context manager.
 
-    `options` limit the requests to each host. The first `preview_rows` rows of each step are collected. A task that
-    runs again replaces the counts of its earlier attempt.
+    `options` limit the requests to each host; the coordinator's own port is refused besides. The first `preview_rows`
+    rows of each step are collected. A task that runs again replaces the counts of its earlier attempt.
     """
 
     def __init__(self, options: FetchOptions | None = None, preview_rows: int = 0, bind: str = "127.0.0.1") -> None:
-        self._options = options or FetchOptions()
-        self._limits = HostLimits(self._options.per_host)
         self._sites: dict[str, _Site] = {}
         self._tasks = set[_Task]()
         self._lock = threading.Lock()  # of the counts, which other threads read
@@ -129,6 +127,9 @@ class Coordinator:
         self._socket = socket.create_server((bind, 0), family=family, backlog=1024)
         token = secrets.token_hex(16)
         self.endpoint = Endpoint(bind, self._socket.getsockname()[1], token, preview_rows)
+        options = options or FetchOptions()
+        self.options = replace(options, own_endpoints=(*options.own_endpoints, (bind, self.endpoint.port)))
+        self._limits = HostLimits(self.options.per_host)
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
         self._fetchers = ThreadPoolExecutor(_ROBOTS_FETCHERS, "robots")
@@ -232,13 +233,13 @@ class Coordinator:
         site = self._sites.get(origin)
         if site is None:
             site = self._sites[origin] = _Site()
-            if self._options.robots:
-                fetch = self._loop.run_in_executor(self._fetchers, _fetch_robots, origin, self._options)
+            if self.options.robots:
+                fetch = self._loop.run_in_executor(self._fetchers, _fetch_robots, origin, self.options)
                 site.fetch = fetch
                 fetch.add_done_callback(lambda done: self._open(origin, site, done))
             else:
                 site.robots = Robots("")
-                self._limits.open(origin, self._options.delay)
+                self._limits.open(origin, self.options.delay)
         task.origins.add(origin)
         if site.robots is None:
             site.waiting[task] = slots
@@ -264,7 +265,7 @@ class Coordinator:
             self._limits.acquire(task, origin, slots)
 
     def _get_delay(self, robots: Robots) -> float:
-        return max(robots.crawl_delay, self._options.delay)
+        return max(robots.crawl_delay, self.options.delay)
 
     def _count(self, task: str, report: Report) -> None:
         with self._lock:

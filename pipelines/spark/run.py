@@ -46,8 +46,7 @@ class Run:
         self._context = context or RunContext()
         self._preview_rows = preview_rows
         self._coordinator = Coordinator(self._context.fetch, preview_rows, self._context.bind)
-        own = (*self._context.fetch.own_endpoints, (self._coordinator.endpoint.host, self._coordinator.endpoint.port))
-        self._context = replace(self._context, fetch=replace(self._context.fetch, own_endpoints=own))
+        self._context = replace(self._context, fetch=self._coordinator.options)
         self._engine: Engine | None = None
         self._check_results: tuple[CheckResult, ...] = ()
         self._resources = ExitStack()

@@ -158,6 +158,14 @@ def test_a_refused_address_is_a_sentence(address: str) -> None:
     assert page.error.endswith("which pages are not fetched from")
 
 
+def test_the_services_own_ports_are_refused_at_an_allowed_address(browser_site: BrowserSite, victim: Victim) -> None:
+    options = replace(OPTIONS, own_endpoints=((victim.address, victim.port),))
+    visited(attacking(browser_site, STAYING, victim.place), WAIT, options=options)
+    assert victim.heard == []
+    [page] = visited(f"http://{victim.place}/", options=options)
+    assert page.error == "refused: 127.0.0.2 is an address of this service itself, which pages are not fetched from"
+
+
 def test_a_redirect_to_a_refused_address_is_refused(browser_site: BrowserSite, victim: Victim) -> None:
     [page] = visited(f"{browser_site.url}/elsewhere?http://{victim.place}/", options=GUARDED)
     assert page.error == "refused: 127.0.0.2 is a loopback address, which pages are not fetched from"

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -32,6 +33,24 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
     assert extract.seconds < 0.3 <= join.seconds
     assert (seed.rows, seed.pages, seed.errors, seed.bytes) == (1, 1, 0, 32)
     assert (join.rows, join.pages, join.errors, join.bytes) == (2, 2, 1, len("<h1>One</h1>") + len("<h1>no</h1>"))
+
+
+def test_pages_are_not_fetched_from_the_coordinator(spark: SparkSession, site: Site) -> None:
+    stages = "[{stage: join, args: [a]}]\nspindle: {keepColumns: [_error], maxFailureRatio: 1}"
+    plan = Pipeline.from_yaml(f"fetch: {{url: '{site.url}/'}}\npipeline: {stages}").plan()
+    before = list_ports()
+    run = Run(plan, RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",))))
+    (port,) = list_ports() - before
+    site.serve({"/": f"<a href=http://127.0.0.1:{port}/>coordinator</a>"})
+    with run:
+        (row,) = run.collect(spark).collect()
+    assert "127.0.0.1 is an address of this service itself" in row["_error"]
+
+
+def list_ports() -> set[int]:
+    """Return the ports that this process listens on."""
+    sockets = psutil.Process().net_connections("tcp")
+    return {each.laddr.port for each in sockets if each.status == psutil.CONN_LISTEN}
 
 
 def test_an_explore_counts_each_page_once(spark: SparkSession, site: Site) -> None:
