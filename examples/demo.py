@@ -65,7 +65,7 @@ def run_demo(data: Path | None, once: bool) -> int:
             if not once:
                 _wait_for_interrupt(console, service)
     except DemoFailed as failure:
-        console.print(f"[red]{failure}[/]")
+        console.print(f"[red]{failure}[/]", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         return 130
