@@ -43,7 +43,7 @@ def execute_job(
 ) -> Submission:
     """Accept an execution of the job and return at once.
 
-    Its status or its events tell how it goes on. At most ten executions of a project are pending or running; a further
+    Follow it by its status or its events. At most ten executions of a project are pending or running; a further
     one is answered with 429, or waits with `queue=true`. A job that is disabled, or has no agent with a pipeline, is
     409.
     """

@@ -61,7 +61,7 @@ def describe(app: FastAPI, settings: Settings) -> None:
 
 
 def _list_servers(settings: Settings) -> list[dict[str, Any]]:
-    """Return the file's own server, which the docs page calls, and its address for those who have the file alone."""
+    """Return the relative address, for the docs page, and the absolute one, for a copy of the file."""
     address = settings.api_url.removesuffix(settings.root_path)
     return [
         {"url": "/", "description": "The server that this file came from."},
