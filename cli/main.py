@@ -90,7 +90,9 @@ def up(
 @main.command()
 def run(
     file: PipelineFile,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .parquet, .csv or .json file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A file: .parquet, .csv, .json, .jsonl.")
+    ] = None,
     parameter: Parameters = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows.")] = None,
     guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,

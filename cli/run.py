@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -23,6 +24,7 @@ from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_paramete
 from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
 from pipelines.errors import PipelineError, RunError, summarize_error
+from pipelines.fetch.files import FileFolder
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
@@ -34,7 +36,7 @@ from pipelines.spark.session import start_session
 from pipelines.stages import echo
 from pipelines.stages.dataframes import to_records
 
-_FORMATS = (".parquet", ".csv", ".json")
+_FORMATS = (".parquet", ".csv", ".json", ".jsonl")
 _CACHE_SECONDS, _CACHE_BYTES = 7 * 86400, 10 * 10**9  # limits for pages of earlier runs
 _MAX_PRINTED_ROWS = 50
 _MAX_CELL_LENGTH = 80
@@ -75,7 +77,9 @@ def run(
             _console.print(f"{file}:{warning.line or 1}: warning: {warning.message}", style="yellow", markup=False)
         if exposed := own.warning():
             _console.print(f"warning: {exposed}", style="yellow", markup=False)
-        _run(plan, _create_context(plan, guard, limit, cache), output)
+        files = _name_files_folder(file, output)
+        context = replace(_create_context(plan, guard, limit, cache), files=files)
+        _run(plan, context, output)
     except PipelineError as error:
         for problem in error.problems:
             _console.print(f"{file}:{problem.line or 1}: {problem.message}", style="red", markup=False)
@@ -99,6 +103,12 @@ def _check_output(path: Path) -> None:
             TemporaryFile(dir=path.parent).close()
     except OSError as error:
         raise RunError(f"{path} cannot be written: {summarize_error(error)}") from error
+
+
+def _name_files_folder(file: Path, output: Path | None) -> FileFolder:
+    """Return the folder for downloaded files: beside the output, or in the current one."""
+    path = (output.parent if output else Path()) / f"{(output or file).stem}_files"
+    return FileFolder(str(path.absolute()), str(path))
 
 
 def _create_context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:
@@ -167,6 +177,8 @@ def _stop_quietly(spark: SparkSession) -> None:
 def _write(rows: DataFrame, path: Path) -> None:
     if path.suffix == ".parquet":
         pq.write_table(rows.toArrow(), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in to_records(rows)))
     elif path.suffix == ".json":
         path.write_text(json.dumps(to_records(rows), ensure_ascii=False, indent=1) + "\n")
     else:

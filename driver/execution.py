@@ -23,6 +23,7 @@ from driver.secrets import Secrets
 from driver.spec import ExecutionSpec, PageCacheSpec, read_spec
 from driver.webhook import WebhookFailed
 from pipelines.fetch import FetchOptions
+from pipelines.fetch.files import FileFolder
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
@@ -108,6 +109,7 @@ def _run(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: Usage
 
 def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
     return RunContext(
+        files=FileFolder(spec.output.files or f"{spec.output.path}_files", "files"),
         cache=make_cache_options(plan.options, _open_page_cache(spec.pages, secrets)),
         fetch=make_fetch_options(
             plan.options, spec.fetch.allow_networks, FetchOptions(own_endpoints=spec.fetch.own_endpoints)

@@ -20,10 +20,14 @@ class SpecPart(BaseModel):
 
 
 class OutputSpec(SpecPart):
-    """Folders that only this attempt writes: the output, and below `saves` a folder per save stage."""
+    """Folders that only this attempt writes: the output, and below `saves` a folder per save stage.
+
+    `files` is the folder for downloaded files of all attempts.
+    """
 
     path: str
     saves: str | None = None
+    files: str | None = None
 
 
 class InputSpec(SpecPart):

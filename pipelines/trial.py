@@ -18,6 +18,7 @@ from pipelines.extract.pagination import PageChains, build_describer
 from pipelines.extract.rows import Fetched, Row, place_link
 from pipelines.fetch import Fetcher, FetchOptions, Page, canonical_url
 from pipelines.fetch.fetcher import Describe
+from pipelines.fetch.files import describe_file
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
@@ -232,12 +233,15 @@ class Trial:
 
     def _take_page(self, step: Step, row: Row, page: Page) -> Row:
         """Return the row with the page, and count it."""
-        parser = step.stage.page_parser if isinstance(step.stage, LinkStage) else None
+        link = step.stage if isinstance(step.stage, LinkStage) else None
+        parser, file_limit = (link.page_parser, link.file_limit) if link else (None, None)
         counts, fetched = self.counts[step.key], Fetched.from_page(page, parser=parser)
         counts.pages += 1
         if fetched.error:
             counts.failures.append((page.requested_url, fetched.error))
         arrived = page.add_to(row) if isinstance(page, BrowserPage) else replace(row)
+        if file_limit and not fetched.error:
+            arrived = arrived.with_values(describe_file(page))
         arrived.fetched, arrived.element = fetched, fetched.root
         return arrived
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query, Response
+from fastapi.responses import StreamingResponse
 
 from api.executions.schemas import (
     ExecuteRequest,
@@ -19,13 +20,14 @@ from api.executions.schemas import (
     build_execution_status,
     build_submission,
 )
-from api.kit.auth import Executor, KeyRoute, Reader
+from api.kit.auth import DatasetReader, Executor, KeyRoute, Reader
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
 from api.kit.pagination import PageOf
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import ServicesOf
+from api.kit.streams import read_chunks
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"], route_class=KeyRoute)
 
@@ -111,6 +113,31 @@ def read_execution_logs(
         caller, project_id, job_id, execution_id, tail=tail, level=level, pod_type=pod_type
     )
     return Logs(logs=lines)
+
+
+@router.get(
+    "/executions/{executionId}/files/{sha256}",
+    summary="Read a file that the stage download kept",
+    description="The bytes of the file. Its hash is in the column `_sha256` of the output.",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}}, **answers(404)},
+)
+def read_execution_file(
+    project_id: ProjectId,
+    job_id: JobId,
+    execution_id: ExecutionId,
+    sha256: Annotated[str, Path(description="SHA-256 of the file's content, in lower-case hexadecimal digits.")],
+    caller: DatasetReader,
+    services: ServicesOf,
+) -> StreamingResponse:
+    file, size = services.executions.open_file(caller, project_id, job_id, execution_id, sha256)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{sha256}"',
+        "Content-Length": str(size),
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, no-store",
+    }
+    return StreamingResponse(read_chunks(file), media_type="application/octet-stream", headers=headers)
 
 
 @router.delete("/executions/{executionId}", summary="Cancel an execution", responses=answers(404))

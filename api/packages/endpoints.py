@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing
 from typing import Annotated, BinaryIO
 
 import anyio
@@ -20,6 +18,7 @@ from api.kit.errors import answers
 from api.kit.middleware import get_content_length
 from api.kit.schemas import ProjectId
 from api.kit.services import Services, ServicesOf
+from api.kit.streams import read_chunks
 from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, import_record
 from core.errors import TooLarge
 from core.packages.archive import MAX_PACKAGE
@@ -27,7 +26,6 @@ from core.packages.archive import MAX_PACKAGE
 PREFIX = "/package"
 LINKS = "/package-links"
 BODY_SECONDS = 600
-CHUNK_BYTES = 2**18
 router = APIRouter(prefix=PREFIX, tags=["packages"], route_class=KeyRoute)
 links = APIRouter(prefix=LINKS, include_in_schema=False)
 
@@ -116,7 +114,7 @@ def download(package_id: PackageId, services: ServicesOf, expires: str = "", sig
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "no-store",
     }
-    content = _read_chunks(services.packages.open_content(package))
+    content = read_chunks(services.packages.open_content(package))
     return StreamingResponse(content, media_type="application/zip", headers=headers)
 
 
@@ -155,9 +153,3 @@ async def _receive(request: Request, file: BinaryIO) -> None:
 
 def _make_too_large() -> TooLarge:
     return TooLarge(f"A package has at most {MAX_PACKAGE} bytes.")
-
-
-def _read_chunks(content: BinaryIO) -> Iterator[bytes]:
-    with closing(content):
-        while chunk := content.read(CHUNK_BYTES):
-            yield chunk

@@ -73,7 +73,7 @@ class SavedRows(BaseModel):
 
     path: str
     mode: Literal["overwrite", "append"]
-    format: Literal["csv", "parquet"]
+    format: Literal["csv", "json", "parquet"]
     folder: Annotated[str, Field(pattern=r"^[0-9]{1,6}$")]
     columns: list[Column]
     rows: Int64

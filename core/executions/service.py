@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from os import SEEK_END
+from typing import BinaryIO
 
 from sqlalchemy import RowMapping
 
+from core.errors import NotFound
 from core.executions.parameters import get_allowed_environment
 from core.executions.payload import CompletionPayload
 from core.executions.reconcile import MarkedZombies, fail_zombies
@@ -19,10 +23,13 @@ from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey
 from core.infra.logs import read_execution_log
 from core.infra.settings import Settings
-from core.infra.storage.protocol import Storage
+from core.infra.storage.protocol import NotStored, Storage, files_key
 from core.tables import Execution, now
 
 SIGNING_ATTEMPTS = 20  # reports without an attempt are checked against the tokens of so many attempts
+
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class ExecutionService:
@@ -117,6 +124,22 @@ class ExecutionService:
             execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
         private = [self._settings.data.resolve()]
         return read_execution_log(self._storage, execution, tail=tail, level=level, pod_type=pod_type, private=private)
+
+    def open_file(
+        self, caller: Identity, project_id: str, job_id: str, execution_id: str, digest: str
+    ) -> tuple[BinaryIO, int]:
+        """Open a file that the execution downloaded, by the SHA-256 of its content; return it with its size."""
+        with self._database.read() as session:
+            execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
+        try:
+            if not _DIGEST.fullmatch(digest):
+                raise NotStored(digest)
+            file = self._storage.open(f"{files_key(execution.organization_id, execution.id)}/{digest}")
+        except NotStored:
+            raise NotFound("The execution has no file with this hash.") from None
+        size = file.seek(0, SEEK_END)
+        file.seek(0)
+        return file, size
 
     def cancel(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
         """Cancel the execution unless it has ended; return it as it is then."""

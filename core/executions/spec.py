@@ -8,7 +8,7 @@ from core.executions.tokens import execution_token
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.infra.storage.protocol import Storage, output_key, pages_key, saves_key
+from core.infra.storage.protocol import Storage, files_key, output_key, pages_key, saves_key
 from core.tables import Execution
 from driver.spec import (
     ExecutionSpec,
@@ -48,7 +48,9 @@ def build_spec(
         public_variables=tuple(sorted(PUBLIC_VARIABLES & execution.credentials.keys())),
         limit=execution.row_limit,
         output=OutputSpec(
-            path=storage.url_for(output_key(*attempt), "spark"), saves=storage.url_for(saves_key(*attempt), "spark")
+            path=storage.url_for(output_key(*attempt), "spark"),
+            saves=storage.url_for(saves_key(*attempt), "spark"),
+            files=storage.url_for(files_key(execution.organization_id, execution.id), "spark"),
         ),
         inputs={
             path: InputSpec(

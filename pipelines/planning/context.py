@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
+from pipelines.fetch.files import FileFolder
 from pipelines.page_cache.options import CacheOptions
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class RunContext:
     shown: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     stored: dict[str, DataFrame] = field(default_factory=dict[str, "DataFrame"])
     saves_folder: str | None = None
+    files: FileFolder = field(default_factory=lambda: FileFolder(os.path.abspath("spindle_files"), "spindle_files"))
     saved: dict[str, Files] = field(default_factory=dict[str, "Files"])
     bind: str = "127.0.0.1"
     endpoint: Endpoint | None = None

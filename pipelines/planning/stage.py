@@ -174,6 +174,11 @@ class LinkStage(Stage):
         return None
 
     @property
+    def file_limit(self) -> int | None:
+        """The size limit of the files that the stage keeps, in bytes; None for pages, which are not kept."""
+        return None
+
+    @property
     def pagination(self) -> Pagination | None:
         """Where each page's next page is, which gives a row as well; None for single pages."""
         return None

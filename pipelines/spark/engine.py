@@ -19,7 +19,7 @@ from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError, summarize_error
 from pipelines.extract.document import Parser
 from pipelines.extract.pagination import Pagination
-from pipelines.fetch import canonical_url
+from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, quote_column
 from pipelines.planning.context import RunContext
@@ -44,6 +44,9 @@ from pipelines.spark.schema import (
 from pipelines.spark.schema_inference import infer_columns
 from pipelines.spark.worker import Pass
 
+_MEMORY = 256 * 1024 * 1024  # bytes of files in flight in a task
+_FILE_SECONDS = 600.0
+
 
 @dataclass
 class _Segment:
@@ -61,6 +64,7 @@ class _Segment:
     request: RequestTemplate | None = None
     pagination: Pagination | None = None
     parser: Parser | None = None
+    file_limit: int | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
     max_pages: int | None = None
     after: Columns = field(init=False)
@@ -84,7 +88,7 @@ class _Segment:
     def fetch_links(self, stage: LinkStage, request: RequestTemplate | None) -> _Segment:
         """Begin the pass with the pages of the rows' links."""
         self.fetches, self.browsing, self.request, self.parser = True, stage.browsing, request, stage.page_parser
-        self.pagination = stage.pagination
+        self.pagination, self.file_limit = stage.pagination, stage.file_limit
         self.after = stage.infer_columns(self.columns)
         return self
 
@@ -272,7 +276,7 @@ class Engine:
             links=links,
             columns=segment.after,
             schema=build_links_schema(segment.after) if links else build_rows_schema(segment.after),
-            options=self._context.fetch,
+            options=_limit_files(self._context.fetch, segment.file_limit),
             cache=self._context.cache,
             endpoint=self._endpoint,
             browsing=segment.browsing,
@@ -280,6 +284,7 @@ class Engine:
             pagination=segment.pagination,
             max_pages=min(filter(None, (segment.max_pages, self._plan.options.max_pages)), default=None),
             parser=segment.parser,
+            files=self._context.files if segment.file_limit else None,
         )
         if not task.get_explorations():
             return self._run_pass(task, segment.rows)
@@ -302,6 +307,15 @@ def _locate_errors(step: Step) -> Generator[None]:
         raise RunError(f"line {step.line}: {step.title}: {error}") from error
     except (AnalysisException, ParseException) as error:
         raise RunError(f"line {step.line}: {step.title}: {summarize_error(error)}") from error
+
+
+def _limit_files(options: FetchOptions, file_limit: int | None) -> FetchOptions:
+    """Return options for files of that size: larger bodies, for longer, and fewer at a time."""
+    if file_limit is None:
+        return options
+    concurrency = min(options.concurrency, max(1, _MEMORY // file_limit))
+    seconds = max(options.total_timeout, _FILE_SECONDS)
+    return replace(options, max_body=file_limit, concurrency=concurrency, total_timeout=seconds)
 
 
 def _select(rows: DataFrame, columns: Columns) -> DataFrame:

@@ -128,7 +128,8 @@ def _build_next_pass(task: Pass, key: str, level: int) -> Pass:
     position = [name for name, _ in task.stages].index(key)
     stages = ((key, replace(exploration, level=level)), *task.stages[position + 1 :])
     stage = exploration.stage
-    how = {"browsing": stage.browsing, "request": exploration.request, "pagination": None, "parser": stage.page_parser}
+    how = {"browsing": stage.browsing, "request": exploration.request, "parser": stage.page_parser}
+    how |= {"pagination": None, "files": None}
     return replace(task, enters=key, fetches=True, entering=exploration.columns, stages=stages, **how)
 
 

@@ -27,7 +27,8 @@ from pipelines.extract.document import Parser
 from pipelines.extract.page_tally import PageTally
 from pipelines.extract.pagination import PageChains, Pagination, build_describer
 from pipelines.extract.rows import Fetched, Row
-from pipelines.fetch import Fetcher, FetchOptions
+from pipelines.fetch import Fetcher, FetchOptions, Page
+from pipelines.fetch.files import FileFolder, FileNotKept
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession, Session
 from pipelines.fetch.throttle import HostThrottle
@@ -81,6 +82,7 @@ class Pass:
     frontier: int = 0
     max_pages: int | None = None
     parser: Parser | None = None
+    files: FileFolder | None = None
 
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
@@ -221,10 +223,14 @@ def _fetch_links(
     """Yield the rows of the links with their pages, which count for the step."""
     secrets, counts = list_spellings(task.cache.secrets), reporter.get_counts(step)
     for page, rows in fetcher.fetch(links, build_describer(task.request) if task.request else None):
-        fetched = Fetched.from_page(page, secrets, task.parser)
+        fetched, kept = Fetched.from_page(page, secrets, task.parser), {}
+        if task.files:
+            fetched, kept = _keep_file(task.files, page, fetched)
         reporter.add_page(counts, page, fetched)
         for row in chains.add(page, fetched, rows) if chains else rows:
             arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
+            if kept:
+                arrived = arrived.with_values(kept)
             arrived.fetched, arrived.element = fetched, fetched.root
             yield arrived
 
@@ -236,6 +242,16 @@ def _open_fetcher(task: Pass, tools: _Tools) -> Generator[Fetcher | None]:
             yield fetcher
     else:
         yield None
+
+
+def _keep_file(files: FileFolder, page: Page, fetched: Fetched) -> tuple[Fetched, dict[str, object]]:
+    """Store the body of a page; return the page, with an error if that fails, and the columns of the file."""
+    if fetched.error:
+        return fetched, {}
+    try:
+        return fetched, files.add(page)
+    except FileNotKept as error:
+        return replace(fetched, error=str(error), page=None, root=None), {}
 
 
 def _create_chains(task: Pass) -> PageChains | None:
@@ -254,7 +270,7 @@ def _limit_concurrency(task: Pass) -> FetchOptions:
 def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]:
     is_private = task.options.session or (task.request is not None and task.request.is_private)
     options = replace(task.cache, shared=None) if is_private else task.cache
-    if not (options.private or options.shared):
+    if task.files or not (options.private or options.shared):
         return nullcontext()
     variant = task.options.user_agent
     if task.browsing:  # as a digest: a trace may contain secrets, and the variant is stored with the page

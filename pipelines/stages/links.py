@@ -72,7 +72,7 @@ def _build_page_reader(selector: str) -> Callable[[Row], Iterator[Link]]:
     return links
 
 
-class _Requesting(RequestArguments, LinkStage):
+class RequestStage(RequestArguments, LinkStage):
     """Base of stages that send requests over plain HTTP."""
 
     parser: Annotated[Parser, validate_choice("parser", ("html", "xml", "json"))] | None = Field(
@@ -95,7 +95,7 @@ class _Requesting(RequestArguments, LinkStage):
         return (*super().list_references(), *self.list_columns())
 
 
-class _Paginating(_Requesting):
+class _Paginating(RequestStage):
     """Base of stages whose addresses may have several pages."""
 
     paginate: Pagination | None = Field(default=None, description="where the next page is: {next, param or url}")
@@ -269,7 +269,7 @@ pipeline:
 
 
 @register_stage("wgetExplore", "explore")
-class WgetExplore(_Requesting, LinkFilters, ExploreStage):
+class WgetExplore(RequestStage, LinkFilters, ExploreStage):
     """Follow links of links, breadth first: one row per page, including the first page, and no page twice.
 
     The selector works as in wgetJoin: `a.next`, or `$.data.next` for an API that returns JSON. `depth` is the number of

@@ -115,7 +115,7 @@ pipeline:
         return f"the file '{self.path}' is empty: it has neither a header nor rows"
 
 
-@register_stage("load_json")
+@register_stage("load_json", "load_jsonl")
 class LoadJson(FileSource):
     """Replace the rows by those of JSON files: one object per line, or with multiLine one array or object per file."""
 

@@ -1,4 +1,4 @@
-"""save_csv and save_parquet: write the rows to files, which are published when the run is complete."""
+"""save_csv, save_jsonl and save_parquet: write the rows to files, which are published when the run is complete."""
 
 from __future__ import annotations
 
@@ -38,6 +38,25 @@ pipeline:
             for name, type_ in rows.dtypes
         )
         rows.select(*cells).write.option("header", True).csv(folder)
+
+
+@register_stage("save_jsonl")
+class SaveJsonl(Sink):
+    """Write the rows as JSON, one object per line, nulls included; the rows pass on unchanged.
+
+    Paths and modes are those of save_csv. load_json reads the files.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: save_jsonl, args: ["${FOLDER}/saved"]}
+"""
+
+    format = "json"
+
+    def write(self, rows: DataFrame, folder: str) -> None:
+        rows.write.option("ignoreNullFields", False).json(folder)
 
 
 @register_stage("save_parquet")

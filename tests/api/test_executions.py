@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from io import BytesIO
 
 import httpx
 import pytest
 
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import files_key
 from tests.support.api import Api, Job
 
 
@@ -129,3 +133,16 @@ def test_a_completion_of_another_system_is_shown_as_it_was_reported(acme: Api, j
     log = acme.get(f"{job.path}/tasks/{read['taskIds'][0]}")["executionLog"]
     assert read["outputDatasetId"] is None
     assert len([line for line in log.splitlines() if line.startswith("WARN ")]) == 3
+
+
+def test_a_file_that_an_execution_downloaded_is_read_by_its_hash(job: Job):
+    execution, digest = job.execute(), sha256(b"%PDF").hexdigest()
+    key = f"{files_key(job.api.organization_id, execution)}/{digest}"
+    open_storage(job.api.settings).put(key, BytesIO(b"%PDF"))
+    answer = job.api.call("GET", f"{job.path}/executions/{execution}/files/{digest}")
+    assert (answer.status_code, answer.content, answer.headers["Content-Length"]) == (200, b"%PDF", "4")
+    assert answer.headers["Content-Disposition"].startswith("attachment")
+    for other in (sha256(b"").hexdigest(), digest.upper(), ".bytes", "%2e%2e%2fspec.json"):
+        assert job.api.call("GET", f"{job.path}/executions/{execution}/files/{other}").status_code == 404
+    other_execution = job.execute()
+    assert job.api.call("GET", f"{job.path}/executions/{other_execution}/files/{digest}").status_code == 404

@@ -4,6 +4,7 @@
 <organization>/executions/<execution>/<attempt>/output/...
 <organization>/executions/<execution>/<attempt>/saves/<number>/...
 <organization>/executions/<execution>/<attempt>/driver.log
+<organization>/executions/<execution>/files/<sha-256>
 <organization>/packages/<sha-256>.zip
 <organization>/pages
 """
@@ -82,6 +83,11 @@ def output_key(organization_id: str, execution_id: str, attempt: int) -> str:
 def saves_key(organization_id: str, execution_id: str, attempt: int) -> str:
     """Return the key of the folder for the saves of one attempt, with a numbered folder for every save."""
     return f"{execution_key(organization_id, execution_id, attempt)}/saves"
+
+
+def files_key(organization_id: str, execution_id: str) -> str:
+    """Return the key of the folder for the files that an execution downloads, by the hash of their content."""
+    return f"{organization_id}/executions/{execution_id}/files"
 
 
 def log_key(organization_id: str, execution_id: str, attempt: int) -> str:

@@ -30,6 +30,7 @@ def load(tmp_path: Path) -> str:
         ("SaveCSV", "{{path: '{path}', mode: OVERWRITE}}"),
         ("save_parquet", "['{path}', overwrite]"),
         ("saveParquet", "{path}"),
+        ("save_jsonl", "['{path}']"),
     ],
 )
 def test_saved_rows_can_be_loaded(run: Run, load: str, tmp_path: Path, stage: str, args: str) -> None:
