@@ -30,12 +30,13 @@ pipeline:
 
 
 def test_rows_are_written_to_a_file_and_steps_are_shown(pipeline: Path, tmp_path: Path) -> None:
-    functions, rows = str(tmp_path / "functions.py"), tmp_path / "rows.json"
+    functions, rows = str(tmp_path / "functions.py"), tmp_path / "rows.jsonl"
     with serve_site() as site:
         address = f"SITE={site.serve(PAGES)}"
         done = run("bin/spindle", "run", str(pipeline), "-p", address, "--transforms", functions, "-o", str(rows))
     assert done.returncode == 0, done.stderr
-    assert json.loads(rows.read_text()) == [{"name": "One", "loud": "ONE"}, {"name": "Two", "loud": "TWO"}]
+    written = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert written == [{"name": "One", "loud": "ONE"}, {"name": "Two", "loud": "TWO"}]
     assert "wgetJoin a" in done.stderr
     assert "2 rows, 2 pages" in done.stderr
     assert "WARNING" not in done.stderr
