@@ -29,6 +29,8 @@ from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import ServicesOf
 from api.kit.streams import read_chunks
 
+BINARY = {"type": "string", "format": "binary"}
+
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"], route_class=KeyRoute)
 
 
@@ -120,7 +122,7 @@ def read_execution_logs(
     summary="Read a file that the stage download kept",
     description="The bytes of the file. Its hash is in the column `_sha256` of the output.",
     response_class=Response,
-    responses={200: {"content": {"application/octet-stream": {}}}, **answers(404)},
+    responses={200: {"content": {"application/octet-stream": {"schema": BINARY}}}, **answers(404)},
 )
 def read_execution_file(
     project_id: ProjectId,

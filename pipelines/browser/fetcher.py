@@ -20,12 +20,14 @@ from pipelines.browser.actions import Browsing
 from pipelines.browser.chromium import get_chromium
 from pipelines.browser.failures import BrowserCrashed, VisitFailed, VisitRedirected, format_error, is_closed
 from pipelines.browser.model import BrowserOptions, BrowserPage
+from pipelines.browser.socks_proxy import SocksProxy
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
 from pipelines.fetch import FetchOptions, Page
 from pipelines.fetch.failures import describe_too_many_redirects, is_retryable_status
 from pipelines.fetch.fetcher import Describe, PageCache
 from pipelines.fetch.page import parse_retry_after
+from pipelines.fetch.proxies import ProxyRotation
 from pipelines.fetch.queue import Request, RequestQueue
 from pipelines.fetch.session import LocalSession, Session, format_cookie, parse_cookie
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
@@ -61,6 +63,8 @@ class BrowserFetcher:
         self._browsing = browsing
         self._chromium = get_chromium(browser or BrowserOptions.from_environment(), browsing.images)
         self._idle: list[Tab] = []
+        tunnels = [each for each in options.proxies if not each.startswith("socks5:")]
+        self._rotation = ProxyRotation(tunnels, options.session) if tunnels else None
 
     def __enter__(self) -> Self:
         if self._session:
@@ -135,7 +139,7 @@ class BrowserFetcher:
         attempt = 0
         while True:
             try:
-                pages, retryable = await self._try_visit(request)
+                pages, retryable = await self._try_visit(request, attempt)
             except VisitRedirected as redirected:
                 if len(request.redirects) < self._options.max_redirects:
                     return redirected
@@ -146,11 +150,14 @@ class BrowserFetcher:
             attempt += 1
             await asyncio.sleep(delay)
 
-    async def _try_visit(self, request: Request[T]) -> tuple[list[BrowserPage], bool]:
+    async def _try_visit(self, request: Request[T], attempt: int) -> tuple[list[BrowserPage], bool]:
         """Return the pages of one attempt, and whether a retry may help; raise VisitRedirected."""
         url, timeout = request.address, self._compute_timeout()
         try:
+            self._check_proxies()
             async with self._use_tab(url) as tab, asyncio.timeout(timeout - request.elapsed):
+                if self._rotation and isinstance(tab.guard, SocksProxy):
+                    tab.guard.upstream = self._rotation.choose(url, attempt)
                 visit = Visit(tab, url, self._options, (*self._list_cookies(), *request.cookies))
                 pages = await tab.run_until_crash(visit.run(self._browsing.traces))
                 await self._keep_cookies(tab)
@@ -162,6 +169,11 @@ class BrowserFetcher:
             return [_create_failed_page(url, str(crash) or "the browser crashed on the page")], True
         except TimeoutError:
             return [_create_failed_page(url, f"timed out after {timeout:g} s")], False
+
+    def _check_proxies(self) -> None:
+        """Raise VisitFailed if the pipeline has proxies that the browser cannot use."""
+        if self._options.proxies and (self._rotation is None or self._chromium.options.service_key):
+            raise VisitFailed("the browser uses http and https proxies only, and a browser service none")
 
     def _list_cookies(self) -> list[dict[str, Any]]:
         return [parse_cookie(line) for line in self._cookies.load()] if self._session else []

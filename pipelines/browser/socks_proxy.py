@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+from base64 import b64encode
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from urllib.parse import unquote, urlsplit
 
 from pipelines.fetch import Guard, GuardRefused
 
@@ -37,6 +40,7 @@ class SocksProxy:
     guard: Guard
     connect_timeout: float
     max_bytes: int
+    upstream: str | None = None
     received: int = field(default=0, init=False)
     failures: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _server: asyncio.Server | None = field(default=None, init=False)
@@ -105,15 +109,43 @@ class SocksProxy:
         for address in await self._resolve(host, port):
             try:
                 self.guard.check(address, port)
-                return await asyncio.wait_for(asyncio.open_connection(address, port), self.connect_timeout)
+                if self.upstream:
+                    connecting = self._connect_upstream(self.upstream, address, port)
+                else:
+                    connecting = asyncio.open_connection(address, port)
+                return await asyncio.wait_for(connecting, self.connect_timeout)
             except GuardRefused as error:
                 refused = _Refused(_FORBIDDEN, f"refused: {error.describe_for(host)}")
             except TimeoutError:
                 within = f"within {self.connect_timeout:g} s"
                 refused = _Refused(_FAILED, f"could not connect to {_format_address(host, port)} {within}")
-            except OSError:  # try the next address
+            except (OSError, EOFError, asyncio.LimitOverrunError):  # try the next address
                 continue
         raise refused
+
+    async def _connect_upstream(self, proxy: str, address: str, port: int) -> Streams:
+        """Connect to `address`, which the guard has checked, through the tunnel of an HTTP proxy; raise _Refused."""
+        parts = urlsplit(proxy)
+        proxy_port = parts.port or (443 if parts.scheme == "https" else 80)
+        proxy_address = (await self._resolve(parts.hostname or "", proxy_port))[0]
+        try:
+            self.guard.check(proxy_address, proxy_port)
+        except GuardRefused as error:
+            raise _Refused(_FORBIDDEN, f"refused: {error.describe_for('the proxy')}") from None
+        context = ssl.create_default_context() if parts.scheme == "https" else None
+        name = parts.hostname if context else None
+        reader, writer = await asyncio.open_connection(proxy_address, proxy_port, ssl=context, server_hostname=name)
+        target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+        if parts.username is not None:
+            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            lines.append(f"Proxy-Authorization: Basic {b64encode(login.encode()).decode()}")
+        writer.write("\r\n".join((*lines, "", "")).encode("latin-1", "replace"))
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.split(maxsplit=2)[1:2] != [b"200"]:
+            writer.close()
+            raise _Refused(_FAILED, f"no proxy could connect to {target}")
+        return reader, writer
 
     async def _resolve(self, host: str, port: int) -> list[str]:
         lookup = asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -7,14 +7,17 @@ import pycurl
 from pipelines.fetch.fetcher import FetchOptions
 from pipelines.fetch.urls import origin
 
-# CURLE_HTTP2_STREAM and CURLE_TOO_LARGE, which pycurl does not name
+# CURLE_HTTP2_STREAM, CURLE_PROXY and CURLE_TOO_LARGE, which pycurl does not name
 _HTTP2_STREAM = 92
+_PROXY = 97
 _HEADER_TOO_LARGE = 100
 
 # A retry may help: the connection failed or broke, or the server was overloaded.
 _RETRYABLE_ERRORS = frozenset(
     (
         pycurl.E_COULDNT_RESOLVE_HOST,
+        pycurl.E_COULDNT_RESOLVE_PROXY,
+        _PROXY,
         pycurl.E_COULDNT_CONNECT,
         pycurl.E_SEND_ERROR,
         pycurl.E_RECV_ERROR,
@@ -49,6 +52,9 @@ _SENTENCES = {
 def describe_curl_error(code: int, detail: str, where: str, options: FetchOptions) -> str:
     """Return the sentence for libcurl's error `code` with its message `detail`; `where` is host:port."""
     host = where.rpartition(":")[0]
+    by_proxy = code in (pycurl.E_COULDNT_RESOLVE_PROXY, pycurl.E_COULDNT_CONNECT, _PROXY) or "CONNECT" in detail
+    if options.proxies and by_proxy:
+        return f"no proxy could connect to {where}"
     if code == pycurl.E_OPERATION_TIMEDOUT:
         if detail.startswith(("Connection", "Resolving", "SSL", "Failed")):
             return f"could not connect to {where} within {options.connect_timeout:g} s"

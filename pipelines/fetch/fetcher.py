@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -23,7 +23,7 @@ class FetchOptions:
     that robots.txt disallows are not requested. `first_byte_timeout` includes connecting; `total_timeout` covers a
     page with its redirects. `max_body` limits the decompressed body. `allow_networks` are CIDRs that the guard allows;
     `own_endpoints` are hosts and ports of the service, which it refuses even there. In a `session`, all fetchers of the
-    run share cookies.
+    run share cookies. Requests go through `proxies` in turn; the guard checks the hosts of requests and of proxies.
     Raises ValueError for a `user_agent` that cannot be sent in a header.
     """
 
@@ -43,6 +43,7 @@ class FetchOptions:
     allow_networks: tuple[str, ...] = ()
     own_endpoints: tuple[tuple[str, int], ...] = ()
     session: bool = False
+    proxies: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         check_user_agent(self.user_agent)

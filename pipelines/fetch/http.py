@@ -16,6 +16,7 @@ from pipelines.fetch.cookies import CookieJar
 from pipelines.fetch.fetcher import Describe, FetchOptions, PageCache
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
+from pipelines.fetch.proxies import GuardedThrottle, ProxyRotation
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.session import Session
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
@@ -46,6 +47,10 @@ class HttpFetcher:
         self._throttle = throttle or LocalHostThrottle(self._options)
         self._cache = cache
         self._guard = Guard(self._options.allow_networks, self._options.own_endpoints)
+        self._rotation = None
+        if self._options.proxies:
+            self._rotation = ProxyRotation(self._options.proxies, self._options.session)
+            self._throttle = GuardedThrottle(self._throttle, self._guard)
         self._cookies = CookieJar(session) if session else None
         self._idle: list[Transfer] = []
         self._active: dict[pycurl.Curl, Transfer] = {}
@@ -102,6 +107,8 @@ class HttpFetcher:
         for request in queue.start(self._options.concurrency - len(running)):
             transfer = self._idle.pop() if self._idle else self._create_transfer()
             transfer.prepare(request, finished)
+            if self._rotation:
+                transfer.curl.setopt(pycurl.PROXY, self._rotation.choose(request.address, request.attempt))
             running.add(transfer)
             self._active[transfer.curl] = transfer
             self._multi.add_handle(transfer.curl)

@@ -275,7 +275,8 @@ class Transfer:
         if self.missing_answer:
             return failures.describe_missing_answer(host, self._options)
         if self._refused:
-            return f"refused: {self._refused.describe_for(host.rpartition(':')[0])}"
+            name = "the proxy" if self._options.proxies else host.rpartition(":")[0]
+            return f"refused: {self._refused.describe_for(name)}"
         detail = self.curl.errstr_raw().decode("latin-1")  # it may quote the server
         return failures.describe_curl_error(self.curl_error or 0, detail, host, self._options)
 
@@ -306,6 +307,9 @@ def _make_handle(options: FetchOptions) -> pycurl.Curl:
         (pycurl.CAINFO, ssl.get_default_verify_paths().cafile or certifi.where()),
     ):
         curl.setopt(option, value)
+    if options.proxies:
+        curl.setopt(pycurl.PROXY_CAINFO, ssl.get_default_verify_paths().cafile or certifi.where())
+        curl.setopt(pycurl.NOPROXY, "")  # of the environment
     return curl
 
 

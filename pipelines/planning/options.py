@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from pipelines.fetch.fetcher import FetchOptions, check_user_agent
+from pipelines.fetch.proxies import check_proxy
 from pipelines.fetch.requests import RequestArguments
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.names import validate_choice
@@ -51,6 +52,11 @@ class Options(RequestArguments):
     session: bool = Field(
         default=False, description="share cookies among the pages of a host, as after a login by a form or a trace"
     )
+    proxies: tuple[Annotated[str, AfterValidator(check_proxy)], ...] = Field(
+        default=(),
+        description="proxies to fetch through in turn, as http, https or socks5 addresses; "
+        "in a session, one for all pages of a host",
+    )
     timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 by default")
 
 
@@ -72,6 +78,7 @@ def make_fetch_options(
         total_timeout=options.timeout or defaults.total_timeout,
         allow_networks=allow_networks,
         session=options.session or defaults.session,
+        proxies=options.proxies or defaults.proxies,
     )
 
 
