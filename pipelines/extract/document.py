@@ -16,7 +16,7 @@ from pipelines.extract.parsing import parse_html
 from pipelines.extract.patterns import Searched
 from pipelines.extract.selectors import Selector, compile_selector
 from pipelines.extract.text import get_data, get_text, normalize_text
-from pipelines.fetch.content_encoding import decompress_gzip
+from pipelines.fetch.content_encoding import UndecodableContent, decompress_gzip
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url
 
@@ -105,8 +105,13 @@ class Document:
 
     def _parse_xml(self, kind: str | None, body: bytes, parser: Parser | None) -> Any:
         """Return the tree of an XML body, which may be a file of gzip; None for other bodies."""
-        if body.startswith(_GZIP_START) and (not kind or kind in _GZIP_TYPES or parser):
-            self._unpacked = body = decompress_gzip(body, _MAX_UNPACKED)
+        if body.startswith(_GZIP_START) and (not kind or kind in _GZIP_TYPES or kind in _XML_TYPES or parser):
+            try:
+                self._unpacked = body = decompress_gzip(body, _MAX_UNPACKED)
+            except UndecodableContent:
+                if parser:
+                    raise
+                return None  # an archive, say
             kind = None
         is_xml = kind in _XML_TYPES or kind.endswith("+xml") if kind else _XML_START.match(body) is not None
         if not (parser == "xml" if parser else is_xml):

@@ -82,6 +82,8 @@ def test_a_selector_that_xml_does_not_have_fails_the_row() -> None:
         (b"<?xml version='1.0'?>" + SITEMAP, None, None, ["http://shop.test/1"]),
         (gzip.compress(SITEMAP), "application/x-gzip", "xml", ["http://shop.test/1"]),
         (gzip.compress(b"<?xml version='1.0'?>" + SITEMAP), "application/octet-stream", None, ["http://shop.test/1"]),
+        (gzip.compress(b"<?xml version='1.0'?>" + SITEMAP), "text/xml", None, ["http://shop.test/1"]),
+        (gzip.compress(SITEMAP)[:-20], "application/gzip", None, []),
         (SITEMAP, "text/plain", "xml", ["http://shop.test/1"]),
         (SITEMAP, "text/plain", None, []),
         (SITEMAP, "text/html", None, [None]),

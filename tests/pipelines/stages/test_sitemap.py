@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pipelines.errors import RunError
+from pipelines.planning.context import RunContext
+from pipelines.stages.downloads import fetch_documents
 from tests.support.pipelines import Run
 from tests.support.site import Site
 
@@ -75,3 +77,9 @@ def test_files_are_loaded_from_web_addresses(run: Run, site: Site) -> None:
     load = f"pipeline: [{{stage: load_csv, args: ['{base}/%s']}}]"
     with pytest.raises(RunError, match=r"c\.csv' cannot be read: the server answered 404"):
         run(load % "c.csv")
+
+
+def test_documents_are_fetched_through_the_guard(site: Site) -> None:
+    (page,) = fetch_documents([site.serve({"/": "x"})], RunContext(), max_body=100, seconds=5)
+    assert (page.error or "").startswith("refused: 127.0.0.1 is a loopback address")
+    assert not site.requests
