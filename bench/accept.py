@@ -1,7 +1,7 @@
 """How long POST …/execute takes to accept: `python -m bench.accept`.
 
-200 calls, one after another, ten to each of twenty projects (a project runs ten at once), against the API process and
-its SQLite file. The launcher is not running, so that no driver competes for the cores.
+200 sequential calls, ten for each of twenty projects, to an API process with SQLite. Without a launcher, no driver
+competes for the cores.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.service import child, free_port, machine, make_job, p50_p95, post, rest, wait_for
+from bench.service import (
+    compute_percentiles,
+    create_client,
+    create_job,
+    describe_machine,
+    find_free_port,
+    post,
+    run_process,
+    wait_for,
+)
 
 PROJECTS, CALLS_EACH = 20, 10
 PIPELINE = (
@@ -23,17 +32,17 @@ PIPELINE = (
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
-        port = free_port()
+        port = find_free_port()
         environment = {"SPINDLE_DATA": folder, "SPINDLE_PORT": str(port)}
         subprocess.run([sys.executable, "-m", "cli.data_folder"], env={**os.environ, **environment}, check=True)
-        with child(["-m", "api"], environment, Path(folder) / "api.log") as process:
+        with run_process(["-m", "api"], environment, Path(folder) / "api.log") as process:
             wait_for(f"http://127.0.0.1:{port}/readyz", process)
-            report(accepted(port, Path(folder)))
+            report(measure_accepts(port, Path(folder)))
 
 
-def accepted(port: int, data: Path) -> list[float]:
-    with rest(port, data) as client:
-        jobs = [make_job(client, f"bench {number}", PIPELINE) for number in range(PROJECTS)]
+def measure_accepts(port: int, data: Path) -> list[float]:
+    with create_client(port, data) as client:
+        jobs = [create_job(client, f"bench {number}", PIPELINE) for number in range(PROJECTS)]
         durations: list[float] = []
         for job in jobs * CALLS_EACH:
             began = time.perf_counter()
@@ -43,8 +52,8 @@ def accepted(port: int, data: Path) -> list[float]:
 
 
 def report(durations: list[float]) -> None:
-    p50, p95 = (1000 * value for value in p50_p95(durations))
-    print(machine())
+    p50, p95 = (1000 * value for value in compute_percentiles(durations))
+    print(describe_machine())
     print(f"execute accepted, {len(durations)} calls: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
 
 

@@ -1,8 +1,8 @@
 """Accepting work, beside Prefect: `python -m bench.accept_peer [SECONDS]`.
 
-`execute` with the launcher not running, and Prefect server's create-flow-run without its background services: one
-process and a database of its own in the same PostgreSQL each, the same load. First calls begin at a rate, whether or
-not those before have ended; then ten clients call as fast as they are answered.
+`execute` without a launcher, and Prefect server's create-flow-run without background services. Both have one process,
+their own database in the same PostgreSQL and the same load: first calls begin at a fixed rate, then ten clients call
+without pauses.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 
 import httpx
 
-from bench.api import IDLE_SECONDS, RATE, in_ms, instance
-from bench.contenders import installed
-from bench.service import Json, child, free_port, machine, wait_for
+from bench.api import IDLE_SECONDS, RATE, convert_to_milliseconds, run_instance
+from bench.contenders import install_contender
+from bench.service import Json, describe_machine, find_free_port, run_process, wait_for
 from tests.support.postgres import cluster, new_database
 
 CLIENTS = 10
@@ -44,9 +44,9 @@ class Call:
 
 
 @contextmanager
-def spindle(database_url: str) -> Generator[Sequence[Call]]:
-    """Its projects run ten at once, so `queue` lets each accept any number, as Prefect does."""
-    with instance(database_url, workers=1) as server:
+def serve_spindle(database_url: str) -> Generator[Sequence[Call]]:
+    """Serve Spindle; with `queue` a project accepts any number of executions, as Prefect does."""
+    with run_instance(database_url, workers=1) as server:
         yield [
             Call(f"{server.url}{each.path}/jobs/{each.job_id}/execute?queue=true", {}, {"X-API-Key": each.key})
             for each in server.targets
@@ -54,21 +54,21 @@ def spindle(database_url: str) -> Generator[Sequence[Call]]:
 
 
 @contextmanager
-def prefect(database_url: str) -> Generator[Sequence[Call]]:
-    python, port = installed("prefect", *PREFECT), free_port()
+def serve_prefect(database_url: str) -> Generator[Sequence[Call]]:
+    python, port = install_contender("prefect", *PREFECT), find_free_port()
     url = f"http://127.0.0.1:{port}/api"
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
         database = {"PREFECT_API_DATABASE_CONNECTION_URL": database_url.replace("://", "+asyncpg://", 1)}
         environment = {"PREFECT_HOME": folder, "PREFECT_API_URL": url, **database, **QUIET}
         arguments = ["-m", "prefect", "server", "start", "--no-services", "--no-ui", "--port", str(port)]
-        with child(arguments, environment, Path(folder) / "server.log", python) as process:
+        with run_process(arguments, environment, Path(folder) / "server.log", python) as process:
             wait_for(f"{url}/health", process)
-            flow = first_answer(Call(f"{url}/flows/", {"name": "bench"}, {}))
+            flow = wait_for_answer(Call(f"{url}/flows/", {"name": "bench"}, {}))
             yield [Call(f"{url}/flow_runs/", {"flow_id": flow["id"], "state": {"type": "SCHEDULED"}}, {})]
 
 
-def first_answer(call: Call) -> Json:
-    """What the server answers once it takes the call: for some seconds after its health check does, it may refuse."""
+def wait_for_answer(call: Call) -> Json:
+    """Repeat the call until it succeeds: a server may refuse calls for some seconds after its health check succeeds."""
     deadline = time.monotonic() + WARM_UP_SECONDS
     while True:
         answer = httpx.post(call.url, json=call.body, headers=call.headers, timeout=60)
@@ -77,51 +77,51 @@ def first_answer(call: Call) -> Json:
         time.sleep(WARM_UP_PAUSE)
 
 
-async def at_rate(calls: Sequence[Call], seconds: float) -> list[float]:
-    async with _client() as client:
+async def call_at_rate(calls: Sequence[Call], seconds: float) -> list[float]:
+    async with _create_client() as client:
         began, running = time.monotonic(), list[asyncio.Task[float]]()
         for number in range(int(RATE * seconds)):
             await asyncio.sleep(max(0, began + number / RATE - time.monotonic()))
-            running.append(asyncio.create_task(_timed(client, calls[number % len(calls)])))
+            running.append(asyncio.create_task(_measure_call(client, calls[number % len(calls)])))
         return list(await asyncio.gather(*running))
 
 
-async def at_most(calls: Sequence[Call], seconds: float) -> list[float]:
+async def call_without_pause(calls: Sequence[Call], seconds: float) -> list[float]:
     durations: list[float] = []
     until = time.monotonic() + seconds
 
     async def caller(number: int, client: httpx.AsyncClient) -> None:
         while time.monotonic() < until:
-            durations.append(await _timed(client, calls[number % len(calls)]))
+            durations.append(await _measure_call(client, calls[number % len(calls)]))
             number += CLIENTS
 
-    async with _client() as client:
+    async with _create_client() as client:
         await asyncio.gather(*(caller(number, client) for number in range(CLIENTS)))
     return durations
 
 
-def _client() -> httpx.AsyncClient:
+def _create_client() -> httpx.AsyncClient:
     return httpx.AsyncClient(limits=httpx.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS), timeout=60)
 
 
-async def _timed(client: httpx.AsyncClient, call: Call) -> float:
+async def _measure_call(client: httpx.AsyncClient, call: Call) -> float:
     began = time.perf_counter()
     answer = await client.post(call.url, json=call.body, headers=call.headers)
     return time.perf_counter() - began if answer.is_success else REFUSED
 
 
 def report(name: str, calls: Sequence[Call], seconds: float) -> None:
-    first_answer(calls[0])
-    asyncio.run(at_rate(calls, 2))
+    wait_for_answer(calls[0])
+    asyncio.run(call_at_rate(calls, 2))
     loads: dict[str, Callable[[Sequence[Call], float], Coroutine[Any, Any, list[float]]]] = {
-        f"{RATE}/s": at_rate,
-        f"{CLIENTS} clients": at_most,
+        f"{RATE}/s": call_at_rate,
+        f"{CLIENTS} clients": call_without_pause,
     }
     for what, load in loads.items():
         began = time.monotonic()
         durations = asyncio.run(load(calls, seconds))
         minutes, answered = (time.monotonic() - began) / 60, [each for each in durations if each != REFUSED]
-        p50, p95 = in_ms(answered)
+        p50, p95 = convert_to_milliseconds(answered)
         accepted, refused = len(answered) / minutes, len(durations) - len(answered)
         print(
             f"{name:<9}{what:<12}{accepted:7,.0f} a minute, p50 {p50:.1f}, p95 {p95:.1f} ms, {refused} refused",
@@ -131,9 +131,9 @@ def report(name: str, calls: Sequence[Call], seconds: float) -> None:
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 15
-    print(machine())
+    print(describe_machine())
     with cluster() as server:
-        for name, started in {"Spindle": spindle, "Prefect": prefect}.items():
+        for name, started in {"Spindle": serve_spindle, "Prefect": serve_prefect}.items():
             with new_database(server.url) as url, started(url) as calls:
                 report(name, calls, seconds)
 

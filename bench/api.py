@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 from fastapi import FastAPI
 from pydantic import SecretStr
 from sqlalchemy import insert, update
 
-from bench.service import Child, child, free_port, machine, p50_p95, wait_for
+from bench.service import Child, compute_percentiles, describe_machine, find_free_port, run_process, wait_for
 from cli.data_folder import prepare
 from core.agents.repository import AgentRepository
 from core.identity.api_keys import create_key
@@ -39,7 +40,6 @@ from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.tables import Execution, Job, Project, new_id
 from tests.support.postgres import cluster
-from tests.support.service import descendants
 
 ORGANIZATIONS, KEYS_EACH, PROJECTS_EACH = 10, 10, 30
 CONNECTIONS, WORKERS = 100, 2
@@ -68,8 +68,8 @@ end
 """
 
 
-def bare() -> FastAPI:
-    """One route that answers what a project looks like, from memory."""
+def create_bare_app() -> FastAPI:
+    """Return an application with one route, which answers a constant project."""
     app = FastAPI()
     at = datetime.now(UTC).isoformat()
     project: dict[str, Any] = {name: "x" * 36 for name in ("id", "name", "slug", "description")}
@@ -84,7 +84,7 @@ def bare() -> FastAPI:
 
 @dataclass(frozen=True)
 class Target:
-    """A project with its job, and a key that may use them."""
+    """A project with its job, and a key for them."""
 
     key: str
     project_id: str
@@ -103,18 +103,17 @@ class Instance:
     process: Child
     targets: Sequence[Target]
 
-    def memory(self) -> float:
-        """MiB (PSS) of all processes of the API."""
-        pids = (self.process.pid, *descendants(self.process.pid))
-        lines = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
-        return sum(int(re.findall(r"^Pss:\s+(\d+)", text, re.M)[0]) for text in lines) / 1024
+    def measure_memory(self) -> float:
+        """Return MiB (PSS) of all processes of the API."""
+        process = psutil.Process(self.process.pid)
+        return sum(each.memory_full_info().pss for each in (process, *process.children(recursive=True))) / 2**20
 
 
 @contextmanager
-def instance(database_url: str | None, workers: int = WORKERS) -> Generator[Instance]:
+def run_instance(database_url: str | None, workers: int = WORKERS) -> Generator[Instance]:
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
         settings = Settings(
-            data=Path(folder), port=free_port(), database_url=SecretStr(database_url) if database_url else None
+            data=Path(folder), port=find_free_port(), database_url=SecretStr(database_url) if database_url else None
         )
         prepare(settings)
         environment = {
@@ -124,14 +123,14 @@ def instance(database_url: str | None, workers: int = WORKERS) -> Generator[Inst
             "SPINDLE_REQUESTS_PER_MINUTE": "1000000",
         } | ({"SPINDLE_DATABASE_URL": database_url} if database_url else {})
         database, url = open_database(settings), f"http://127.0.0.1:{settings.port}"
-        targets = seeded(database)
-        with child(["-m", "api"], environment, Path(folder) / "api.log") as process:
+        targets = seed_projects(database)
+        with run_process(["-m", "api"], environment, Path(folder) / "api.log") as process:
             wait_for(f"{url}/readyz", process)
             yield Instance(settings, database, url, process, targets)
         database.close()
 
 
-def seeded(database: Database) -> list[Target]:
+def seed_projects(database: Database) -> list[Target]:
     targets: list[Target] = []
     for number in range(ORGANIZATIONS):
         with database.write() as session:
@@ -146,7 +145,7 @@ def seeded(database: Database) -> list[Target]:
 
 
 def load(url: str, calls: Sequence[tuple[str, str]], seconds: float) -> tuple[float, float, float]:
-    """Requests a second, and p50 and p95 in milliseconds."""
+    """Return requests per second, and p50 and p95 in milliseconds."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(SCRIPT % ",".join(f'{{"{key}","{path}"}}' for key, path in calls))
         script.flush()
@@ -158,12 +157,21 @@ def load(url: str, calls: Sequence[tuple[str, str]], seconds: float) -> tuple[fl
     return rate, p50, p95
 
 
-def bare_rate(seconds: float) -> float:
+def measure_bare_rate(seconds: float) -> float:
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
-        port = free_port()
-        command = ["-m", "uvicorn", "--factory", "bench.api:bare", "--workers", str(WORKERS), "--port", str(port)]
+        port = find_free_port()
+        command = [
+            "-m",
+            "uvicorn",
+            "--factory",
+            "bench.api:create_bare_app",
+            "--workers",
+            str(WORKERS),
+            "--port",
+            str(port),
+        ]
         quiet = ["--log-level", "warning", "--no-access-log"]
-        with child([*command, *quiet], {}, Path(folder) / "bare.log") as process:
+        with run_process([*command, *quiet], {}, Path(folder) / "bare.log") as process:
             wait_for(f"http://127.0.0.1:{port}/readyz", process)
             return show("bare route", load(f"http://127.0.0.1:{port}", [("", "/readyz")], seconds))
 
@@ -175,22 +183,22 @@ def show(what: str, measured: tuple[float, float, float], bare: float | None = N
     return rate
 
 
-def reads(spindle: Instance, seconds: float, requests: int, bare: float) -> None:
-    """Two kinds of reads, and what the workers hold before and after so many, or as many as the time allows."""
+def measure_reads(spindle: Instance, seconds: float, requests: int, bare: float) -> None:
+    """Measure two kinds of reads, and the memory of the workers before and after them."""
     projects = [(target.key, target.path) for target in spindle.targets]
     jobs = [(target.key, f"{target.path}/jobs/{target.job_id}") for target in spindle.targets]
     for calls in (projects, jobs):
         load(spindle.url, calls, WARM_UP_SECONDS)  # every key known, every statement compiled
-    before, made = spindle.memory(), 0.0
+    before, made = spindle.measure_memory(), 0.0
     for what, calls in {"project by id": projects, "job by id": jobs}.items():
         made += seconds * show(what, load(spindle.url, calls, seconds), bare)
     until = time.monotonic() + MEMORY_SECONDS
     while made < requests and time.monotonic() < until:
         made += LOAD_SECONDS * load(spindle.url, projects, LOAD_SECONDS)[0]
-    print(f"memory over {made:,.0f} requests: {before:.0f} → {spindle.memory():.0f} MiB", flush=True)
+    print(f"memory over {made:,.0f} requests: {before:.0f} → {spindle.measure_memory():.0f} MiB", flush=True)
 
 
-def lists(spindle: Instance) -> None:
+def measure_lists(spindle: Instance) -> None:
     target = spindle.targets[0]
     with spindle.database.write() as session:
         job = session.get_one(Job, target.job_id)
@@ -208,23 +216,27 @@ def lists(spindle: Instance) -> None:
     print(f"{LISTED_JOBS:,} jobs by pages of {PAGE}: first {1000 * took[0]:.0f} ms, tenth {1000 * took[9]:.0f} ms")
 
 
-def executes(spindle: Instance, what: str, seconds: int) -> None:
-    durations = asyncio.run(accepted(spindle, seconds))
+def measure_executes(spindle: Instance, what: str, seconds: int) -> None:
+    durations = asyncio.run(call_execute(spindle, seconds))
     third = len(durations) // 3
     parts = {"all": durations, "first third": durations[:third], "last third": durations[-third:]}
-    told = [f"{name} p50 {p50:.1f}, p95 {p95:.1f} ms" for name, part in parts.items() for p50, p95 in [in_ms(part)]]
+    told = [
+        f"{name} p50 {p50:.1f}, p95 {p95:.1f} ms"
+        for name, part in parts.items()
+        for p50, p95 in [convert_to_milliseconds(part)]
+    ]
     print(f"execute, {RATE}/s for {seconds} s, {what}: {'; '.join(told)}", flush=True)
     with spindle.database.write() as session:
         session.execute(update(Project).values(active_executions=0))
 
 
-def in_ms(durations: Sequence[float]) -> tuple[float, float]:
-    p50, p95 = p50_p95(durations)
+def convert_to_milliseconds(durations: Sequence[float]) -> tuple[float, float]:
+    p50, p95 = compute_percentiles(durations)
     return 1000 * p50, 1000 * p95
 
 
-async def accepted(spindle: Instance, seconds: int) -> list[float]:
-    """Calls that begin on time, whether or not those before have ended."""
+async def call_execute(spindle: Instance, seconds: int) -> list[float]:
+    """Begin calls at a fixed rate; return their durations in seconds."""
     limits = httpx.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS)
     async with httpx.AsyncClient(base_url=spindle.url, limits=limits, timeout=60) as client:
 
@@ -243,7 +255,7 @@ async def accepted(spindle: Instance, seconds: int) -> list[float]:
 
 
 def store_executions(spindle: Instance) -> None:
-    """Copies of the newest execution, ended, under all jobs."""
+    """Store completed copies of the newest execution under all jobs."""
     with spindle.database.read() as session:
         model = session.query(Execution).order_by(Execution.id.desc()).limit(1).one()
         columns = {column.key: getattr(model, column.key) for column in Execution.__table__.columns}
@@ -257,11 +269,11 @@ def store_executions(spindle: Instance) -> None:
 
 
 def measure(spindle: Instance, seconds: int, requests: int, bare: float) -> None:
-    reads(spindle, seconds, requests, bare)
-    executes(spindle, "empty", seconds)
+    measure_reads(spindle, seconds, requests, bare)
+    measure_executes(spindle, "empty", seconds)
     store_executions(spindle)
-    executes(spindle, f"{STORED_EXECUTIONS:,} stored", STORED_FACTOR * seconds)
-    lists(spindle)
+    measure_executes(spindle, f"{STORED_EXECUTIONS:,} stored", STORED_FACTOR * seconds)
+    measure_lists(spindle)
 
 
 def main() -> None:
@@ -269,11 +281,14 @@ def main() -> None:
     requests = int(sys.argv[2]) if len(sys.argv) > 2 else 25_000
     if subprocess.run(["which", "wrk"], capture_output=True, check=False).returncode:
         subprocess.run(["apt-get", "install", "-y", "-qq", "wrk"], check=True, env={**os.environ, "LC_ALL": "C"})
-    print(machine())
-    bare = bare_rate(seconds)
+    print(describe_machine())
+    bare = measure_bare_rate(seconds)
     for name in ("SQLite", "PostgreSQL"):
         print(f"\n{name}")
-        with cluster() if name == "PostgreSQL" else nullcontext() as server, instance(server and server.url) as spindle:
+        with (
+            cluster() if name == "PostgreSQL" else nullcontext() as server,
+            run_instance(server and server.url) as spindle,
+        ):
             measure(spindle, seconds, requests, bare)
 
 

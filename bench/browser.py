@@ -1,6 +1,6 @@
-"""Pages by the browser: `python -m bench.browser [PAGES]`.
+"""Pages rendered by the browser: `python -m bench.browser [PAGES]`.
 
-A local site whose pages a script completes, visited by our visitJoin on Spark local[2] (four tabs in two browsers), by
+A local site whose pages a script completes, visited by visitJoin on Spark local[2] (four tabs in two browsers), by
 plain Playwright in a loop, and by Crawlee's browser crawler with four tabs; the same Chromium, one after the other.
 """
 
@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.contenders import installed, output_of
-from bench.nginx import install, nginx
-from bench.service import Json, machine
+from bench.contenders import install_contender, read_output
+from bench.nginx import install_packages, run_nginx
+from bench.service import Json, describe_machine
 from bench.sites import TEMPLATES, page
-from bench.visitors.fields import TABS, addresses
+from bench.visitors.fields import TABS, list_addresses
 from pipelines.browser.model import BrowserOptions
 
 PAGES = 400
@@ -39,23 +39,23 @@ HEAD = '<script src="/app.js"></script><link rel="stylesheet" href="/app.css"><l
 
 def main() -> None:
     pages = int(sys.argv[1]) if len(sys.argv) > 1 else PAGES
-    install()
+    install_packages()
     chromium = BrowserOptions().find_executable()
-    crawlee = installed("crawlee-browser", "crawlee[playwright]", "selectolax")
-    print(machine())
-    with site(pages) as address:
+    crawlee = install_contender("crawlee-browser", "crawlee[playwright]", "selectolax")
+    print(describe_machine())
+    with serve_site(pages) as address:
         contenders = {
             "Spindle, visitJoin on local[2]": [sys.executable, "-m", "bench.visitors.engine", address, pages, TABS],
             "Playwright in a loop": [sys.executable, "-m", "bench.visitors.loop", address, pages, chromium],
             "Crawlee's browser crawler": [crawlee, "-m", "bench.visitors.crawlee_browser", address, pages, chromium],
         }
-        rounds = [{name: output_of([*map(str, each)]) for name, each in contenders.items()} for _ in range(ROUNDS)]
+        rounds = [{name: read_output([*map(str, each)]) for name, each in contenders.items()} for _ in range(ROUNDS)]
     report(pages, {name: min((each[name] for each in rounds), key=lambda made: made["seconds"]) for name in contenders})
 
 
 @contextmanager
-def site(pages: int) -> Generator[str]:
-    """A front page that links to `pages` others, each of which a script of the site completes."""
+def serve_site(pages: int) -> Generator[str]:
+    """Serve a front page with links to `pages` others, which a script completes."""
     with TemporaryDirectory() as folder:
         root = Path(folder)
         root.chmod(0o755)
@@ -63,9 +63,9 @@ def site(pages: int) -> Generator[str]:
         (root / "app.css").write_text("li { margin: 0 1em } #made { columns: 3 }")
         for number in range(TEMPLATES):
             (root / f"{number}.html").write_text(page(number, SIZE).replace("</head>", f"{HEAD}</head>"))
-        links = "".join(f'<li class="item"><a href="{url}">page</a></li>' for url in addresses("", pages))
+        links = "".join(f'<li class="item"><a href="{url}">page</a></li>' for url in list_addresses("", pages))
         (root / "index.html").write_text(f"<!doctype html><h1>All</h1><ul>{links}</ul>")
-        with nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;") as address:
+        with run_nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;") as address:
             yield address
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 from statistics import median
 
-from bench.contenders import installed
-from bench.crawl import Command, Driver, driver, pinned
-from bench.nginx import install
-from bench.service import machine
-from bench.sites import chain
+from bench.contenders import install_contender
+from bench.crawl import Command, Driver, run_driver, run_pinned
+from bench.nginx import install_packages
+from bench.service import describe_machine
+from bench.sites import serve_chain
 
 PAGES = 200
 WARM, ROUNDS = 2, 5
@@ -23,12 +23,12 @@ CACHES = {"Spindle, Spark local[1]": "off", "Spindle, page cache written": "writ
 
 def main() -> None:
     pages = int(sys.argv[1]) if len(sys.argv) > 1 else PAGES
-    install()
-    scrapy: Command = [installed("scrapy", "scrapy"), "-m", "bench.crawlers.spider", "chain"]
-    print(machine())
-    with chain(pages) as site:
+    install_packages()
+    scrapy: Command = [install_contender("scrapy", "scrapy"), "-m", "bench.crawlers.spider", "chain"]
+    print(describe_machine())
+    with serve_chain(pages) as site:
         for name, cache in CACHES.items():
-            with driver("1", site, cache, "chain") as ours:
+            with run_driver("1", site, cache, "chain") as ours:
                 compare(name, pages, ours, [*scrapy, site])
 
 
@@ -37,7 +37,7 @@ def compare(name: str, pages: int, ours: Driver, scrapy: Command) -> None:
     print(f"{name}: session {first['session']:.1f} s, first pass {first['seconds']:.2f} s", flush=True)
     for _ in range(WARM):
         ours()
-    rounds = [(ours(), pinned("1", scrapy)) for _ in range(ROUNDS)]
+    rounds = [(ours(), run_pinned("1", scrapy)) for _ in range(ROUNDS)]
     if any(each["rows"] != pages for each in (first, *sum(rounds, ()))):
         raise SystemExit(f"{pages} rows were expected")
     own, other = (median(each["seconds"] for each in one) for one in zip(*rounds, strict=True))

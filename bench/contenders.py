@@ -1,4 +1,4 @@
-"""Other tools to be measured beside ours: installed into virtual environments of their own, run as processes."""
+"""Other tools as contenders, each installed into its own virtual environment."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from bench.service import CLONE, SCRATCH, Json
 
 
-def installed(name: str, *packages: str) -> Path:
-    """The Python of a virtual environment in `.bench` that has `packages`."""
+def install_contender(name: str, *packages: str) -> Path:
+    """Return the Python of a virtual environment in `.bench` with `packages`."""
     folder = SCRATCH / name
     if not (folder / "bin/python").exists():
         uv = _find_uv()
@@ -27,8 +27,8 @@ def _find_uv() -> str | Path:
     return shutil.which("uv") or CLONE / ".venv-tools/bin/uv"
 
 
-def output_of(command: Sequence[str | Path]) -> Json:
-    """The last line that the command prints, as JSON."""
+def read_output(command: Sequence[str | Path]) -> Json:
+    """Return the last line of the command's output, parsed as JSON."""
     done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stderr[-2000:]}")

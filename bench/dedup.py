@@ -1,8 +1,8 @@
-"""load_csv → dedup → save_parquet of a million rows, beside the same in bare PySpark: `python -m bench.dedup`.
+"""load_csv → dedup → save_parquet of a million rows, compared with bare PySpark: `python -m bench.dedup`.
 
 Both run in one session, in turn; each round prints seconds, and seconds of the JVM's CPU; the end is the ratio of the
 best of each.
-The bare one keeps any of equal rows, ours the first; ours also holds the rows for what may follow, and counts them.
+Bare PySpark keeps any of several equal rows, Spindle the first; Spindle also caches and counts the rows.
 """
 
 from __future__ import annotations
@@ -36,37 +36,42 @@ def main(rows: int) -> None:
         source = Path(folder, "in.csv")
         _write(source, rows)
         spark = start_session("local[*]", "dedup")
-        plan = {"bare": lambda out: _bare(spark, source, out), "spindle": lambda out: _ours(spark, source, out)}
-        best = _best(spark, Path(folder), plan)
+        plan = {
+            "bare": lambda out: _run_bare(spark, source, out),
+            "spindle": lambda out: _run_spindle(spark, source, out),
+        }
+        best = _measure_best(spark, Path(folder), plan)
         spark.stop()
     for what in ("seconds", "CPU seconds"):
         bare, ours = best["bare"][what], best["spindle"][what]
         print(f"{what}: bare {bare:.2f}, spindle {ours:.2f}, ratio {ours / bare:.2f}")
 
 
-def _best(spark: SparkSession, folder: Path, runs: dict[str, Callable[[str], None]]) -> dict[str, dict[str, float]]:
+def _measure_best(
+    spark: SparkSession, folder: Path, runs: dict[str, Callable[[str], None]]
+) -> dict[str, dict[str, float]]:
     best = {name: {"seconds": float("inf"), "CPU seconds": float("inf")} for name in runs}
     for number in range(ROUNDS):
         for name, run in runs.items():
-            began, used = time.perf_counter(), _cpu(spark)
+            began, used = time.perf_counter(), _measure_cpu(spark)
             run(str(folder / f"{name}{number}"))
-            took = {"seconds": time.perf_counter() - began, "CPU seconds": _cpu(spark) - used}
+            took = {"seconds": time.perf_counter() - began, "CPU seconds": _measure_cpu(spark) - used}
             spark.catalog.clearCache()
             print(name, {what: round(value, 2) for what, value in took.items()}, flush=True)
             best[name] = {what: min(best[name][what], took[what]) for what in took}
     return best
 
 
-def _bare(spark: SparkSession, source: Path, out: str) -> None:
+def _run_bare(spark: SparkSession, source: Path, out: str) -> None:
     spark.read.csv(str(source), header=True).dropDuplicates(["id"]).write.parquet(out)
 
 
-def _ours(spark: SparkSession, source: Path, out: str) -> None:
+def _run_spindle(spark: SparkSession, source: Path, out: str) -> None:
     Pipeline.from_yaml(PIPELINE).run(spark, {"IN": str(source), "OUT": out})
 
 
-def _cpu(spark: SparkSession) -> float:
-    """CPU time of the JVM so far, in seconds (Linux); no Python worker takes part."""
+def _measure_cpu(spark: SparkSession) -> float:
+    """Return the CPU seconds of the JVM (Linux); there are no Python workers."""
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     fields = Path(f"/proc/{gateway.proc.pid}/stat").read_text().rpartition(")")[2].split()

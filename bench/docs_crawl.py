@@ -1,8 +1,8 @@
-"""A documentation site that nobody here wrote, crawled whole through the REST interface: `python -m bench.docs_crawl`.
+"""A real documentation site, crawled over REST: `python -m bench.docs_crawl`.
 
-Installs (apt) and starts nginx on loopback with the HTML of Debian's postgresql-doc-15, compares the rows with an
-independent walk of the same link graph, asks for them by SQL, and measures pages per second on one core beside Scrapy
-and a bare loop of pycurl and lexbor: each contender pinned to one core, nginx to another, one after the other.
+Serves the HTML of Debian's postgresql-doc-15 by nginx on loopback, queries the rows with SQL and compares them with an
+independent walk of the same links. Then measures pages per second on one core for Spindle, Scrapy and a bare loop of
+pycurl and lexbor, one after the other, with nginx on another core. Installs nginx and the documentation with apt.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ import sys
 import time
 from pathlib import Path
 
-from bench.contenders import installed, output_of
+from bench.contenders import install_contender, read_output
 from bench.crawlers.fields import CRAWLS
-from bench.crawlers.pipeline import pipeline
-from bench.nginx import install, nginx
-from bench.service import Json, Service, completed, machine, make_job, post, spindle
+from bench.crawlers.pipeline import build_pipeline
+from bench.nginx import install_packages, run_nginx
+from bench.service import Json, Service, create_job, describe_machine, post, run_spindle, wait_until_completed
 
 DOCUMENTATION = Path("/usr/share/doc/postgresql-doc-15/html")
 ROUNDS = 3
 
 
 def main() -> None:
-    install(*([] if DOCUMENTATION.exists() else ["postgresql-doc-15"]))
-    print(machine())
-    with nginx(DOCUMENTATION) as address:
+    install_packages(*([] if DOCUMENTATION.exists() else ["postgresql-doc-15"]))
+    print(describe_machine())
+    with run_nginx(DOCUMENTATION) as address:
         site = f"{address}/index.html"
-        walked = output_of([sys.executable, "-m", "bench.crawlers.walk", site])
+        walked = read_output([sys.executable, "-m", "bench.crawlers.walk", site])
         print(f"independent walk: {walked['rows']} URLs, {walked['found']} found")
-        through_rest(site, walked)
-        on_one_core(site)
+        run_over_rest(site, walked)
+        measure_on_one_core(site)
 
 
-def through_rest(site: str, walked: Json) -> None:
-    with spindle({"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}) as service:
-        job = make_job(service.client, "docs", pipeline(CRAWLS["docs"]))
+def run_over_rest(site: str, walked: Json) -> None:
+    with run_spindle({"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}) as service:
+        job = create_job(service.client, "docs", build_pipeline(CRAWLS["docs"]))
         for turn in ("first", "second"):
             began = time.perf_counter()
             execution = post(service.client, f"{job}/execute", {"parameters": {"SITE": site}})["executionId"]
-            completed(service.client, job, execution)
+            wait_until_completed(service.client, job, execution)
             print(f"{turn} execution through REST: {time.perf_counter() - began:.1f} s")
         compare(service, walked)
 
@@ -56,14 +56,14 @@ def query(service: Service, sql: str) -> list[Json]:
     return post(service.client, "/datasets/query", {"sql": sql})["results"]
 
 
-def on_one_core(site: str) -> None:
+def measure_on_one_core(site: str) -> None:
     pinned = ["taskset", "-c", "1"]
     contenders = {
         "bare pycurl + lexbor": [*pinned, sys.executable, "-m", "bench.crawlers.bare", "docs", site],
         "Spindle, Spark local[1]": [*pinned, sys.executable, "-m", "bench.crawlers.engine", "docs", site],
-        "Scrapy": [*pinned, installed("scrapy", "scrapy"), "-m", "bench.crawlers.spider", "docs", site],
+        "Scrapy": [*pinned, install_contender("scrapy", "scrapy"), "-m", "bench.crawlers.spider", "docs", site],
     }
-    rounds = [{name: output_of(command) for name, command in contenders.items()} for _ in range(ROUNDS)]
+    rounds = [{name: read_output(command) for name, command in contenders.items()} for _ in range(ROUNDS)]
     best = {name: min((round_[name] for round_ in rounds), key=lambda result: result["seconds"]) for name in contenders}
     for name, result in best.items():
         print(f"{name:<26}{result['rows']:>6} pages {result['rows'] / result['seconds']:>8.0f} pages/s")

@@ -1,7 +1,7 @@
-"""A site of 20,000 pages and 200,000 links explored on all cores, beside one of 1,000: `python -m bench.explore`.
+"""Explores of 20,000 pages with 200,000 links, and of 1,000 pages, on all cores: `python -m bench.explore`.
 
-Seconds for each depth, by the first and the last page of it; memory; time a page. Then 50,000 pages of a catalog, for
-the memory of a worker from its first thousands of pages to its last.
+Prints seconds per depth, memory, and time per page. Then crawls 50,000 pages of a catalog and prints the memory of a
+worker over time.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import json
 import sys
 from statistics import median
 
-from bench.contenders import output_of
-from bench.crawlers.engine import crawled
+from bench.contenders import read_output
+from bench.crawlers.engine import run_passes
 from bench.crawlers.fields import CRAWLS
-from bench.memory import Samples, sampled
-from bench.nginx import install
-from bench.service import Json, machine
-from bench.sites import catalog, graph
+from bench.memory import Samples, sample_memory
+from bench.nginx import install_packages
+from bench.service import Json, describe_machine
+from bench.sites import serve_catalog, serve_graph
 
 SIZES = (1_000, 20_000)
 LONG = 50_000
@@ -24,20 +24,20 @@ MIB = 1024 * 1024
 
 
 def main() -> None:
-    install()
-    print(machine())
+    install_packages()
+    print(describe_machine())
     for pages in SIZES:
-        with graph(pages) as site:
-            explored(pages, output_of([sys.executable, "-m", "bench.explore", "graph", site]))
-    with catalog(LONG, 6_000) as site:
-        result = output_of([sys.executable, "-m", "bench.explore", "catalog", site])
+        with serve_graph(pages) as site:
+            report_explore(pages, read_output([sys.executable, "-m", "bench.explore", "graph", site]))
+    with serve_catalog(LONG, 6_000) as site:
+        result = read_output([sys.executable, "-m", "bench.explore", "catalog", site])
         workers = [sample["workers"] / MIB for sample in result["memory"]]
         tenth = max(len(workers) // 10, 1)
         shares = [f"{median(workers[at : at + tenth]):.0f}" for at in range(0, tenth * 10, tenth)]
         print(f"\n{result['rows']:,} pages: MiB of the Python workers, by tenths of the time: {', '.join(shares)}")
 
 
-def explored(pages: int, result: Json) -> None:
+def report_explore(pages: int, result: Json) -> None:
     peak = {kind: max(sample[kind] for sample in result["memory"]) / MIB for kind in ("jvm", "workers")}
     per_page = result["seconds"] / result["rows"] * 1000
     print(f"\n{pages:,} pages: {result['rows']:,} rows in {result['seconds']:.1f} s, {per_page:.2f} ms a page")
@@ -47,9 +47,9 @@ def explored(pages: int, result: Json) -> None:
 
 
 def measure(crawl: str, site: str) -> Json:
-    """One crawl of a driver that has made one already, with its memory."""
+    """Return the second crawl of a driver, with its memory."""
     memory: Samples
-    with sampled() as memory, crawled(CRAWLS[crawl], site) as passes:
+    with sample_memory() as memory, run_passes(CRAWLS[crawl], site) as passes:
         next(passes)
         memory.clear()
         result = next(passes)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from bench.service import CLONE, completed, make_job, post, spindle
+from bench.service import CLONE, create_job, post, run_spindle, wait_until_completed
 
 ROOMS = ("api", "cli", "core", "driver", "orchestration", "pipelines", "plugins", "spindle")
 README_JOB = """
@@ -75,11 +75,11 @@ threading.setprofile(_record)
 
 def main() -> None:
     with watch_modules() as folder, serve(PAGES) as site:
-        with spindle({"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}) as service:
-            job = make_job(service.client, "modules", README_JOB)
+        with run_spindle({"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}) as service:
+            job = create_job(service.client, "modules", README_JOB)
             (folder / "start").touch()
             execution = post(service.client, f"{job}/execute", {"parameters": {"SITE": site}})["executionId"]
-            completed(service.client, job, execution)
+            wait_until_completed(service.client, job, execution)
         report("one execute", folder, "*-*")
     with watch_modules() as folder, serve(CATALOG) as site:
         (folder / "start").touch()

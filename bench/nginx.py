@@ -1,4 +1,4 @@
-"""nginx on loopback, on the first core alone unless told otherwise: what is measured has the other one to itself."""
+"""Serves the pages of a benchmark by nginx on loopback, by default on the first core."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.service import free_port
+import psutil
+
+from bench.service import find_free_port
 
 CONFIGURATION = """\
 daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
@@ -26,8 +28,8 @@ http {{
 """
 
 
-def install(*packages: str) -> None:
-    """Installs nginx and Debian's `packages` with apt, where nginx is missing."""
+def install_packages(*packages: str) -> None:
+    """Install nginx, unless it is installed, and Debian's `packages` with apt."""
     if not shutil.which("nginx", path="/usr/sbin:/usr/bin"):
         packages = ("nginx-light", *packages)
     if packages:
@@ -36,10 +38,10 @@ def install(*packages: str) -> None:
 
 
 @contextmanager
-def nginx(root: Path, rules: str = "", cores: str = "0") -> Generator[str]:
-    """Serves `root`, with more `rules` in nginx's own words; yields the site's address."""
+def run_nginx(root: Path, rules: str = "", cores: str = "0") -> Generator[str]:
+    """Serve `root`, with additional `rules` in nginx's syntax; yield the site's URL."""
     with tempfile.TemporaryDirectory() as folder:
-        port, configuration = free_port(), Path(folder) / "nginx.conf"
+        port, configuration = find_free_port(), Path(folder) / "nginx.conf"
         configuration.write_text(CONFIGURATION.format(folder=folder, port=port, root=root, rules=rules))
         command = ["taskset", "-c", cores, "/usr/sbin/nginx", "-c", configuration, "-e", f"{folder}/log"]
         process = subprocess.Popen(command)
@@ -51,17 +53,7 @@ def nginx(root: Path, rules: str = "", cores: str = "0") -> Generator[str]:
             process.wait(30)
 
 
-def cpu_seconds() -> float:
-    """What the nginx servers that this process has running have used so far."""
-    masters = [child for child in _children(os.getpid()) if Path(f"/proc/{child}/comm").read_text() == "nginx\n"]
-    return sum(_used(process) for master in masters for process in (master, *_children(master)))
-
-
-def _children(process: int) -> list[int]:
-    threads = Path(f"/proc/{process}/task").iterdir()
-    return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
-
-
-def _used(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(ticks) for ticks in fields[11:13]) / os.sysconf("SC_CLK_TCK")
+def measure_cpu_seconds() -> float:
+    """Return the CPU time of the nginx servers that this process runs."""
+    servers = [each for each in psutil.Process().children(recursive=True) if each.name() == "nginx"]
+    return sum(times.user + times.system for times in (each.cpu_times() for each in servers))

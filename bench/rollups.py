@@ -1,9 +1,9 @@
-"""Metrics of an organization over a million executions: how long each kind of period takes to add up.
+"""Metrics of an organization with a million executions: seconds per kind of period.
 
     python -m bench.rollups [--executions 1000000] [--folder FOLDER]
 
-Bills are written straight into a SQLite database of its own and the totals made from them by SQL; then every period is
-asked for through the function that the endpoint calls, and one of each is compared with the plain sum over the bills.
+Bills are inserted into a new SQLite database, and their totals computed by SQL. Then the function behind the endpoint
+summarizes each period, and one result per kind of period is compared with the plain sum over the bills.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from sqlalchemy import func, select, text
 
-from bench.service import machine
+from bench.service import describe_machine
 from core.identity.organizations import create_organization
 from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
@@ -44,7 +44,7 @@ def main() -> None:
     arguments.add_argument("--executions", type=int, default=1_000_000)
     arguments.add_argument("--folder", type=Path, default=None)
     options = arguments.parse_args()
-    print(machine())
+    print(describe_machine())
     settings = Settings(data=options.folder or Path(mkdtemp(prefix="rollups-")))
     migrate(settings)
     database = open_database(settings)
@@ -53,7 +53,12 @@ def main() -> None:
     fill(database, organization_id, options.executions)
     chance = random.Random(7)
     print("| period | p50 ms | p95 ms |\n|---|---|---|")
-    for name, period in (("a year", year), ("a day", day), ("an odd period", odd), ("two years", everything)):
+    for name, period in (
+        ("a year", make_year),
+        ("a day", make_day),
+        ("an odd period", make_odd_period),
+        ("two years", make_whole_period),
+    ):
         report(database, organization_id, name, [period(chance) for _ in range(ROUNDS)])
     database.close()
 
@@ -62,7 +67,7 @@ def fill(database: Database, organization_id: str, count: int) -> None:
     started = time.perf_counter()
     for first in range(0, count, CHUNK):
         with database.write(durable=False) as session:
-            rows = bills(organization_id, first, min(first + CHUNK, count))
+            rows = make_bills(organization_id, first, min(first + CHUNK, count))
             session.connection().execute(ExecutionBill.__table__.insert(), list(rows))
     names, sums = ", ".join(AMOUNTS), ", ".join(f"sum({name})" for name in AMOUNTS)
     with database.write(durable=False) as session:
@@ -72,7 +77,7 @@ def fill(database: Database, organization_id: str, count: int) -> None:
     print(f"{count:,} bills and {totals:,} totals in {time.perf_counter() - started:.0f} s\n")
 
 
-def bills(organization_id: str, first: int, last: int) -> Iterator[dict[str, Any]]:
+def make_bills(organization_id: str, first: int, last: int) -> Iterator[dict[str, Any]]:
     chance = random.Random(first)
     for number in range(first, last):
         job = chance.randrange(JOBS)
@@ -96,23 +101,23 @@ def bills(organization_id: str, first: int, last: int) -> Iterator[dict[str, Any
         }
 
 
-def year(chance: random.Random) -> Period:
+def make_year(chance: random.Random) -> Period:
     start = END - timedelta(days=chance.randrange(365, DAYS))
     return Period(start, start + timedelta(days=365))
 
 
-def day(chance: random.Random) -> Period:
+def make_day(chance: random.Random) -> Period:
     start = END - timedelta(days=chance.randrange(1, DAYS))
     return Period(start, start + timedelta(days=1))
 
 
-def odd(chance: random.Random) -> Period:
-    """From some second of some day to some second of another one, a month to a year later."""
+def make_odd_period(chance: random.Random) -> Period:
+    """Return a period of a month to a year that starts and ends within days."""
     start = END - timedelta(seconds=chance.randrange(400 * 86_400, DAYS * 86_400))
     return Period(start, start + timedelta(seconds=chance.randrange(30 * 86_400, 365 * 86_400)))
 
 
-def everything(_chance: random.Random) -> Period:
+def make_whole_period(_chance: random.Random) -> Period:
     return Period(END - timedelta(days=DAYS), END)
 
 
@@ -129,7 +134,7 @@ def report(database: Database, organization_id: str, name: str, periods: list[Pe
 
 
 def check(database: Database, organization_id: str, period: Period) -> None:
-    """The totals are what the bills say."""
+    """Raise SystemExit unless the totals equal the sums of the bills."""
     own = (ExecutionBill.organization_id == organization_id, ExecutionBill.ended_at >= period.start)
     plain = select(*(func.sum(getattr(ExecutionBill, name)) for name in AMOUNTS))
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What the benches share: a Spindle of their own, a client for it, processes and figures."""
+"""A Spindle service for benchmarks, its client, processes and statistics."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ class Service:
 
 
 @contextmanager
-def spindle(environment: Mapping[str, str] | None = None) -> Generator[Service]:
-    """`spindle up` on free ports and a data folder of its own; ready once API and Dagster UI answer."""
+def run_spindle(environment: Mapping[str, str] | None = None) -> Generator[Service]:
+    """Run `spindle up` on free ports with a temporary data folder; yield when the API and the Dagster UI answer."""
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
-        port, ui_port = free_port(), free_port()
+        port, ui_port = find_free_port(), find_free_port()
         arguments = ["-m", "cli.main", "up", "--data", folder, "--port", str(port), "--ui-port", str(ui_port)]
         began = time.monotonic()
-        with child(arguments, environment or {}, Path(folder) / "up.log") as process:
+        with run_process(arguments, environment or {}, Path(folder) / "up.log") as process:
             ui_url = f"http://127.0.0.1:{ui_port}"
             wait_for(f"http://127.0.0.1:{port}/readyz", process)
             wait_for(f"{ui_url}/server_info", process)
             ready_after = time.monotonic() - began
-            with rest(port, Path(folder)) as client:
+            with create_client(port, Path(folder)) as client:
                 yield Service(client, Path(folder), process, ui_url, ready_after)
 
 
-def rest(port: int, data: Path) -> httpx.Client:
+def create_client(port: int, data: Path) -> httpx.Client:
     headers = {"X-API-Key": (data / "admin-key").read_text().strip()}
     return httpx.Client(base_url=f"http://127.0.0.1:{port}/api/svc/api", headers=headers, timeout=60)
 
 
 @contextmanager
-def child(
+def run_process(
     arguments: Sequence[str], environment: Mapping[str, str], log: Path, python: Path = Path(sys.executable)
 ) -> Generator[Child]:
     with log.open("wb") as output:
@@ -77,7 +77,7 @@ def child(
         process.wait(60)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -97,8 +97,8 @@ def wait_for(url: str, process: Child) -> None:
     raise SystemExit(f"{url} did not answer within {READY_WITHIN_SECONDS} s")
 
 
-def make_job(client: httpx.Client, name: str, pipeline: str) -> str:
-    """A project, category, agent and job of that name; returns the job's path."""
+def create_job(client: httpx.Client, name: str, pipeline: str) -> str:
+    """Create a project, category, agent and job of that name; return the job's path."""
     project = post(client, "/projects", {"name": name})["id"]
     category = post(client, "/categories", {"name": name})["id"]
     agent = post(client, "/agents", {"name": name, "categoryId": category, "pipelineYaml": pipeline})["id"]
@@ -113,8 +113,8 @@ def post(client: httpx.Client, path: str, body: Json) -> Json:
     return response.json()
 
 
-def completed(client: httpx.Client, job: str, execution: str) -> Json:
-    """The status of an execution once it has completed."""
+def wait_until_completed(client: httpx.Client, job: str, execution: str) -> Json:
+    """Wait for an execution; return its final status."""
     while True:
         status = client.get(f"{job}/executions/{execution}/status").raise_for_status().json()
         if status["status"] == "FAILED":
@@ -124,12 +124,12 @@ def completed(client: httpx.Client, job: str, execution: str) -> Json:
         time.sleep(0.05)
 
 
-def p50_p95(values: Sequence[float]) -> tuple[float, float]:
+def compute_percentiles(values: Sequence[float]) -> tuple[float, float]:
     cuts = quantiles(values, n=100, method="inclusive")
     return cuts[49], cuts[94]
 
 
-def machine() -> str:
-    """The machine in a line; a load beside the bench's own makes its figures worthless."""
+def describe_machine() -> str:
+    """Return a line about the machine; another load makes the figures worthless."""
     load = os.getloadavg()[0]
     return f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}, load {load:.1f}"

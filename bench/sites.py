@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.nginx import nginx
+from bench.nginx import run_nginx
 
 TEMPLATES = 64
 WORDS = "amber birch cedar delta ember frost grove heath inlet jade kelp larch moss north ochre pine"
@@ -21,62 +21,62 @@ PAGE = """\
 
 
 @contextmanager
-def catalog(pages: int, size: int, cores: str = "0") -> Generator[str]:
-    """A seed that links to `pages` addresses, answered with 64 files of `size` bytes by nginx on `cores`."""
+def serve_catalog(pages: int, size: int, cores: str = "0") -> Generator[str]:
+    """Serve a seed with links to `pages` URLs, answered with 64 files of `size` bytes by nginx on `cores`."""
     with TemporaryDirectory() as folder:
-        root = _readable(folder)
+        root = _make_readable(folder)
         for number in range(TEMPLATES):
             (root / f"{number}.html").write_text(page(number, size))
         links = "\n".join(
             f'<li class="item"><a href="page/{n}/{n % TEMPLATES}.html">{n}</a></li>' for n in range(pages)
         )
         (root / "index.html").write_text(f"<!doctype html><h1>All</h1><ul>{links}</ul>")
-        with nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;", cores) as site:
+        with run_nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;", cores) as site:
             yield f"{site}/index.html"
 
 
 @contextmanager
-def graph(pages: int, size: int = 3_000, links: int = 10) -> Generator[str]:
-    """`pages` files with `links` links each: the children of a tree of six a page, and pages all over the site."""
+def serve_graph(pages: int, size: int = 3_000, links: int = 10) -> Generator[str]:
+    """Serve `pages` files with `links` links each: six children in a tree, and random pages."""
     with TemporaryDirectory() as folder:
-        root = _readable(folder)
+        root = _make_readable(folder)
         for number in range(pages):
             others = [
                 *range(6 * number + 1, 6 * number + 7),
                 *(number * 7919 + step * 104729 for step in range(1, links - 5)),
             ]
             (root / f"{number}.html").write_text(page(number, size, {other % pages for other in others}))
-        with nginx(root) as site:
+        with run_nginx(root) as site:
             yield f"{site}/0.html"
 
 
 @contextmanager
-def chain(pages: int, size: int = 6_000) -> Generator[str]:
-    """`pages` files, each with a link to the next one."""
+def serve_chain(pages: int, size: int = 6_000) -> Generator[str]:
+    """Serve `pages` files, each with a link to the next one."""
     with TemporaryDirectory() as folder:
-        root = _readable(folder)
+        root = _make_readable(folder)
         for number in range(pages):
             following = f'<p><a class="next" href="{number + 1}.html">Next</a></p>' if number + 1 < pages else ""
             (root / f"{number}.html").write_text(page(number, size).replace("</body>", f"{following}</body>"))
-        with nginx(root) as site:
+        with run_nginx(root) as site:
             yield f"{site}/0.html"
 
 
-def _readable(folder: str) -> Path:
-    """The folder, open to the user that nginx serves as."""
+def _make_readable(folder: str) -> Path:
+    """Return the folder after opening it to nginx's user."""
     Path(folder).chmod(0o755)
     return Path(folder)
 
 
 def page(number: int, size: int, linked: Iterable[int] = ()) -> str:
-    """A page of about `size` bytes in the usual mix of markup and text."""
+    """Return a page of about `size` bytes with a usual mix of markup and text."""
     links = "".join(f'<li class="item"><a href="{each}.html">Item {each}</a></li>' for each in sorted(linked))
     bare = PAGE.format(number=number, brand=number % 7, links=links, text="")
     return PAGE.format(number=number, brand=number % 7, links=links, text=filling(number, max(size - len(bare), 0)))
 
 
 def filling(number: int, size: int) -> str:
-    """Paragraphs, lists and links to nowhere in particular, `size` bytes of them."""
+    """Return `size` bytes of paragraphs, lists and unrelated links."""
     words, parts, length = WORDS.split(), list[str](), 0
     while length < size:
         turn = number + len(parts)

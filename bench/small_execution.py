@@ -1,6 +1,6 @@
-"""A 20-row load_csv pipeline, execute to COMPLETED in its parts: `python -m bench.small_execution`.
+"""The phases of a 20-row load_csv execution: `python -m bench.small_execution`.
 
-Beside it, in turns, the bare time of the same work as a script under spark-submit.
+In turns with it, the same work as a script with spark-submit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from bench.service import CLONE, Service, completed, machine, make_job, post, spindle
+from bench.service import CLONE, Service, create_job, describe_machine, post, run_spindle, wait_until_completed
 
 ROUNDS = 5
 PARTS = ("accepted", "launched", "claimed", "running", "session ready", "completed")
@@ -38,12 +38,12 @@ class Inputs:
 
 
 def main() -> None:
-    print(machine())
+    print(describe_machine())
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
         inputs = prepare(Path(folder))
-        with spindle({"SPINDLE_LOCAL_FOLDERS": folder}) as service:
-            job = make_job(service.client, "small", pipeline(inputs.csv))
-            rounds = [(one_execution(service, job), spark_submit(inputs)) for _ in range(ROUNDS)]
+        with run_spindle({"SPINDLE_LOCAL_FOLDERS": folder}) as service:
+            job = create_job(service.client, "small", build_pipeline(inputs.csv))
+            rounds = [(measure_execution(service, job), measure_spark_submit(inputs)) for _ in range(ROUNDS)]
     report(rounds)
 
 
@@ -55,21 +55,21 @@ def prepare(folder: Path) -> Inputs:
     return inputs
 
 
-def pipeline(csv: Path) -> str:
+def build_pipeline(csv: Path) -> str:
     return f"pipeline:\n  - stage: load_csv\n    args: [{{path: '{csv}', header: true}}]\n"
 
 
-def one_execution(service: Service, job: str) -> dict[str, float]:
-    """Seconds from the call to each part."""
+def measure_execution(service: Service, job: str) -> dict[str, float]:
+    """Return the seconds from the call to the end of each phase."""
     called = datetime.now(UTC)
     execution = post(service.client, f"{job}/execute", {})["executionId"]
     accepted = datetime.now(UTC)
-    completed(service.client, job, execution)
-    times = {"accepted": accepted, **stored_times(service.data, execution), "seen completed": datetime.now(UTC)}
+    wait_until_completed(service.client, job, execution)
+    times = {"accepted": accepted, **read_stored_times(service.data, execution), "seen completed": datetime.now(UTC)}
     return {part: (moment - called).total_seconds() for part, moment in times.items()}
 
 
-def stored_times(data: Path, execution: str) -> dict[str, datetime]:
+def read_stored_times(data: Path, execution: str) -> dict[str, datetime]:
     sql = """SELECT o.processed_at, e.claimed_at, e.started_at, e.completed_at
              FROM executions e JOIN outbox o ON o.execution_id = e.id WHERE e.id = ?"""
     database = sqlite3.connect(next(data.glob("*.db")))
@@ -77,17 +77,17 @@ def stored_times(data: Path, execution: str) -> dict[str, datetime]:
     database.close()
     stored = {"launched": launched, "claimed": claimed, "running": running, "completed": completed}
     times = {part: datetime.fromisoformat(text).replace(tzinfo=UTC) for part, text in stored.items()}
-    return times | {"session ready": session_ready(data, execution)}
+    return times | {"session ready": read_session_ready(data, execution)}
 
 
-def session_ready(data: Path, execution: str) -> datetime:
-    """When the driver logged that Spark has started."""
+def read_session_ready(data: Path, execution: str) -> datetime:
+    """Return when the driver logged the start of Spark."""
     (log,) = data.glob(f"storage/*/executions/{execution}/*/driver.log")
     entries = (json.loads(line) for line in log.read_text().splitlines() if line.startswith("{"))
     return next(datetime.fromisoformat(entry["timestamp"]) for entry in entries if entry["event"] == "started")
 
 
-def spark_submit(inputs: Inputs) -> float:
+def measure_spark_submit(inputs: Inputs) -> float:
     began = time.perf_counter()
     command = ["spark-submit", inputs.script, inputs.csv, inputs.output]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

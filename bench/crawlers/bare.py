@@ -1,4 +1,4 @@
-"""The floor: pycurl's multi interface and lexbor in one loop: `python -m bench.crawlers.bare CRAWL URL`."""
+"""The lower bound: pycurl's multi interface and lexbor in one loop: `python -m bench.crawlers.bare CRAWL URL`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections import deque
 import pycurl
 
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
-from bench.crawlers.lexbor import Row, parsed
+from bench.crawlers.lexbor import Row, parse_page
 
 
 def run(crawl: Crawl, seed: str) -> list[Row]:
@@ -20,14 +20,14 @@ def run(crawl: Crawl, seed: str) -> list[Row]:
     rows: list[Row] = []
     while waiting or len(idle) < CONCURRENCY:
         while waiting and idle:
-            multi.add_handle(_started(idle.pop(), waiting.popleft()))
+            multi.add_handle(_start_transfer(idle.pop(), waiting.popleft()))
         multi.perform()
         multi.select(0.2)
         for handle in multi.info_read(CONCURRENCY)[1]:
             multi.remove_handle(handle)
             idle.append(handle)
             found = handle.getinfo(pycurl.RESPONSE_CODE) < 400
-            row, links = parsed(crawl, handle.url, handle.body.getvalue() if found else b"", handle.url == seed)
+            row, links = parse_page(crawl, handle.url, handle.body.getvalue() if found else b"", handle.url == seed)
             rows.append(row)
             fresh = dict.fromkeys(link for link in links if link not in seen)
             seen.update(fresh)
@@ -35,7 +35,7 @@ def run(crawl: Crawl, seed: str) -> list[Row]:
     return rows
 
 
-def _started(handle: pycurl.Curl, url: str) -> pycurl.Curl:
+def _start_transfer(handle: pycurl.Curl, url: str) -> pycurl.Curl:
     handle.url, handle.body = url, io.BytesIO()
     handle.setopt(pycurl.URL, url)
     handle.setopt(pycurl.WRITEDATA, handle.body)

@@ -1,4 +1,4 @@
-"""Crawlee's parsel crawler, in a virtual environment of its own: `python -m bench.crawlers.crawlee_http CRAWL URL`."""
+"""Crawlee's parsel crawler, in its own virtual environment: `python -m bench.crawlers.crawlee_http CRAWL URL`."""
 
 from __future__ import annotations
 

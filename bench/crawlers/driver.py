@@ -1,6 +1,6 @@
-"""One driver that crawls once for each line it reads: `python -m bench.crawlers.driver CRAWL URL CORES CACHE`.
+"""A driver that crawls once for each input line: `python -m bench.crawlers.driver CRAWL URL CORES CACHE`.
 
-Prints a line when it is ready, then what each pass gave, as JSON. CACHE as in `bench.crawlers.engine`.
+Prints a JSON line when it is ready, and the result of each pass. CACHE as in `bench.crawlers.engine`.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import sys
 
-from bench.crawlers.engine import crawled
+from bench.crawlers.engine import run_passes
 from bench.crawlers.fields import CRAWLS
 
 
 def main() -> None:
     crawl, site, cores, cache = sys.argv[1:]
-    with crawled(CRAWLS[crawl], site, int(cores), cache) as passes:
+    with run_passes(CRAWLS[crawl], site, int(cores), cache) as passes:
         print(json.dumps("ready"), flush=True)
         for _ in sys.stdin:
             print(json.dumps(next(passes)), flush=True)

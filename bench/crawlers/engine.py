@@ -1,7 +1,7 @@
-"""Our own engine, cold and warm: `python -m bench.crawlers.engine CRAWL URL [CORES] [CACHE] [PASSES]`.
+"""Spindle's engine, cold and warm: `python -m bench.crawlers.engine CRAWL URL [CORES] [CACHE] [PASSES]`.
 
-The session's start is told apart. Each pass crawls everything and writes its rows as Parquet, as a driver does.
-The last pass counts. CACHE is `off`, `written` (each page is kept, none is there) or `read` (all are there).
+The session's start is measured separately. Each pass crawls everything and writes its rows as Parquet, like a driver.
+The last pass counts. The page cache CACHE is `off`, `written` (empty before each pass) or `read` (full).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
-from bench.crawlers.pipeline import pipeline
+from bench.crawlers.pipeline import build_pipeline
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
@@ -37,27 +37,29 @@ def main() -> None:
     crawl, site, cores = CRAWLS[sys.argv[1]], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1
     cache = sys.argv[4] if len(sys.argv) > 4 else "off"
     count = int(sys.argv[5]) if len(sys.argv) > 5 else PASSES
-    with crawled(crawl, site, cores, cache) as passes:
+    with run_passes(crawl, site, cores, cache) as passes:
         results = [next(passes) for _ in range(count)]
     best = min(results[count // 2 :], key=lambda each: cast("float", each["seconds"]))
     print(json.dumps({**best, "passes": [each["seconds"] for each in results]}))
 
 
 @contextmanager
-def crawled(crawl: Crawl, site: str, cores: int = 2, cache: str = "off") -> Generator[Iterator[Result]]:
-    """Passes of one driver, one after the other as they are asked for."""
-    plan = Pipeline.from_yaml(pipeline(crawl, f"  concurrency: {CONCURRENCY}\n  robots: ignore")).plan({"SITE": site})
+def run_passes(crawl: Crawl, site: str, cores: int = 2, cache: str = "off") -> Generator[Iterator[Result]]:
+    """Yield an iterator that runs a pass of one driver for each item."""
+    plan = Pipeline.from_yaml(build_pipeline(crawl, f"  concurrency: {CONCURRENCY}\n  robots: ignore")).plan(
+        {"SITE": site}
+    )
     began = time.perf_counter()
     spark = start_session(f"local[{cores}]", loads=plan.reads_files)
     started = time.perf_counter() - began
     with tempfile.TemporaryDirectory() as pages:
         try:
-            yield ({"session": started, **one_pass(spark, plan, cache, pages)} for _ in iter(int, 1))
+            yield ({"session": started, **run_pass(spark, plan, cache, pages)} for _ in iter(int, 1))
         finally:
             spark.stop()
 
 
-def one_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
+def run_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
     options = make_fetch_options(plan.options, ("127.0.0.1/32",))
     with tempfile.TemporaryDirectory() as folder:
         kept = {"off": None, "written": f"{folder}/pages", "read": pages}[cache]
@@ -66,12 +68,12 @@ def one_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
             began = time.perf_counter()
             run.write(spark, f"{folder}/rows")
             seconds = time.perf_counter() - began
-        depths = depths_of(f"{folder}/rows")
+        depths = read_depths(f"{folder}/rows")
     return {"rows": sum(rows for _, rows, _ in depths), "seconds": seconds, "depths": depths}
 
 
-def depths_of(folder: str) -> list[tuple[int, int, float]]:
-    """Of each depth its pages, and the seconds from first to last; without Spark, which that would warm up."""
+def read_depths(folder: str) -> list[tuple[int, int, float]]:
+    """Return the pages of each depth and the seconds from first to last; without Spark, to not warm it up."""
     table = pq.read_table(folder, columns=["_depth", "_fetchedAt"])
     whole = table.group_by("_depth").aggregate([([], "count_all"), ("_fetchedAt", "min"), ("_fetchedAt", "max")])
     found = whole.select(["_depth", "count_all", "_fetchedAt_min", "_fetchedAt_max"]).sort_by("_depth").to_pydict()

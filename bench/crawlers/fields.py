@@ -1,4 +1,4 @@
-"""What every contender does on a site: links that are followed, fields that are taken, requests in flight."""
+"""The crawls of all contenders: links to follow, fields to extract, requests in flight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONCURRENCY = 32
 
 @dataclass(frozen=True, slots=True)
 class Crawl:
-    """Follows `links` once from the seed, or from every page when it goes `deep`, and takes `fields`, CSS by name."""
+    """Follow `links` from the seed, or from every page if `deep`, and extract `fields`, CSS selectors by name."""
 
     links: str
     fields: Mapping[str, str]

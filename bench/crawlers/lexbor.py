@@ -1,4 +1,4 @@
-"""How the bare loops read a page: lexbor, the fields' first matches, the links that are followed."""
+"""Extraction of the bare loops: the first matches of the fields and the links, with lexbor."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bench.crawlers.fields import Crawl
 Row = dict[str, str | None]
 
 
-def parsed(crawl: Crawl, url: str, body: bytes, is_seed: bool) -> tuple[Row, list[str]]:
-    """The page's row, and its links when they are followed; an empty body stands for a failed fetch."""
+def parse_page(crawl: Crawl, url: str, body: bytes, is_seed: bool) -> tuple[Row, list[str]]:
+    """Return the page's row, and its links if they are followed; an empty body means a failed fetch."""
     if not body:
         return dict.fromkeys(crawl.fields), []
     page = LexborHTMLParser(body)

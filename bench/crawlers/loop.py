@@ -1,4 +1,4 @@
-"""aiohttp on uvloop with lexbor, in a virtual environment of its own: `python -m bench.crawlers.loop CRAWL URL`."""
+"""aiohttp on uvloop with lexbor, in its own virtual environment: `python -m bench.crawlers.loop CRAWL URL`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import aiohttp
 import uvloop
 
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
-from bench.crawlers.lexbor import Row, parsed
+from bench.crawlers.lexbor import Row, parse_page
 
 
 async def run(crawl: Crawl, seed: str) -> list[Row]:
@@ -24,7 +24,7 @@ async def run(crawl: Crawl, seed: str) -> list[Row]:
             url = await waiting.get()
             async with session.get(url) as answer:
                 body = await answer.read() if answer.status < 400 else b""
-            row, links = parsed(crawl, url, body, url == seed)
+            row, links = parse_page(crawl, url, body, url == seed)
             rows.append(row)
             for link in links:
                 if link not in seen:

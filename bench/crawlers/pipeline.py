@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.crawlers.fields import Crawl
 
 
-def pipeline(crawl: Crawl, options: str = "") -> str:
+def build_pipeline(crawl: Crawl, options: str = "") -> str:
     lines = (f'      - {{selector: "{css}", method: text, as: {name}}}' for name, css in crawl.fields.items())
     extractors = "\n".join(lines)
     stage, depth = ("wgetExplore", f", {{depth: {crawl.depth}}}") if crawl.deep else ("wgetJoin", "")

@@ -1,4 +1,4 @@
-"""Scrapy, run in a virtual environment of its own: `python -m bench.crawlers.spider CRAWL URL`."""
+"""Scrapy, in its own virtual environment: `python -m bench.crawlers.spider CRAWL URL`."""
 
 from __future__ import annotations
 

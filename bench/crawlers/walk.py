@@ -1,4 +1,4 @@
-"""An independent walk of a site's link graph with the standard library alone: `python -m bench.crawlers.walk URL`."""
+"""An independent walk of a site's link graph with only the standard library: `python -m bench.crawlers.walk URL`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Links(HTMLParser):
 
 
 def walk(seed: str) -> dict[str, int]:
-    """The status of every URL that links lead to from the seed, itself included."""
+    """Return the status of the seed and of every URL reached by links."""
     statuses: dict[str, int] = {}
     waiting = deque([seed])
     while waiting:

@@ -14,13 +14,13 @@ from crawlee.crawlers import PlaywrightCrawler, PlaywrightCrawlingContext
 from crawlee.storage_clients import MemoryStorageClient
 from selectolax.lexbor import LexborHTMLParser
 
-from bench.visitors.fields import CHROMIUM_FLAGS, FIELDS, TABS, addresses
+from bench.visitors.fields import CHROMIUM_FLAGS, FIELDS, TABS, list_addresses
 
 Row = dict[str, str | None]
 
 
 async def run(urls: list[str], chromium: str) -> tuple[list[Row], float]:
-    """The rows, and the seconds from the first page to the last."""
+    """Return the rows and the seconds from the first page to the last."""
     rows: list[Row] = []
     first = 0.0
     crawler = PlaywrightCrawler(
@@ -52,7 +52,7 @@ async def run(urls: list[str], chromium: str) -> tuple[list[Row], float]:
 def main() -> None:
     logging.disable(logging.WARNING)
     began = time.perf_counter()
-    rows, seconds = asyncio.run(run(addresses(sys.argv[1], int(sys.argv[2])), sys.argv[3]))
+    rows, seconds = asyncio.run(run(list_addresses(sys.argv[1], int(sys.argv[2])), sys.argv[3]))
     start = time.perf_counter() - began - seconds
     made = sum(row["made"] is not None for row in rows)
     print(json.dumps({"rows": made, "start": start, "seconds": seconds}))

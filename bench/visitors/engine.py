@@ -1,6 +1,6 @@
-"""Our own engine, cold and warm: `python -m bench.visitors.engine SITE PAGES TABS`, over `local[2]`.
+"""Spindle's engine, cold and warm: `python -m bench.visitors.engine SITE PAGES TABS`, over `local[2]`.
 
-Each pass visits everything anew. The session's start is told apart; the first pass has that of the browsers in it.
+Each pass visits all pages. The session's start is measured separately; the first pass includes the browsers' start.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def main() -> None:
     began = time.perf_counter()
     spark = start_session(f"local[{WORKERS}]", loads=plan.reads_files)
     started = time.perf_counter() - began
-    cold, warm = one_pass(spark, plan), one_pass(spark, plan)
+    cold, warm = run_pass(spark, plan), run_pass(spark, plan)
     print(json.dumps({"session": started, "cold": cold["seconds"], **warm}))
     spark.stop()
 
 
-def one_pass(spark: SparkSession, plan: Plan) -> dict[str, float]:
+def run_pass(spark: SparkSession, plan: Plan) -> dict[str, float]:
     began = time.perf_counter()
     with Run(plan, RunContext(fetch=FetchOptions(allow_networks=("127.0.0.1/32",)))) as run:
         rows = run.collect(spark)

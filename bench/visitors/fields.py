@@ -1,4 +1,4 @@
-"""What every contender does: the pages that are visited and what is read of each, by lexbor from the page's HTML."""
+"""The pages to visit and the extraction from their HTML with lexbor, the same for all contenders."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ FIELDS = {"heading": "h1", "price": "p.price", "made": "ul#made li:last-child"}
 CHROMIUM_FLAGS = ["--disable-gpu", "--no-sandbox"]
 
 
-def addresses(site: str, pages: int) -> list[str]:
+def list_addresses(site: str, pages: int) -> list[str]:
     return [f"{site}/page/{number}/{number % 64}.html" for number in range(pages)]

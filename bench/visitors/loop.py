@@ -1,4 +1,4 @@
-"""Plain Playwright: one page, one address after another. `python -m bench.visitors.loop SITE PAGES CHROMIUM`."""
+"""Plain Playwright: one page visits all URLs in turn. `python -m bench.visitors.loop SITE PAGES CHROMIUM`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from playwright.sync_api import sync_playwright
 from selectolax.lexbor import LexborHTMLParser
 
-from bench.visitors.fields import CHROMIUM_FLAGS, FIELDS, addresses
+from bench.visitors.fields import CHROMIUM_FLAGS, FIELDS, list_addresses
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
         page = browser.new_page()
         started = time.perf_counter() - began
-        for address in addresses(site, pages):
+        for address in list_addresses(site, pages):
             page.goto(address)
             read = LexborHTMLParser(page.content())
             found = {name: read.css_first(selector) for name, selector in FIELDS.items()}
