@@ -12,7 +12,7 @@ from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns
 from pipelines.language.names import validate_choice
 from pipelines.planning.stage import Source, register_stage
-from pipelines.stages.downloads import download_file, is_web_address
+from pipelines.stages.documents import download_file, is_web_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from pipelines.fetch import Page, canonical_url
 from pipelines.fetch.urls import get_host, origin
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import Source, register_stage
-from pipelines.stages.downloads import fetch_documents, is_web_address
+from pipelines.stages.documents import fetch_documents, is_web_address
 from pipelines.stages.links import Patterns, build_address_filter
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.errors import RunError
 from pipelines.planning.context import RunContext
-from pipelines.stages.downloads import fetch_documents
+from pipelines.stages.documents import fetch_documents
 from tests.support.pipelines import Run
 from tests.support.site import Site
 
