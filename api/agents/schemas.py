@@ -48,7 +48,7 @@ class AgentRecord(Record):
 
 
 class WrittenAgent(AgentRecord):
-    """`warnings`, if any, are problems that an execution would fail with, such as missing row transforms."""
+    """`warnings`, if any, name ignored keys of the pipeline, and row transforms that an execution would miss."""
 
     warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     """What an execution would fail with, such as row transforms that are not registered; left out when there is

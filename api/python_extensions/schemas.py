@@ -101,7 +101,7 @@ class PipelineText(NamedBody):
         has_text = any(fields.get(name) is not None for name in TEXT_NAMES)
         if has_text or not fields.keys() & {"pipeline", "python_extensions"}:
             return fields
-        return {"pipelineYaml": write_pipeline(fields)}
+        return {"pipelineYaml": write_pipeline({key: fields[key] for key in fields if key not in TEXT_NAMES})}
 
 
 class FunctionRecord(Record):

@@ -21,7 +21,7 @@ from pipelines.planning.script import make_script
 class AgentWithScript:
     """An agent and its pipeline as a Python script, None without a pipeline.
 
-    After a change `warnings` lists the problems that an execution would fail with, such as missing row transforms.
+    After a change `warnings` lists keys that are ignored, and row transforms that an execution would miss.
     """
 
     agent: Agent

@@ -49,8 +49,8 @@ def describe_problems(error: PipelineError) -> BadInput:
 
 
 def find_warnings(pipeline: str | None, transforms: Mapping[str, str]) -> Sequence[str]:
-    """Return the problems, with their lines, that an execution with these row transforms would fail with."""
-    if pipeline is None or not calls_functions(pipeline):
+    """Return the warnings about a pipeline with these row transforms, with their lines."""
+    if pipeline is None:
         return ()
     try:
         problems = Pipeline.from_yaml(pipeline).check(Transforms(transforms))

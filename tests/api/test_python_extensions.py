@@ -202,6 +202,12 @@ def test_an_unregistered_function_of_an_agents_pipeline_is_a_warning(acme: Api):
     ]
 
 
+def test_a_misspelt_key_of_an_agents_pipeline_is_a_warning(acme: Api):
+    text = "start_urls: [http://127.0.0.1/]\n" + PIPELINE
+    [warning, *_] = acme.post("/agents", {"name": "Misspelt", "pipelineYaml": text})["warnings"]
+    assert "start_urls" in warning
+
+
 def test_others_can_write_while_an_agents_warnings_are_looked_for(
     acme: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
