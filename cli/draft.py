@@ -97,7 +97,7 @@ def _get_items(node: Any) -> list[Any]:
 
 
 def _read_extractor(selector: str) -> dict[str, Any]:
-    """Return the extractor that a text describes: a map, or a selector alone."""
+    """Return the extractor that a text describes: a map, or just a selector."""
     try:
         value = yaml.safe_load(selector) if selector.startswith("{") else None
     except yaml.YAMLError:

@@ -1,4 +1,4 @@
-"""`spindle export`: read the records of a server in the terms of spindle.yaml, and write them as such a file."""
+"""`spindle export`: write the records of a server as a spindle.yaml."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def try_(
     guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,
     transforms: TransformsFile = None,
 ) -> None:
-    """Print what selectors find on a page, or the first rows of a pipeline, at once: it starts no Spark.
+    """Print the matches of selectors on a page, or the first rows of a pipeline, at once: it starts no Spark.
 
     A pipeline is tried up to its first stage that works on whole tables. On a terminal you can change selectors and
     save the result.

@@ -150,14 +150,14 @@ def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
 
 @contextmanager
 def _stop_on_interrupt(spark: SparkSession) -> Generator[None]:
-    """On Ctrl-C, stop Spark before the rest, without what it logs about cancelled jobs."""
+    """On Ctrl-C, stop Spark before the rest, without its log lines about cancelled jobs."""
     logging.getLogger().addFilter(_is_no_interrupt)
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs connections that end; calls raise errors
     signal.signal(signal.SIGINT, signal.default_int_handler)  # PySpark's cancels jobs, which are then logged as failed
     try:
         yield
     except KeyboardInterrupt:
-        # another thread has another connection: on this one the answer to the interrupted call is still to come
+        # another thread has another connection: this one still waits for the answer to the interrupted call
         thread = threading.Thread(target=_stop_quietly, args=(spark,), daemon=True)
         thread.start()
         thread.join(_STOP_SECONDS)

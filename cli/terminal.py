@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and text from elsewhere that is safe to print on a terminal."""
+"""Arguments that several commands take, and escaping of text for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spindle try`: the first rows of a pipeline, or what selectors find on a page, within a second and without Spark."""
+"""`spindle try`: the first rows of a pipeline, or the matches of selectors on a page, without Spark."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def try_file(file: Path, options: TrialOptions) -> int:
 
 
 def try_url(url: str, selectors: Sequence[str], options: TrialOptions) -> int:
-    """Print a page, or what each selector finds on it; return NOTHING_FOUND when one finds nothing."""
+    """Print a page or the matches of selectors; return NOTHING_FOUND when a selector has no match."""
     text = write_draft(url, selectors)
     code = _report_errors(url, lambda: _print_page(options.create_trial(text), text, bool(selectors)))
     if selectors and code != 1 and _is_interactive():
@@ -98,7 +98,7 @@ def _report_errors(name: Path | str, action: Callable[[], int]) -> int:
 
 
 def _print_rows(trial: Trial, max_rows: int) -> int:
-    """Print rows as they come, then what the trial left out."""
+    """Print rows as they arrive, then the stages that the trial left out."""
     with trial:
         columns = tuple(name for name in trial.columns if name not in ENGINE_COLUMNS)
         if trial.steps and isinstance(trial.steps[-1].stage, LinkStage):
@@ -128,9 +128,9 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
 
 
 class _RowPrinter:
-    """Prints rows as they come: aligned on a terminal, otherwise as a JSON object a line.
+    """Prints rows as they arrive: aligned on a terminal, otherwise as a JSON object a line.
 
-    `columns` None prints those of the first row.
+    Without `columns`, it prints those of the first row.
     """
 
     def __init__(self, columns: Sequence[str] | None) -> None:
@@ -184,7 +184,7 @@ def _choose_widths(names: Sequence[str], cells: Sequence[str], total: int) -> li
 
 
 def _print_page(trial: Trial, text: str, has_selectors: bool) -> int:
-    """Print how the page was answered, and its body or what each selector of the text finds."""
+    """Print the page's status, and its body or the matches of the selectors in the text."""
     with trial:
         row = next(trial.iter_rows())
     page = row.fetched.page

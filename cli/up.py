@@ -38,7 +38,7 @@ DAGSTER_READY = """{ instance { daemonHealth {
 def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1, verbose: bool = False) -> int:
     """Run until SIGINT or SIGTERM; return 1 when the instance cannot start.
 
-    With `verbose` the terminal shows all that the log file has, such as every request.
+    With `verbose` the terminal shows all lines of the log file, including requests.
     """
     settings = Settings(data=data.resolve(), port=port, ui_port=ui_port, host=host, api_workers=workers)
     try:

@@ -74,7 +74,7 @@ class _Request:
 class Trial:
     """Runs the steps of a plan that work row by row over its first `max_pages` pages. Use as a context manager.
 
-    `steps` are those steps, and `next_step` is the first that is left out because it works on whole tables. Rows come
+    `steps` are those steps, and `next_step` is the first that is left out because it works on whole tables. Rows are yielded
     as their pages arrive, in the order of a run; stages pull the rows that they need, so few pages are fetched.
     """
 
@@ -138,7 +138,7 @@ class Trial:
             yield row
 
     def _explore(self, step: Step, stage: LinkStage, rows: Iterator[Row]) -> Iterator[Row]:
-        """Yield each page once, level by level, and fetch the links of each level."""
+        """Yield every page once, level by level."""
         find_links, deepest = stage.build_worker(), stage.max_depth or 0
         visited = set[str]()
         level: list[tuple[str, Row]] = []
@@ -176,7 +176,7 @@ class Trial:
     def _fetch(self, step: Step, stage: LinkStage, links: Iterator[tuple[str | None, Row]]) -> Iterator[Row]:
         """Yield the rows of the links with their pages, in order; a row without a link has no page.
 
-        The first page is fetched alone, so that its rows come as soon as possible.
+        The first page is fetched before all others, for a quick first row.
         """
         template = self._plan.build_request(stage, self._list_columns_before(step))
         describe = _build_describer(template) if template else None

@@ -1,6 +1,6 @@
 """The driver's coordinator: a server to which every task of a run reports its counts, and which limits their requests.
 
-It runs on one asyncio loop in a thread of its own, with one connection per task.
+It runs on one asyncio loop in its own thread, with one connection per task.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ROBOTS_SECONDS = 20.0
 class Counts:
     """Counts of one step so far; `bytes` of bodies as transferred, `seconds` that its tasks took together.
 
-    `searched` are the pages that its selectors were applied to, `empty` those on which each of them found nothing.
+    `searched` counts the pages that its selectors were applied to, `empty` the pages without a match, per selector.
     """
 
     rows: int = 0
@@ -296,6 +296,6 @@ def _fetch_robots(origin: str, options: FetchOptions) -> Robots:
         with HttpFetcher(options) as fetcher:
             ((page, _),) = fetcher.fetch([(get_robots_url(origin), None)])
         return read_robots(page, options.user_agent)
-    except Exception as error:  # tasks wait for an answer, whatever the error is
+    except Exception as error:  # tasks wait for an answer after any error
         _log.exception("%s could not be read", get_robots_url(origin))
         return make_unreached("", f"{type(error).__name__}: {summarize_error(error)}")

@@ -28,7 +28,7 @@ _GZIP_TYPES = frozenset(("application/gzip", "application/x-gzip", "application/
 _GZIP_START = b"\x1f\x8b"
 _MAX_UNPACKED = 50 * 1024 * 1024  # bytes, the limit of sitemaps
 _XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
-# What an answer without a type begins with when it is HTML (WHATWG MIME Sniffing, section 7.1).
+# The beginning of HTML in an answer without a type (WHATWG MIME Sniffing, section 7.1).
 _HTML_START = re.compile(
     rb"(?i)(?:\xef\xbb\xbf)?\s*<"
     rb"(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>])"
@@ -38,8 +38,8 @@ _HTML_START = re.compile(
 class Document:
     """A page; HTML and XML are parsed at once, JSON on first use.
 
-    A page that is neither HTML nor XML has no elements but its text and, if it is JSON, values. `parser` says what it
-    is, whatever its server says. Raises PageTooComplex, XmlTooComplex and UndecodableContent.
+    A page that is neither HTML nor XML has no elements but its text and, if it is JSON, values. `parser` overrides
+    the content type. Raises PageTooComplex, XmlTooComplex and UndecodableContent.
     """
 
     _unpacked: bytes | None = None  # the content of a file of gzip

@@ -23,7 +23,7 @@ class PageSelector:
 
 
 class PageTally:
-    """Counts the pages that selectors are applied to, and for each selector those on which it finds nothing.
+    """Counts the pages that selectors are applied to, and per selector the pages without a match.
 
     The rows of a page arrive one after another; a selector has found something if it has for one of them.
     """
@@ -35,14 +35,14 @@ class PageTally:
         self._missing = set[int]()
 
     def add(self, page: Fetched, values: Iterable[object] = (), first: int = 0) -> None:
-        """Add what selectors found in one row of the page: the values of those from number `first` on."""
+        """Add the values that selectors found in one row of the page, beginning with selector number `first`."""
         if page is not self._page:
             self._begin(page)
         if self._missing:
             self._missing.difference_update([n for n, value in enumerate(values, first) if value not in (None, [])])
 
     def count_empty(self) -> list[int]:
-        """Return for each selector the number of pages on which it found nothing."""
+        """Return the number of pages without a match, per selector."""
         return [count + (number in self._missing) for number, count in enumerate(self._empty)]
 
     def _begin(self, page: Fetched) -> None:

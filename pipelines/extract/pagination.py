@@ -1,4 +1,4 @@
-"""Pagination: the pages that follow the first page of an address, found by a link or a cursor in each page."""
+"""Pagination: the pages that follow the first page of an address, found by a link or a cursor in the page before."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class PageRows(list[Row]):
 
 
 class PageChains:
-    """Finds the next pages of arrived pages; each page has copies of the rows that its first page was fetched for.
+    """Finds the next pages of arrived pages; a page has copies of the rows of its first page.
 
-    Cursors go into the body if the requests have one (`in_body`). A page that was asked for before ends its chain.
+    Cursors go into the body if the requests have one (`in_body`). A page that was requested before ends its chain.
     """
 
     def __init__(self, pagination: Pagination, in_body: bool, max_pages: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The cookies of a fetcher in libcurl, which decides to what host and path each is sent."""
+"""The cookies of a fetcher in libcurl, which matches them with hosts and paths."""
 
 from __future__ import annotations
 

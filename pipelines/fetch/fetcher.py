@@ -1,4 +1,4 @@
-"""Fetchers: their options and the interface that passes use, whether pages come by HTTP or from the browser."""
+"""Fetchers: their options and the interface that passes use, for HTTP and for the browser."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Fetcher(Protocol):
 
 
 class PageCache(Protocol):
-    """Pages fetched earlier, by canonical URL; `variant` tells apart different requests for it."""
+    """Pages fetched earlier, by canonical URL; `variant` distinguishes requests for the same URL."""
 
     def get(self, url: str, variant: str = "") -> Page | None:
         """Return the cached page of `url`, fresh or stale."""
@@ -90,5 +90,5 @@ class PageCache(Protocol):
         ...
 
     def tick(self) -> None:
-        """Write buffered pages; called often, so that an idle fetcher keeps none in memory for long."""
+        """Write buffered pages; called often, so that an idle fetcher does not keep them in memory."""
         ...

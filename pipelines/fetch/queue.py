@@ -62,7 +62,7 @@ class Request(Generic[T]):
 
     @property
     def key(self) -> str:
-        """What requests must have in common to get the same page."""
+        """The key of the page: requests with equal keys get the same page."""
         return f"{self.variant}\n{self.address}" if self.variant else self.address
 
     def follow(self, address: str, seconds: float = 0.0, cookies: Cookies = ()) -> None:

@@ -109,7 +109,7 @@ class RequestArguments(Arguments):
 
     @property
     def own_method(self) -> Method | None:
-        """The method that these arguments mean, None when they leave it open."""
+        """The method of these arguments, or None for the default."""
         return self.method or (Method.POST if self.has_body else None)
 
     def list_columns(self) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ def _iter_scalars(value: object) -> Iterator[object]:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A header or cookie: its value, and the origins whose hosts get it: None for all, empty for the request's own."""
+    """A header or cookie: its value, and the origins whose hosts get it (None: all; empty: the request's own)."""
 
     name: str
     value: object
@@ -157,7 +157,7 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplate:
-    """How the requests of a stage are made, for each row."""
+    """A stage's requests, to be filled in per row."""
 
     method: Method
     headers: tuple[_Field, ...]
@@ -173,7 +173,7 @@ class RequestTemplate:
 
     @property
     def is_private(self) -> bool:
-        """Whether the answers belong to this run alone: they may depend on credentials, or are no answers to a GET."""
+        """Whether only this run may use the answers: they may depend on credentials, or are no answers to a GET."""
         return self.method is not Method.GET or any(each.origins is not None for each in (*self.headers, *self.cookies))
 
     def build(self, url: str, lookup: Lookup, row: object, more: Mapping[str, str] | None = None) -> RequestDetails:
@@ -213,7 +213,7 @@ class RequestTemplate:
 
 @dataclass(frozen=True, slots=True)
 class RequestDetails:
-    """A request as it is sent; `variant` tells apart what besides the address determines the answer."""
+    """A request as it is sent; `variant` distinguishes requests to the same address."""
 
     method: str
     headers: tuple[_Field, ...]
@@ -250,8 +250,8 @@ def build_template(
     """Return the template for a stage's requests; None for plain GETs.
 
     Defaults that refer to a column which the rows do not have are left out. Credentials go to the hosts of `origins`,
-    the literal addresses of the pipeline, so that no page can have them sent elsewhere by a link or redirect. Without
-    such addresses they go to the host of each row's address.
+    the literal addresses of the pipeline, so that no page can redirect them to another host. Without
+    literal addresses they go to the host of the row's address.
     """
     own = own or RequestArguments()
     scope = frozenset(origins)

@@ -101,7 +101,7 @@ class Source(Stage):
 
     @property
     def fixed_url(self) -> str | None:
-        """The address that the rows come from, if they come from the web."""
+        """The web address of the rows, if they have one."""
         return None
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
@@ -111,7 +111,7 @@ class Source(Stage):
 
 @dataclass(frozen=True, slots=True)
 class BatchWorker:
-    """A row function that works on several rows at once: returns, for each row in order, the rows that replace it.
+    """A row function that works on several rows at once: returns the rows that replace a row, for all rows in order.
 
     Over its time budget, a batch stops after the current row; the rest is resubmitted.
     """
@@ -136,7 +136,7 @@ class RowStage(Stage):
         return False
 
     def list_selectors(self) -> tuple[PageSelector, ...]:
-        """Return the selectors that the stage applies to pages, if `build_tallied_worker` counts what they find."""
+        """Return the selectors that the stage applies to pages, if `build_tallied_worker` counts their matches."""
         return ()
 
     def build_worker(self) -> Callable[[Row], Iterable[Row]] | BatchWorker:
@@ -144,7 +144,7 @@ class RowStage(Stage):
         raise NotImplementedError
 
     def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]] | BatchWorker:
-        """Return the function of `build_worker`; it adds what the selectors find to `tally`."""
+        """Return the function of `build_worker`; it adds the matches of the selectors to `tally`."""
         return self.build_worker()
 
 
@@ -180,7 +180,7 @@ class LinkStage(Stage):
 
     @property
     def pagination(self) -> Pagination | None:
-        """Where each page's next page is, which gives a row as well; None for single pages."""
+        """How to find further pages of an address, which give rows as well; None for single pages."""
         return None
 
     @property
@@ -190,7 +190,7 @@ class LinkStage(Stage):
 
     @property
     def page_parser(self) -> Parser | None:
-        """What the pages are parsed as; None for what their servers say."""
+        """Type that the pages are parsed as; None for the content type of the answer."""
         return None
 
     def build_worker(self) -> Callable[[Row], Iterable[Link]]:
@@ -202,7 +202,7 @@ class TableStage(Stage):
     """Base of stages that work on whole tables as Spark DataFrames; pages do not pass through it.
 
     With `can_start`, a stage may be the first one; it then gets an empty table. `shows_rows` marks a stage that is run
-    for what it displays, even where a later stage discards its rows.
+    for its display, even where a later stage discards its rows.
     """
 
     can_start: ClassVar[bool] = False

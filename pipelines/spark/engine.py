@@ -52,7 +52,7 @@ _FILE_SECONDS = 600.0
 class _Segment:
     """Rows and the steps of one pass over them; `columns` are those before the pass, `after` those after it.
 
-    `in_one_task` tells that Spark has the rows in a single partition.
+    With `in_one_task`, Spark has the rows in a single partition.
     """
 
     rows: DataFrame
@@ -102,7 +102,7 @@ class _Segment:
 
 
 class Engine:
-    """Builds the DataFrames of one run; explores run meanwhile, all other passes with the action on the rows."""
+    """Builds the DataFrames of one run; explores run while it builds, all other passes with the action on the rows."""
 
     def __init__(self, spark: SparkSession, plan: Plan, context: RunContext, endpoint: Endpoint | None) -> None:
         self._spark = spark
@@ -331,7 +331,7 @@ def _is_open(stage: RowStage | Exploration) -> bool:
 
 
 def _read_count(observation: Observation) -> int | None:
-    """Return the observed number of rows; None before there is one, after an error, and for rows not computed.
+    """Return the observed number of rows; None if there is no result yet, after an error, and for rows not computed.
 
     Asks the JVM's object: PySpark's `get` blocks until there is a result, and fails when Spark has removed the counted
     rows from its plan, because no row could follow from them.

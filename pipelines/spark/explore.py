@@ -1,7 +1,7 @@
 """The explore stage on Spark: a single task follows links while they are few, and an exchange spreads many.
 
-A pass on all cores fetches one level. A pass of one task fetches level after level, as long as each has few pages, and
-hands the links of the first larger level over. Both visit the same pages and give the same rows.
+A pass on all cores fetches one level. A pass of one task fetches level after level, as long as these have few pages,
+and hands the links of the first larger level over. Both visit the same pages and give the same rows.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Explorer:
     def _explore(self, task: Pass, key: str, frames: tuple[Frame, ...], followed: bool) -> Iterator[Frame]:
         """Yield the output of the passes of one explore; every page is visited once, at its smallest depth.
 
-        `followed` tells that a task has handed these links over, because they are too many for it.
+        With `followed`, a task has handed these links over, because they are too many for it.
         """
         links = _union(_select_kind(frame, key) for frame in frames)
         level = max(frame.links[key].level for frame in frames)

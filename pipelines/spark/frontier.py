@@ -49,10 +49,10 @@ class FoundLink(NamedTuple):
 class Frontier:
     """Holds the links to the next level of an explore while there are at most `limit`; then hands all over.
 
-    The links that `add` and `add_start` return are for an exchange between tasks: none while the frontier holds them,
-    all from the moment it has grown beyond its limit, every link at once with the limit 0. Only a task that sees all
-    links of an explore may hold any. Each page is visited once; of links to the same page the first in document order
-    counts. `max_pages` limits the pages, the visited ones included.
+    The links that `add` and `add_start` return are for an exchange between tasks. These are no links while the frontier
+    is within its limit, and all links afterwards. Only a task that sees all links of an explore may hold links. A page
+    is visited once; of links to the same page the first in document order counts. `max_pages` limits the pages, the
+    visited ones included.
     """
 
     def __init__(self, limit: int = 0, max_pages: int | None = None) -> None:
@@ -70,7 +70,7 @@ class Frontier:
             self._visited.add(url)
 
     def add_start(self, url: str) -> Iterable[FoundLink]:
-        """Add a page of depth 0, which no link leads to; return what is to be handed over."""
+        """Add a page of depth 0, which no link leads to; return the links to hand over."""
         if self._handed_over:
             return (FoundLink(_VISITED, url, 0),)
         self._visited.add(url)
@@ -91,7 +91,7 @@ class Frontier:
         return self._hand_over(level) if self._is_full() else ()
 
     def take_level(self) -> list[tuple[str, Row]]:
-        """Return the links to the pages of the next level in document order; none when they were handed over."""
+        """Return the links to the pages of the next level in document order, unless they were handed over."""
         found = [(url, row) for url, row in self._links.items() if url not in self._visited]
         found.sort(key=lambda each: each[1].ordinal)
         if self._max_pages is not None:
@@ -121,7 +121,7 @@ def _count_characters(row: Row) -> int:
 
 
 class ExploreStep:
-    """Emits each page of an explore once, and gives its links to the frontier, or to the output for the next pass.
+    """Emits the pages of an explore once, and gives their links to the frontier, or to the output for the next pass.
 
     The pages themselves go to the output as visited with the links, so that no level fetches them again.
     """
@@ -156,7 +156,7 @@ class ExploreStep:
                 self._frontier.add_visited(url)
 
     def take_level(self) -> list[tuple[str, list[Row]]]:
-        """Return the links of the frontier with their rows; the pages that come next are theirs."""
+        """Return the links of the frontier with their rows; the next pages are theirs."""
         self._level += 1
         return [(url, [row]) for url, row in self._frontier.take_level()]
 

@@ -11,8 +11,8 @@ from pipelines.planning.stage import LinkStage, RowStage, TableStage
 def find_link_limits(steps: Sequence[Step], limit: int | None) -> dict[str, int]:
     """Return, by the key of a step that follows links, how many of its links suffice for a limit after it.
 
-    Each link gives at least one row, and the rows of the first links come first, as long as no later stage drops or
-    reorders rows. `limit` is the number of rows that are kept in the end.
+    A link gives at least one row, and rows are in the order of their links, unless a later stage drops or reorders
+    them. `limit` is the number of rows that are kept in the end.
     """
     limits = dict[str, int]()
     wanted = limit

@@ -122,7 +122,7 @@ def run_pass(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
 
 @dataclass(frozen=True, slots=True)
 class _Tools:
-    """Access to what the fetchers of a run share; None for a fetcher's own."""
+    """Throttle and session that the fetchers of a run share; without them a fetcher uses its own."""
 
     throttle: HostThrottle | None
     session: Session | None
@@ -207,7 +207,7 @@ def _fetch_rows(
 
 
 def _follow_links(task: Pass, explore: ExploreStep, reporter: ProgressReporter, fetcher: Fetcher) -> Iterator[Row]:
-    """Yield rows with the pages of the explore's links, level by level, until none are left or it hands them over."""
+    """Yield rows with the pages of the explore's links, level by level, until it has no links or hands them over."""
     while links := explore.take_level():
         yield from _fetch_links(task, explore.key, links, reporter, fetcher)
 
@@ -314,9 +314,9 @@ def _add_other_values(values: dict[str, Any], others: str | None) -> dict[str, A
 def _group_by_link(
     entering: Iterable[tuple[str | None, Row | None]], without_link: deque[Row], once: bool
 ) -> Iterator[tuple[str, list[Row]]]:
-    """Yield each link with all its rows, or with the first alone (`once`); equal links are neighbours.
+    """Yield links with all their rows, or only with the first (`once`); equal links are neighbours.
 
-    A visited link comes before its equals and is skipped with them.
+    A visited link precedes its equals and is skipped with them.
     """
     for link, group in groupby(entering, key=itemgetter(0)):
         rows = [*map(itemgetter(1), group)]

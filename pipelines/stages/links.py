@@ -139,7 +139,7 @@ def _get_own_hosts(row: Row) -> set[str]:
 
 
 def build_address_filter(include: tuple[str, ...], exclude: tuple[str, ...]) -> Callable[[str, Searched], bool]:
-    """Return a function that tells which addresses to follow; it raises SelectorFailed for a slow pattern."""
+    """Return a filter of addresses to follow; it raises SelectorFailed for a slow pattern."""
     wanted, unwanted = [*map(compile_pattern, include)], [*map(compile_pattern, exclude)]
 
     def is_wanted(url: str, searched: Searched) -> bool:
@@ -233,11 +233,11 @@ class ExploreStage(SelectorStage):
 class Wget(_Paginating, AddressStage):
     """Fetch the page at an address, or at the address in a column; rows without an address remain, without a page.
 
-    `headers`, `cookies`, `method`, `form` and `json` describe the request; a `$column` in a value stands for the row's.
+    `headers`, `cookies`, `method`, `form` and `json` describe the request; a `$column` in a value means the row's.
     Credentials (cookies, and headers named after a key, token or the like) go to the hosts of the addresses that the
-    pipeline names and to their subdomains, or if it names none, to the host of each address: not where redirects lead.
+    pipeline names and to their subdomains, or else to the host of the row's address: not where redirects lead.
 
-    `paginate` adds a row for each page that follows: `{next: a.next}` by a link, `{next: $.cursor, param: after}` by a
+    `paginate` adds a row per following page: `{next: a.next}` by a link, `{next: $.cursor, param: after}` by a
     cursor that belongs into a parameter of the address (or a field of `form` or `json`), `{next: $.cursor, url:
     "https://shop.example.com/list/{next}"}` by a cursor within an address. It ends when `next` finds nothing.
     """

@@ -103,7 +103,7 @@ pipeline:
 
 @dataclass
 class _Search:
-    """Reads the sitemaps of a stage, level by level; `found` has the lastmod of each address, in document order."""
+    """Reads the sitemaps of a stage, level by level; `found` has the lastmod by address, in document order."""
 
     stage: Sitemap
     context: RunContext
@@ -112,7 +112,7 @@ class _Search:
     failures: list[str] = field(default_factory=list[str])
 
     def run(self) -> None:
-        """Read all sitemaps; raises RunError if none can be read."""
+        """Read all sitemaps; raises RunError if all fail."""
         self._since = _parse_time(self.stage.since) if self.stage.since else None
         self._is_wanted = build_address_filter(self.stage.include, self.stage.exclude)
         level, read = self._find_sitemaps(), 0
@@ -148,7 +148,7 @@ class _Search:
         return fetch_documents(urls, self.context, _MAX_BODY, _SECONDS)
 
     def _parse(self, page: Page) -> Element | None:
-        """Return the root of a sitemap; None, with a failure, for a page that is none."""
+        """Return the root of a sitemap; record a failure and return None if the page is no sitemap."""
         error = page.error or (None if page.ok else f"the server answered {page.status}")
         if not error:
             try:
@@ -156,7 +156,7 @@ class _Search:
                 if root.first(":root") or root.text().startswith(("http://", "https://")):
                     return root
                 error = "it is neither XML nor a list of addresses"
-            except Exception as failure:  # whatever the reason, only this sitemap fails
+            except Exception as failure:  # any fault fails only this sitemap
                 error = str(failure)
         self.failures.append(f"{page.requested_url}: {error}")
         return None
