@@ -74,8 +74,8 @@ class _Request:
 class Trial:
     """Runs the steps of a plan that work row by row over its first `max_pages` pages. Use as a context manager.
 
-    `steps` are those steps, and `next_step` is the first that is left out because it works on whole tables. Rows are yielded
-    as their pages arrive, in the order of a run; stages pull the rows that they need, so few pages are fetched.
+    `steps` are those steps, and `next_step` is the first that is left out because it works on whole tables. Rows are
+    yielded as their pages arrive, in the order of a run; stages pull the rows that they need, so few pages are fetched.
     """
 
     def __init__(self, plan: Plan, options: FetchOptions, max_pages: int, pages: TrialPages | None = None) -> None:
