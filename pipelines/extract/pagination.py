@@ -48,10 +48,14 @@ class Pagination(Arguments):
 
 
 class PageRows(list[Row]):
-    """Rows that wait for a page after the first: `number` counts the pages, `fields` go into the request's body."""
+    """Rows that wait for a page after the first: `number` counts the pages, `fields` go into the request's body.
 
-    def __init__(self, rows: Iterable[Row], number: int, fields: dict[str, str], seen: set[str]) -> None:
+    `first` is the address of the first page.
+    """
+
+    def __init__(self, rows: Iterable[Row], first: str, number: int, fields: dict[str, str], seen: set[str]) -> None:
         super().__init__(rows)
+        self.first = first
         self.number = number
         self.fields = fields
         self.seen = seen
@@ -73,9 +77,9 @@ class PageChains:
     def add(self, page: Page, fetched: Fetched, rows: list[Row]) -> list[Row]:
         """Return the rows of the page, after noting the request for the next one."""
         if isinstance(rows, PageRows):
-            number, seen, arrived = rows.number, rows.seen, rows
+            first, number, seen, arrived = rows.first, rows.number, rows.seen, rows
         else:
-            number, seen = 0, set[str]()
+            first, number, seen = page.requested_url, 0, set[str]()
             arrived = [row.set_depth(row.depth, (*row.ordinal, 0)) for row in rows]
         address, fields = self._find_next(page, fetched)
         if address is None or number + 1 >= self._max_pages:
@@ -85,7 +89,7 @@ class PageChains:
         if key not in seen:
             seen.add(key)
             following = [row.set_depth(row.depth, (*row.ordinal[:-1], number + 1)) for row in arrived]
-            self._found.append((address, PageRows(following, number + 1, fields, seen)))
+            self._found.append((address, PageRows(following, first, number + 1, fields, seen)))
         return arrived
 
     def take(self) -> list[tuple[str, list[Row]]]:
@@ -117,8 +121,9 @@ def build_describer(template: RequestTemplate) -> Describe[list[Row]]:
     """Return the function that makes the request for rows with the same address."""
 
     def describe(url: str, rows: list[Row]) -> RequestDetails:
-        fields = rows.fields if isinstance(rows, PageRows) else None
-        return template.build(url, rows[0].value, rows[0].ordinal, fields)
+        following = rows if isinstance(rows, PageRows) else None
+        fields, first = (following.fields, following.first) if following else (None, None)
+        return template.build(url, rows[0].value, rows[0].ordinal, fields, first)
 
     return describe
 

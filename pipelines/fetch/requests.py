@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from pipelines.fetch.urls import origin
 from pipelines.language.arguments import Arguments
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import ParameterText, parse_column_reference
@@ -22,6 +23,7 @@ Lookup = Callable[[str], object]
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SCHEME = re.compile(r"([A-Za-z]+ )(\$.+)", re.DOTALL)  # `Bearer $token`
 _CREDENTIAL = re.compile(r"(?i)auth|cookie|token|secret|key|session|password|signature")
+_NOWHERE = "https://invalid/"  # a host that no address has
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _OWN_HEADERS = {
     "accept-encoding": "the engine decodes what it asks for",
@@ -164,6 +166,7 @@ class RequestTemplate:
     cookies: tuple[_Field, ...]
     form: Mapping[str, Any] | None
     json: Any
+    body_origins: frozenset[str] | None = None  # the origins whose hosts get the body, like those of a field
 
     @property
     def is_per_row(self) -> bool:
@@ -176,22 +179,37 @@ class RequestTemplate:
         """Whether only this run may use the answers: they may depend on credentials, or are no answers to a GET."""
         return self.method is not Method.GET or any(each.origins is not None for each in (*self.headers, *self.cookies))
 
-    def build(self, url: str, lookup: Lookup, row: object, more: Mapping[str, str] | None = None) -> RequestDetails:
-        """Return the request for a row; `more` are fields for its body. Raise ValueError for a bad column value."""
-        headers = tuple(_resolve_fields(self.headers, url, lookup))
-        cookies = tuple(_resolve_fields(self.cookies, url, lookup, ";"))
+    def build(
+        self, url: str, lookup: Lookup, row: object, more: Mapping[str, str] | None = None, first: str | None = None
+    ) -> RequestDetails:
+        """Return the request for a row; `more` are fields for its body. Raise ValueError for a bad column value.
+
+        For a page that another one has led to, `first` is the address that the row began with.
+        """
+        own = first or url
+        self._check_body_destination(url, own)
+        headers = tuple(_resolve_fields(self.headers, own, lookup))
+        cookies = tuple(_resolve_fields(self.cookies, own, lookup, ";"))
         body = self._build_body(lookup, more or {})
         if body is not None and not any(each.name.lower() == "content-type" for each in headers):
             kind = "application/json" if self.form is None else "application/x-www-form-urlencoded"
             headers = (*headers, _Field("Content-Type", kind, None))
-        own = None if self.method is Method.GET else row
+        sender = None if self.method is Method.GET else row
         named = [(each.name, each.value) for each in (*headers, *cookies)]
-        variant = sha256(repr((self.method.value, named, body, own)).encode()).hexdigest()
+        variant = sha256(repr((self.method.value, named, body, sender)).encode()).hexdigest()
         return RequestDetails(self.method.value, headers, cookies, body, variant)
 
     @property
     def has_body(self) -> bool:
         return self.form is not None or self.json is not None
+
+    def _check_body_destination(self, url: str, own: str) -> None:
+        """Raise ValueError if the body must not be sent to `url`: it may have a password."""
+        if self.has_body and not is_same_site(url, own):
+            raise ValueError(f"the next page is at another site, {origin(url)}, which does not get the request's body")
+        origins = self.body_origins
+        if origins is not None and not any(is_same_site(url, each) for each in origins or (own,)):
+            raise ValueError(f"the request's body has a credential, which is not sent to {origin(url)}")
 
     def _build_body(self, lookup: Lookup, more: Mapping[str, str]) -> bytes | None:
         if self.form is not None:
@@ -246,15 +264,20 @@ def build_template(
     defaults: RequestArguments,
     has_column: Callable[[str], bool],
     origins: Iterable[str],
+    *,
+    follows_pages: bool = False,
+    secrets: Iterable[str] = (),
 ) -> RequestTemplate | None:
     """Return the template for a stage's requests; None for plain GETs.
 
     Defaults that refer to a column which the rows do not have are left out. Credentials go to the hosts of `origins`,
-    the literal addresses of the pipeline, so that no page can redirect them to another host. Without
-    literal addresses they go to the host of the row's address.
+    the literal addresses of the pipeline, so that no page can link or redirect them to another host. Without literal
+    addresses they go to the host of the row's address, unless that comes from a page (`follows_pages`). Whatever
+    contains one of the `secrets` is a credential.
     """
     own = own or RequestArguments()
     scope = frozenset(origins)
+    known = tuple(secrets)
     whole = own if own.own_method else defaults
     form, content = (whole.form, whole.json_) if (whole.own_method or Method.GET) is not Method.GET else (None, None)
 
@@ -263,16 +286,20 @@ def build_template(
         for name, value in (*default.items(), *named.items()):
             parsed = _parse_value(value)
             if not isinstance(parsed, _Column) or has_column(parsed.column):
-                is_secret = all_secret or _CREDENTIAL.search(name)
-                fields[name.lower()] = _Field(name, value, scope if is_secret else None)
+                is_secret = all_secret or _CREDENTIAL.search(name) or any(each in value for each in known)
+                if scope or not (is_secret and follows_pages):
+                    fields[name.lower()] = _Field(name, value, scope if is_secret else None)
         return tuple(fields.values())
 
+    texts = [str(each) for each in (*_iter_scalars(form), *_iter_scalars(content))]
+    is_secret_body = any(secret in text for text in texts for secret in known)
     template = RequestTemplate(
         whole.own_method or Method.GET,
         merge(own.headers, defaults.headers, all_secret=False),
         merge(own.cookies, defaults.cookies, all_secret=True),
         form,
         content,
+        (scope or (frozenset((_NOWHERE,)) if follows_pages else scope)) if is_secret_body else None,
     )
     is_plain = template.method is Method.GET and not (template.headers or template.cookies)
     return None if is_plain else template

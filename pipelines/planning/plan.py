@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -67,15 +67,21 @@ class Plan:
         """Whether the plan reads files."""
         return any(step.kind is Kind.SOURCE or (step.stage and step.stage.list_inputs()) for step in self.steps)
 
-    def build_request(self, stage: LinkStage | Source, columns: Columns) -> RequestTemplate | None:
-        """Return the template of a stage's requests for rows with these columns; None for plain GETs."""
+    def build_request(
+        self, stage: LinkStage | Source, columns: Columns, secrets: Iterable[str] = ()
+    ) -> RequestTemplate | None:
+        """Return the template of a stage's requests for rows with these columns; None for plain GETs.
+
+        Requests with one of the `secrets` in them go to known hosts only.
+        """
         if isinstance(stage, LinkStage) and stage.browsing:
             return None
         stages = (step.stage for step in self.steps)
         named = (each.fixed_url for each in stages if isinstance(each, LinkStage | Source))
         origins = [url for each in named if each and (url := canonical_url(each))]
         own = stage.request if isinstance(stage, LinkStage) else None
-        return build_template(own, self.options, columns.has, origins)
+        follows_pages = isinstance(stage, LinkStage) and stage.reads_page
+        return build_template(own, self.options, columns.has, origins, follows_pages=follows_pages, secrets=secrets)
 
     def iter_passes(self) -> Iterator[tuple[Step, ...]]:
         """Iterate over groups of steps that run together; a source, fetch or table step begins a new pass."""

@@ -177,7 +177,7 @@ class Engine:
         if isinstance(stage, LinkStage):
             if segment.has_one_page and (wanted := self._link_limits.get(step.key)) is not None:
                 segment.max_pages = max(wanted, 1)
-            segment.add(step.key, stage, self._plan.build_request(stage, segment.after))
+            segment.add(step.key, stage, self._build_request(stage, segment.after))
         elif isinstance(stage, RowStage):
             segment.add(step.key, stage)
         return segment
@@ -189,7 +189,7 @@ class Engine:
         check_references(self._plan.steps[self._plan.steps.index(step) + 1 :], columns)
         if stage.gives_page:
             links = self._exchange(rows.withColumnRenamed("_requestedUrl", LINK))
-            request = self._plan.build_request(stage, columns)
+            request = self._build_request(stage, columns)
             return _Segment(links, step.key, columns, fetches=True, request=request)
         return _Segment(self._observe(step, rows), step.key, columns)
 
@@ -223,15 +223,16 @@ class Engine:
 
     def _follow(self, segment: _Segment | None, step: Step, stage: LinkStage) -> _Segment:
         if segment is None:
-            seed, request = self._create_seed(stage), self._plan.build_request(stage, Columns())
+            seed, request = self._create_seed(stage), self._build_request(stage, Columns())
             return _Segment(seed, step.key, Columns(), in_one_task=True).fetch_links(stage, request)
         links = self._finish(segment, stage)
         if (wanted := self._link_limits.get(step.key)) is not None:
             links = links.orderBy("_ordinal").limit(wanted)
         rows = self._exchange(links)
-        return _Segment(rows, step.key, segment.after).fetch_links(
-            stage, self._plan.build_request(stage, segment.after)
-        )
+        return _Segment(rows, step.key, segment.after).fetch_links(stage, self._build_request(stage, segment.after))
+
+    def _build_request(self, stage: LinkStage | Source, columns: Columns) -> RequestTemplate | None:
+        return self._plan.build_request(stage, columns, self._context.cache.secrets)
 
     def _create_seed(self, stage: LinkStage) -> DataFrame:
         url = canonical_url(stage.fixed_url or "")

@@ -235,7 +235,8 @@ class Wget(_Paginating, AddressStage):
 
     `headers`, `cookies`, `method`, `form` and `json` describe the request; a `$column` in a value means the row's.
     Credentials (cookies, and headers named after a key, token or the like) go to the hosts of the addresses that the
-    pipeline names and to their subdomains, or else to the host of the row's address: not where redirects lead.
+    pipeline names and to their subdomains, or else to the host of an address from a column: not where redirects and
+    links lead. A body follows no redirect and no `next` to another site.
 
     `paginate` adds a row per following page: `{next: a.next}` by a link, `{next: $.cursor, param: after}` by a
     cursor that belongs into a parameter of the address (or a field of `form` or `json`), `{next: $.cursor, url:

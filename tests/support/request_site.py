@@ -26,8 +26,8 @@ class RequestSite:
     """Records all requests but those for robots.txt.
 
     `/login` sets a cookie and redirects a form with the right password to `/`, which links to `/m1` to `/m4`: pages for
-    members. `/to?URL` redirects with status 307, `/502` answers with that status. `/api` has five items, two per page,
-    behind a cursor.
+    members. `/to?URL` redirects with status 307, `/next?URL` links there, `/502` answers with that status. `/api` has
+    five items, two per page, behind a cursor.
     """
 
     url: str
@@ -45,6 +45,8 @@ class RequestSite:
             handler.respond(int(path[1:4]))
         elif path.startswith("/to?"):
             handler.respond(307, Location=query)
+        elif path.startswith("/next?"):
+            handler.respond(200, f"<a class=next href={query}>next</a>")
         elif path == "/login" and handler.command == "GET":
             handler.respond(200, "<form method=post action=/login><input name=password><button>in</button></form>")
         elif path == "/login" and parse_qs(body).get("password") == ["$ecret"]:

@@ -35,6 +35,12 @@ def requests() -> Iterator[RequestSite]:
         yield site
 
 
+@pytest.fixture
+def other() -> Iterator[RequestSite]:
+    with serve_requests() as site:
+        yield site
+
+
 def test_a_login_by_form_happens_once_and_its_cookie_is_kept(run: Run, requests: RequestSite, tmp_path: Path) -> None:
     context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
     rows = run(LOGIN, context, B=requests.url, PASSWORD="$ecret")
@@ -126,6 +132,29 @@ pipeline:
         '{"limit": 2, "after": "4"}',
     ]
     assert len(requests.requests) == 6
+
+
+def test_no_link_of_a_page_gets_the_credentials_of_another_site(
+    run: Run, requests: RequestSite, other: RequestSite, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.json"
+    links = [f"{requests.url}/next?{each.url}/linked" for each in (requests, other)]
+    source.write_text("\n".join(json.dumps({"url": url}) for url in links))
+    key = "{headers: {X-Api-Key: abcdef, X-Shop: 'hidden!'}"
+    text = f"""
+pipeline:
+- {{stage: load_json, args: ["{source}"]}}
+- {{stage: wget, args: [$url, {key}, paginate: {{next: a.next}}}}]}}
+- {{stage: wgetJoin, args: [a.next, Inner, {key}}}]}}
+- {{stage: wget, args: [$url, {{form: {{password: abc}}, paginate: {{next: a.next}}}}]}}
+- {{stage: wgetJoin, args: [a.next, {{form: {{password: "hidden!"}}}}]}}
+spindle: {{maxFailureRatio: 1}}
+"""
+    run(text, RunContext(cache=CacheOptions(secrets=("hidden!",))))
+    own = [{*each.headers.values()} for each in requests.requests if each.path == "/linked" and each.method == "GET"]
+    assert {"abcdef", "hidden!"} <= own[0], "of the next page at the same host"
+    assert {each.method for each in other.requests} == {"GET"}
+    assert not any(word in str(each) for each in other.requests for word in ("abcdef", "hidden!"))
 
 
 def test_a_trial_sends_the_same_requests(requests: RequestSite) -> None:
