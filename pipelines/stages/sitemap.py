@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MAX_BODY = 50 * 1024 * 1024  # bytes, the limit of the protocol
+_AT_ONCE = 8  # sitemaps in memory
 _SECONDS = 120.0
 _MAX_DEPTH = 3  # of index files, which should list no index files
 _MAX_SITEMAPS = 50_000
@@ -95,14 +96,14 @@ pipeline:
         return Columns((("lastmod", "string"),))
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
-        search = _Search(self, context)
+        search = Search(self, context)
         search.run()
         rows = [(url, changed, [number]) for number, (url, changed) in enumerate(search.found.items(), start=1)]
         return spark.createDataFrame(rows, _SCHEMA)
 
 
 @dataclass
-class _Search:
+class Search:
     """Reads the sitemaps of a stage, level by level; `found` has the lastmod by address, in document order."""
 
     stage: Sitemap
@@ -118,14 +119,17 @@ class _Search:
         level, read = self._find_sitemaps(), 0
         for _ in range(_MAX_DEPTH):
             self.seen.update(level)
-            pages = {page.requested_url: page for page in self._fetch(level)}
             nested = dict[str, None]()
-            for url in level:
-                root = self._parse(pages[url])
-                read += root is not None
-                for each in self._read(pages[url], root) if root else ():
-                    if each not in self.seen and len(self.seen) + len(nested) < _MAX_SITEMAPS:
-                        nested[each] = None
+            for start in range(0, len(level), _AT_ONCE):
+                urls = level[start : start + _AT_ONCE]
+                pages = {page.requested_url: page for page in self._fetch(urls)}
+                for url in urls:
+                    page = pages.pop(url)
+                    root = self._parse(page)
+                    read += root is not None
+                    for each in self._read(page, root) if root else ():
+                        if each not in self.seen and len(self.seen) + len(nested) < _MAX_SITEMAPS:
+                            nested[each] = None
             level = list(nested)
             if not level:
                 break
@@ -142,7 +146,7 @@ class _Search:
         (robots,) = self._fetch([f"{site}/robots.txt"])
         text = robots.body.decode("utf-8", "replace") if robots.ok else ""
         named = (canonical_url(each, robots.url) for each in _ROBOTS_LINE.findall(text))
-        return list(dict.fromkeys(each for each in named if each)) or [f"{site}/sitemap.xml"]
+        return list(dict.fromkeys(each for each in named if each))[:_MAX_SITEMAPS] or [f"{site}/sitemap.xml"]
 
     def _fetch(self, urls: list[str]) -> Iterator[Page]:
         return fetch_documents(urls, self.context, _MAX_BODY, _SECONDS)
@@ -167,12 +171,13 @@ class _Search:
         if not root.first(":root"):  # one address per line
             for line in root.document.text.split():
                 self._add(line, page.url, None, host, searched)
+        is_index = root.first(":root > sitemap") is not None
         for entry in root.select("url, sitemap"):
             location, changed = entry.first("> loc"), entry.first("> lastmod")
             time = changed.text() if changed else None
             if location is None or self._is_too_old(time):
                 continue
-            if root.first(":root > sitemap") is None:
+            if not is_index:
                 self._add(location.text(), page.url, time, host, searched)
             elif nested := canonical_url(location.text(), page.url):
                 yield nested

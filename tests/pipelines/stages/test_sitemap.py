@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from pipelines.errors import RunError
+from pipelines.fetch import FetchOptions
 from pipelines.planning.context import RunContext
 from pipelines.stages.documents import fetch_documents
+from pipelines.stages.sitemap import Search, Sitemap
+from tests.support.fetching import LOOPBACK
 from tests.support.pipelines import Run
 from tests.support.site import Site
 
@@ -68,6 +73,16 @@ pipeline:
     assert run(text % "new.xml") == []
     with pytest.raises(RunError, match=r"no sitemap of .* could be read: .*/nothing\.xml: the server answered 404"):
         run(text % "nothing.xml")
+
+
+def test_a_sitemap_of_full_size_is_read_in_seconds(site: Site) -> None:
+    pages = "".join(f"<url><loc>https://shop.test/{number}</loc></url>" for number in range(50_000))
+    address = site.serve({"/s.xml": f"<urlset {NAMESPACE}>{pages}</urlset>"}) + "/s.xml"
+    search = Search(Sitemap(address=address), RunContext(fetch=FetchOptions(allow_networks=LOOPBACK)))
+    began = process_time()
+    search.run()
+    assert len(search.found) == 50_000
+    assert process_time() - began < 20
 
 
 def test_files_are_loaded_from_web_addresses(run: Run, site: Site) -> None:
