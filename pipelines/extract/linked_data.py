@@ -9,16 +9,26 @@ from typing import cast
 
 from pipelines.extract.jsonpath import JsonPath
 
-_WRAPPER = re.compile(r"(?s)\s*(?:<!--|(?://\s*)?<!\[CDATA\[|/\*.*?\*/)?(.*?)(?:(?://\s*)?\]\]>|-->)?[\s;]*")
+_OPENING = re.compile(r"(?s)\s*+(?:<!--|(?://\s*+)?<!\[CDATA\[|/\*.*?\*/)")
+_AFTER = " \t\r\n\f\xa0;"  # what may follow the value
 _NAMESPACE = re.compile(r".*[/#:]", re.DOTALL)
 
 
 def parse_linked_data(text: str) -> object:
     """Parse the text of a script, which may have line breaks in strings and a comment around it; None if that fails."""
     try:
-        return json.loads(cast("re.Match[str]", _WRAPPER.fullmatch(text))[1], strict=False)
+        return json.loads(_unwrap(text), strict=False)
     except (ValueError, RecursionError):
         return None
+
+
+def _unwrap(text: str) -> str:
+    """Remove a comment around the text, in linear time: a pattern for all of it would try each end at each space."""
+    opening = _OPENING.match(text)
+    content = (text[opening.end() :] if opening else text).rstrip(_AFTER)
+    if content.endswith("]]>"):
+        return content[:-3].rstrip().removesuffix("//")
+    return content.removesuffix("-->")
 
 
 def find_linked_data(values: Iterable[object], type_: str | None, path: JsonPath | None) -> Iterator[object]:

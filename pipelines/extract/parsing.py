@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 from time import process_time
@@ -95,16 +96,29 @@ def _has_long_tag(html: bytes) -> bool:
 
 def _try_parsing(html: bytes) -> None:
     """Parse in a forked process with limits: a parse in this one could not be stopped."""
+
+    def parse() -> None:
+        try:
+            # walks up from every element, like the descendant selectors of pipelines: deep pages exceed the limits here
+            _parse(html).css_first("none *")
+        except SelectolaxError as error:
+            raise MemoryError from error
+
+    if fault := try_in_fork(parse, "to parse"):
+        raise PageTooComplex(f"its HTML {fault}")
+
+
+def try_in_fork(work: Callable[[], object], what: str) -> str | None:
+    """Do the work in a forked process with limits of CPU time and memory; return how it exceeded them, or ended."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
             gc.disable()  # a destructor could close a connection of the parent
             _limit_process()
-            # walks up from every element, like the descendant selectors of pipelines: deep pages exceed the limits here
-            _parse(html).css_first("none *")
+            work()
             status = 0
-        except (MemoryError, SelectolaxError):
+        except MemoryError:
             status = _OUT_OF_MEMORY
         except BaseException:
             traceback.print_exc()
@@ -112,12 +126,13 @@ def _try_parsing(html: bytes) -> None:
             os._exit(status)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status == -signal.SIGXCPU:
-        raise PageTooComplex(f"its HTML takes more than {_CPU_SECONDS} s to parse")
+        return f"takes more than {_CPU_SECONDS} s {what}"
     if status == _OUT_OF_MEMORY:
-        raise PageTooComplex(f"its HTML takes more than {_MEMORY >> 20:,} MiB to parse")
+        return f"takes more than {_MEMORY >> 20:,} MiB {what}"
     if status:
         how = f"signal {-status}" if status < 0 else f"status {status}"
-        raise PageTooComplex(f"the process that tried to parse its HTML ended with {how}")
+        return f"ended the process that tried it with {how}"
+    return None
 
 
 def _limit_process() -> None:

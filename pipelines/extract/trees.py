@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from cssselect import GenericTranslator, SelectorError
 from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (etree is compiled)
 
+from pipelines.extract.parsing import try_in_fork
 from pipelines.extract.patterns import SelectorFailed
 from pipelines.extract.text import BLOCK_NAMES, normalize_text
 
 Tree = Any  # an element of lxml, which has no types
 
+_SMALL_TREE = 500  # elements; on so few, an XPath of three nested searches takes half a second
+_NAME = r"[\w-]+(?::[\w-]+)?"
+_TEST = rf"@{_NAME}(?: ?= ?(?:\"[^\"]*\"|'[^']*'))?"
+_SIMPLE_PREDICATE = (
+    rf"\d+|{_TEST}(?: and {_TEST})*|(?:contains|starts-with)\(@{_NAME}, ?(?:\"[^\"]*\"|'[^']*')\)"
+    r"|position\(\) = 1|not\(parent::\*\)"
+)
+_SIMPLE_STEP = rf"(?:@?(?:{_NAME}|\*)|text\(\))(?:\[(?:{_SIMPLE_PREDICATE})\])*"
+# Takes time in proportion to the tree: one search for descendants, and predicates of attributes alone.
+_SIMPLE_XPATH = re.compile(rf"(?:\.?//?|descendant(?:-or-self)?::)?{_SIMPLE_STEP}(?:/{_SIMPLE_STEP})*+")
+_LOOKS_AROUND = re.compile(r"^\(*/|[(|\[,=]\s*/|\.\.|(?:parent|ancestor|following|preceding)[\w-]*\s*::")
 _MAX_TAGS = 2_000_000  # `<` in an XML document; a sitemap of 50,000 addresses has a tenth of them
 _BLOCKS = frozenset(BLOCK_NAMES.split())
 _DATA = frozenset(("script", "style"))
@@ -36,8 +50,14 @@ def parse_xml(body: bytes, encoding: str | None) -> Tree | None:
     """
     if body.count(b"<") > _MAX_TAGS:
         raise XmlTooComplex(f"its XML has more than {_MAX_TAGS:,} tags")
+    encoding = _get_known(encoding)
     parser = etree.XMLParser(
-        encoding=encoding, recover=True, resolve_entities=False, no_network=True, load_dtd=False, remove_pis=True
+        encoding=encoding,
+        recover=True,
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        remove_pis=True,
     )
     try:
         root = etree.fromstring(body, parser)
@@ -51,6 +71,16 @@ def parse_xml(body: bytes, encoding: str | None) -> Tree | None:
             element.tag = etree.QName(element).localname
     etree.cleanup_namespaces(root)
     return root
+
+
+@lru_cache(maxsize=256)
+def _get_known(encoding: str | None) -> str | None:
+    """Return the encoding of a header if libxml2 knows it, else None for that of the XML itself."""
+    try:
+        etree.XMLParser(encoding=encoding)
+    except LookupError:
+        return None
+    return encoding
 
 
 def parse_html_tree(text: str, tag: str) -> Tree:
@@ -125,11 +155,29 @@ def _iter_texts(tree: Tree) -> Iterator[str]:
 def _evaluate(tree: Tree, expression: str) -> Any:
     names = {prefix: name for prefix, name in tree.getroottree().getroot().nsmap.items() if prefix}
     try:
-        return _compile(expression, tuple(names.items()))(tree)
+        find = _compile(expression, tuple(names.items()))
+        _try_evaluation(find, tree, expression)
+        return find(tree)
     except etree.XPathError as error:
         if "namespace prefix" in str(error):  # the page has no such names
             return []
         raise SelectorFailed(f"'{expression}' cannot be evaluated on the page: {error}") from None
+
+
+def _try_evaluation(find: Callable[[Tree], object], tree: Tree, expression: str) -> None:
+    """Raise SelectorFailed if the XPath takes too long; one that may is tried in a process that can be stopped."""
+    if _SIMPLE_XPATH.fullmatch(expression):
+        return
+    searched = tree.getroottree() if _LOOKS_AROUND.search(expression) else tree
+    if next(islice(searched.iter(), _SMALL_TREE, None), None) is None:
+        return
+
+    def evaluate() -> None:
+        with suppress(etree.XPathError):  # the evaluation in this process raises it too
+            find(tree)
+
+    if fault := try_in_fork(evaluate, "on the page"):
+        raise SelectorFailed(f"'{expression}' {fault}")
 
 
 @lru_cache(maxsize=1024)

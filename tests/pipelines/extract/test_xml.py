@@ -110,3 +110,24 @@ def test_entities_are_not_expanded_and_read_no_files() -> None:
     texts = [each.text() for each in document(BOMB, content_type="text/xml").root.select("b, c")]
     assert all(len(text) <= 1 for text in texts)
     assert time.process_time() - began < 1
+
+
+def test_an_encoding_that_nobody_knows_is_that_of_the_xml() -> None:
+    root = document("<a><b>é</b></a>", content_type="text/xml", charset="bogus").root
+    assert [each.text() for each in root.select("b")] == ["é"]
+
+
+@pytest.mark.parametrize(
+    ("body", "xpath"),
+    [
+        (("<div>" * 1900 + "</div>" * 1900) * 4, "//div//div//a"),
+        ("<li><a>x</a></li>" * 100_000, "//a/.."),
+        ("<p></p>" * 30_000, "//p[preceding-sibling::p[@x]]"),
+    ],
+)
+def test_an_xpath_that_takes_too_long_on_a_page_fails(body: str, xpath: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.extract.parsing._CPU_SECONDS", 1)
+    root = document(body).root
+    assert root.select_xpath("//title/text()") == []
+    with pytest.raises(SelectorFailed, match="takes more than 1 s on the page"):
+        root.select_xpath(xpath)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from pipelines.errors import PipelineError
 from pipelines.extract import SelectorFailed
 from pipelines.extract.extractors import Extractor
+from pipelines.extract.linked_data import parse_linked_data
 from pipelines.extract.rows import Row
 from pipelines.pipeline import check_yaml
 from tests.support.pages import document
@@ -122,3 +124,17 @@ def test_options_that_do_not_fit_are_problems(extractor: str, code: str) -> None
     with pytest.raises(PipelineError) as error:
         check_yaml(f"fetch: {{url: 'http://a/'}}\npipeline:\n- stage: extract\n  args:\n  - {extractor}")
     assert [(each.code, each.line) for each in error.value.problems] == [(code, 5)]
+
+
+@pytest.mark.parametrize("text", ["{" + " " * 1_000_000 + "x", "/*" * 500_000, "{" + "//" * 500_000, ";" * 1_000_000])
+def test_linked_data_takes_time_in_proportion_to_its_length(text: str) -> None:
+    began = time.process_time()
+    assert parse_linked_data(text) is None
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "text", ["%s", "<!-- %s -->", "//<![CDATA[\n%s\n//]]>\n", "/* x */ %s;\n", "<![CDATA[%s]]>", " %s ; "]
+)
+def test_linked_data_may_be_in_a_comment(text: str) -> None:
+    assert parse_linked_data(text % '{"a": 1}') == {"a": 1}
