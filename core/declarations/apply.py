@@ -38,6 +38,7 @@ from pipelines.language.names import normalize, suggest
 _NAMES = {"pipeline_yaml": "pipeline", "source": "function"}  # of columns whose names in JSON differ
 _REFERENCES = {"agent_id": "agent", "input_dataset_id": "inputDataset"}
 _CREDENTIALS = "cloud_credential_ids"
+MAX_CHANGES = 1_000  # in one transaction, during which nobody else can write to SQLite
 
 
 class Applier:
@@ -56,6 +57,7 @@ class Applier:
         self._writer = RecordWriter(session, _reject, _get_value, self._describe)
         self._rows: defaultdict[Key, list[Any]] = defaultdict(list)
         self._ids: dict[str, Mapping[str, Sequence[str]]] = {}
+        self._agents_by_name: dict[str, list[Key]] = {}
 
     def apply(self, declaration: Declaration, prune: bool) -> RecordWriter:
         """Write the declared records and return the writer with its changes. Raises BadInput and Conflict."""
@@ -109,7 +111,13 @@ class Applier:
         rows = self._rows[key]
         row = self._writer.write(key[0], format_name(key), rows[0] if rows else None, values, create, update)
         rows[:] = [row]
+        self._check_changes()
         return row
+
+    def _check_changes(self) -> None:
+        if len(self._writer.changes) > MAX_CHANGES:
+            sentence = f"The declaration changes more than {MAX_CHANGES:,} records. Apply it in parts."
+            raise BadInput(sentence, code="too-large")
 
     def _create_category(self, values: Mapping[str, Any]) -> Any:
         return self._categories.create(values, created_by_key_id=self._caller.key_id)
@@ -127,8 +135,10 @@ class Applier:
                 raise _reject_reference(key, "category", declared.category, known)
             values["category_id"] = found[0].id
         agent = self._write(key, values, self._agents.create, self._agents.update)
+        if not declared.extensions:
+            return
         existing = {normalize(each[-1]): each for each in list(self._rows) if each[:-1] == ("extension", *names)}
-        for extension in declared.extensions or ():
+        for extension in declared.extensions:
 
             def create(values: Mapping[str, Any], agent_id: str = agent.id) -> Any:
                 return self._extensions.create(agent_id, **{"source": "", **values})
@@ -165,14 +175,22 @@ class Applier:
 
     def _find_agent(self, key: Key, name: str) -> str:
         """Return the id of an agent by its name, with its category's unless the name alone is unique."""
-        agents = {each: rows for each, rows in self._rows.items() if each[0] == "agent" and rows}
-        found = [each for each in agents if format_name(each) == name] or [each for each in agents if each[2] == name]
+        known = self._index_agents()
+        found = [each for each in known.get(name, ()) if format_name(each) == name] or known.get(name, ())
         if not found:
-            raise _reject_reference(key, "agent", name, (*map(format_name, agents), *(each[2] for each in agents)))
+            raise _reject_reference(key, "agent", name, known)
         if len(found) > 1:
             raise BadInput(f"job '{format_name(key)}': there is more than one agent '{name}'.", path="agent")
         self._check_unique(found[0])
-        return agents[found[0]][0].id
+        return self._rows[found[0]][0].id
+
+    def _index_agents(self) -> Mapping[str, Sequence[Key]]:
+        """Return the agents by `category/name` and by name; all of them are written before the first job."""
+        if not self._agents_by_name:
+            for key in [each for each, rows in self._rows.items() if each[0] == "agent" and rows]:
+                for name in dict.fromkeys((format_name(key), key[2])):
+                    self._agents_by_name.setdefault(name, []).append(key)
+        return self._agents_by_name
 
     def _find_id(self, key: Key, kind: str, name: str) -> str:
         known = self._load_ids(kind)
@@ -199,6 +217,7 @@ class Applier:
 
     def _delete(self, key: Key) -> None:
         row = self._rows[key][0]
+        self._check_changes()
         if key[0] == "job":
             self._jobs.lock(row)
             self._writer.delete(key[0], format_name(key), lambda: self._jobs.delete(row.project_id, row.id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -90,12 +91,16 @@ class Declaration(BaseModel):
     def owns(self, key: Key) -> bool:
         """Return whether --prune deletes an undeclared record with this key: its section is in the file."""
         if parent := get_parent(key):
-            sections: dict[Key, Sequence[NamedDeclaration] | None] = {
-                ("project", each.name): each.jobs for each in self.projects or ()
-            }
-            sections |= {("agent", each.category or "", each.name): each.extensions for each in self.agents or ()}
-            return sections.get(parent) is not None
+            return self._sections.get(parent) is not None
         return {"category": self.categories, "agent": self.agents, "project": self.projects}[key[0]] is not None
+
+    @cached_property
+    def _sections(self) -> dict[Key, Sequence[NamedDeclaration] | None]:
+        """The records below each declared project and agent, None where the declaration has no such section."""
+        sections: dict[Key, Sequence[NamedDeclaration] | None] = {
+            ("project", each.name): each.jobs for each in self.projects or ()
+        }
+        return sections | {("agent", each.category or "", each.name): each.extensions for each in self.agents or ()}
 
     def iter_keys(self) -> Iterator[Key]:
         """Iterate over the declared records, in the order of the document."""

@@ -383,3 +383,16 @@ def test_the_command_starts_without_unneeded_imports():
     code = "import sys, cli.main; print([m for m in ('httpx', 'sqlalchemy', 'yaml', 'dagster') if m in sys.modules])"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == "[]\n"
+
+
+def test_a_declaration_that_would_block_other_writers_for_long_is_refused(api: Api):
+    declared = {
+        "agents": [{"name": f"a{number}"} for number in range(400)],
+        "projects": [{"name": "P", "jobs": [{"name": f"j{number}", "agent": f"a{number}"} for number in range(400)]}],
+    }
+    assert len(api.post("/apply", declared)["changes"]) == 801
+    assert api.post("/apply?prune=true", declared)["changes"] == []
+    many = {"categories": [{"name": f"c{number}"} for number in range(1001)]}
+    answer = api.call("POST", "/apply", json=many)
+    assert (answer.status_code, answer.json()["details"][0]["code"]) == (400, "too-large")
+    assert api.get("/categories") == []
