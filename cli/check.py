@@ -30,13 +30,13 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None, as_j
         own = read_transforms(transforms)
         plan = pipeline.plan(parse_parameters(parameter), own) if parameter else pipeline.plan_open(own)
     except PipelineError as error:
-        _print_problems(file, error.problems, "error", as_json)
+        _print_problems(file, error.problems, error.warnings, as_json)
         return 1
     except UnicodeDecodeError:
         problem = Problem("", "the file is not UTF-8 text", 1, 1, "invalid-encoding")
-        _print_problems(file, [problem], "error", as_json)
+        _print_problems(file, [problem], [], as_json)
         return 1
-    _print_problems(file, _find_warnings(plan, own), "warning", as_json)
+    _print_problems(file, [], _find_warnings(plan, own), as_json)
     if not as_json:
         print(plan)
     return 0
@@ -50,15 +50,13 @@ def _find_warnings(plan: Plan, transforms: Transforms) -> Iterable[Problem]:
     yield from plan.warnings
 
 
-def _print_problems(file: Path, problems: Iterable[Problem], severity: str, as_json: bool) -> None:
+def _print_problems(file: Path, errors: Iterable[Problem], warnings: Iterable[Problem], as_json: bool) -> None:
+    problems = [("warning", each) for each in warnings] + [("error", each) for each in errors]
     if as_json:
-        print(
-            json.dumps(
-                [{**asdict(problem), "severity": severity} for problem in problems], ensure_ascii=False, indent=1
-            )
-        )
+        listed = [{**asdict(problem), "severity": severity} for severity, problem in problems]
+        print(json.dumps(listed, ensure_ascii=False, indent=1))
         return
-    for problem in problems:
+    for severity, problem in problems:
         position = f":{problem.line}:{problem.column or 1}" if problem.line else ":1:1" if severity == "error" else ""
         label = "" if severity == "error" else f" {severity}:"
         print(f"{file}{position}:{label} {problem.message}", file=sys.stderr)

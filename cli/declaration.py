@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from cli.client import ClientError
 from core.declarations.models import AgentDeclaration, Declaration, ExtensionDeclaration, format_name
@@ -31,10 +32,14 @@ def read_declaration(path: Path) -> Declaration:
         root = yaml.compose(text, _Loader)
         problems = error.errors(include_url=False)
         lines = [
-            f"{path}:{_find_line(root, each['loc'])}: {'.'.join(map(str, each['loc']))}: {each['msg']}"
+            f"{path}:{_find_line(root, each['loc'])}: {'.'.join(map(str, each['loc']))}: {_describe_problem(each)}"
             for each in problems
         ]
         raise ClientError("\n".join(lines)) from None
+
+
+def _describe_problem(problem: ErrorDetails) -> str:
+    return "unknown key" if problem["type"] == "extra_forbidden" else problem["msg"]
 
 
 class _Loader(yaml.SafeLoader):

@@ -7,6 +7,7 @@ from typing import Any
 
 from cli.client import Client, ClientError, Connection, connect
 from cli.terminal import escape_text, print_table
+from pipelines.language.names import suggest
 
 Json = dict[str, Any]
 
@@ -56,7 +57,9 @@ def find_job(client: Client, name: str) -> str:
     if len(found) > 1:
         raise ClientError(f"There is more than one job '{name}'. Rename all but one.")
     if not found:
-        raise ClientError(f"There is no job '{name}'. Jobs are named as PROJECT/JOB.")
+        similar = suggest(name, [full_name for full_name, _, _ in _iter_jobs(client)])
+        hint = f"Did you mean {' or '.join(similar)}?" if similar else "Jobs are named as PROJECT/JOB."
+        raise ClientError(f"There is no job '{name}'. {hint}")
     return found[0]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import logging
-import signal
+import os
+import sys
 import threading
 from collections.abc import Generator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_parameters, read_transforms
 from driver.failures import describe_failure
@@ -41,6 +43,7 @@ _CACHE_SECONDS, _CACHE_BYTES = 7 * 86400, 10 * 10**9  # limits for pages of earl
 _MAX_PRINTED_ROWS = 50
 _MAX_CELL_LENGTH = 80
 _STOP_SECONDS = 20
+_UNCUT = Column(no_wrap=True)
 
 _console = Console(stderr=True)
 
@@ -129,16 +132,21 @@ def _open_page_folder(cache: Path) -> str:
 
 def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     with _console.status("starting Spark"):
-        spark = start_session()
+        spark = _start_spark()
     echoed = logging.getLogger(echo.__name__)
     echoed.addHandler(_EchoHandler())
     echoed.setLevel(logging.INFO)
     with Run(plan, context) as run, _stop_on_interrupt(spark):
         progress = RunProgress(plan, run)
         progress.set_started()
-        with _show_progress(progress):
-            rows = run.collect_ordered(spark)
+        try:
+            with _show_progress(progress):
+                rows = run.collect_ordered(spark)
+        except Exception as error:
+            _print_warnings(progress, known=str(error))
+            raise
         _print_selectors(progress)
+        _print_warnings(progress)
         count = rows.count()
         if output is None:
             _print_rows(to_records(rows.limit(_MAX_PRINTED_ROWS), cut=_MAX_CELL_LENGTH), rows.columns, count)
@@ -148,12 +156,34 @@ def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     spark.stop()
 
 
+def _start_spark() -> SparkSession:
+    """Start Spark in another thread: in the main one, PySpark's handler of Ctrl-C would interrupt its own calls."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs connections that end; calls raise errors
+    started: Future[SparkSession] = Future()
+    stderr = os.dup(sys.stderr.fileno())
+
+    def start() -> None:
+        try:
+            started.set_result(start_session())
+        except Exception as error:
+            started.set_exception(error)
+
+    threading.Thread(target=start, name="start of Spark", daemon=True).start()
+    try:
+        spark = started.result()
+    except KeyboardInterrupt:
+        os.dup2(stderr, sys.stderr.fileno())  # the thread, which goes on until the process ends, filters it
+        raise
+    finally:
+        os.close(stderr)
+    spark.sparkContext.setLogLevel("FATAL")  # failed calls raise their errors, which are printed without Java's traces
+    return spark
+
+
 @contextmanager
 def _stop_on_interrupt(spark: SparkSession) -> Generator[None]:
     """On Ctrl-C, stop Spark before the rest, without its log lines about cancelled jobs."""
     logging.getLogger().addFilter(_is_no_interrupt)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs connections that end; calls raise errors
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # PySpark's cancels jobs, which are then logged as failed
     try:
         yield
     except KeyboardInterrupt:
@@ -211,10 +241,10 @@ def _print_rows(rows: list[dict[str, Any]], columns: list[str], count: int) -> N
 def _show_progress(progress: RunProgress) -> Generator[None]:
     """Show a line with counts for each step during the run."""
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(20),
-        TextColumn("{task.fields[counts]}"),
-        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False, table_column=Column()),
+        BarColumn(10),
+        TextColumn("{task.fields[counts]}", table_column=_UNCUT),
+        TimeElapsedColumn(table_column=_UNCUT),
     )
     ended = threading.Event()
     with Progress(*columns, console=_console) as display:
@@ -243,15 +273,20 @@ def _show_progress(progress: RunProgress) -> Generator[None]:
 
 
 def _print_selectors(progress: RunProgress) -> None:
-    """Print the selectors that found nothing on some pages, and the warnings."""
+    """Print the selectors that found nothing on some pages."""
     for stage in progress.list_stages():
         for found in stage.get("selectors", ()):
             if 0 < found["empty"] < found["pages"]:
                 name = found["column"] or found["selector"]
                 pages = f"{found['empty']:,} of {format_count(found['pages'], 'pages')}"
                 _console.print(escape_text(f"{stage['title']}: {name} found nothing on {pages}"))
+
+
+def _print_warnings(progress: RunProgress, known: str = "") -> None:
+    """Print the warnings that the `known` message does not contain."""
     for warning in progress.list_warnings():
-        _console.print(escape_text(f"warning: {warning}", "yellow"))
+        if warning not in known:
+            _console.print(escape_text(f"warning: {warning}", "yellow"))
 
 
 def _refresh(display: Progress, task: Any, stage: Mapping[str, Any]) -> None:

@@ -91,7 +91,8 @@ def _report_errors(name: Path | str, action: Callable[[], int]) -> int:
         return action()
     except PipelineError as error:
         for problem in error.problems:
-            _notes.print(escape_text(f"{name}:{problem.line or 1}: {problem.message}", "red"))
+            position = f"{name}:{problem.line or 1}: " if isinstance(name, Path) else ""
+            _notes.print(escape_text(f"{position}{problem.message}", "red"))
     except RunError as error:
         _notes.print(escape_text(str(error), "red"))
     return 1

@@ -131,7 +131,7 @@ class Progress:
         self, step: Step, all_counts: Mapping[str, Counts], seconds: float, reached: int
     ) -> dict[str, Any]:
         key, counts = step.key, all_counts.get(step.key, Counts())
-        state = self._get_state(self._passes[key], reached)
+        state = self._get_state(step, reached)
         stage: dict[str, Any] = {
             "key": key,
             "title": step.title,
@@ -154,10 +154,11 @@ class Progress:
         names = [name for name, _ in self._columns[key]]
         return [{name: row.get(name) for name in names} for row in self._run.get_preview(key)] if names else []
 
-    def _get_state(self, number: int, reached: int) -> str:
-        if self._end == "COMPLETED" or number < reached:
+    def _get_state(self, step: Step, reached: int) -> str:
+        number, is_checked = self._passes[step.key], bool(self._run.check_results)  # only after all other work
+        if self._end == "COMPLETED" or number < reached or (is_checked and step is not self._plan.steps[-1]):
             return "COMPLETED"
-        if number > reached:
+        if number > reached and not is_checked:
             return "PENDING"
         return "FAILED" if self._end else "RUNNING"
 

@@ -91,9 +91,10 @@ class Problem:
 
 
 class PipelineError(Exception):
-    """A pipeline's text is not valid; `problems` are in the order of the text."""
+    """A pipeline's text is not valid; `problems` are in the order of the text, `warnings` may explain them."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
+        self.warnings: tuple[Problem, ...] = ()
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 

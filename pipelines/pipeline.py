@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,8 @@ class Pipeline:
     def from_yaml(cls, text: str) -> Pipeline:
         """Parse a YAML text and check its structure; parameters may still be open."""
         pipeline = cls(parse(text))
-        read_model(pipeline._root)
+        with pipeline._add_warnings():
+            read_model(pipeline._root)
         return pipeline
 
     @classmethod
@@ -65,6 +67,15 @@ class Pipeline:
         read_model(pipeline._root)
         return pipeline
 
+    @contextmanager
+    def _add_warnings(self) -> Generator[None]:
+        """Add the ignored keys to a PipelineError: a key without indentation is often the cause of its problems."""
+        try:
+            yield
+        except PipelineError as error:
+            error.warnings = self._ignored_keys
+            raise
+
     @property
     def parameters(self) -> frozenset[str]:
         """The names of all `${NAME}` references in the keys that the engine reads."""
@@ -75,15 +86,17 @@ class Pipeline:
 
         Row transforms are looked up in `transforms` first, then among those of plugins.
         """
-        model, unknown = _resolve_names(read_model(replace_parameters(self._root, parameters or {})), transforms)
-        if unknown:
-            raise PipelineError(unknown)
-        return replace(make_plan(model), warnings=self._ignored_keys)
+        with self._add_warnings():
+            model, unknown = _resolve_names(read_model(replace_parameters(self._root, parameters or {})), transforms)
+            if unknown:
+                raise PipelineError(unknown)
+            return replace(make_plan(model), warnings=self._ignored_keys)
 
     def plan_open(self, transforms: Transforms = NO_TRANSFORMS) -> Plan:
         """Return the plan with open parameters; unknown row transforms, which may be registered later, are warnings."""
-        model, unknown = _resolve_names(read_model(self._root), transforms)
-        return replace(make_plan(model), warnings=(*self._ignored_keys, *unknown))
+        with self._add_warnings():
+            model, unknown = _resolve_names(read_model(self._root), transforms)
+            return replace(make_plan(model), warnings=(*self._ignored_keys, *unknown))
 
     def check(self, transforms: Transforms = NO_TRANSFORMS) -> tuple[Problem, ...]:
         """Return the warnings of `plan_open`; raises PipelineError as it does."""

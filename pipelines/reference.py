@@ -82,8 +82,11 @@ your own are [plugins](plugins.md).
 | Playwright, Puppeteer, actions | `fetch` with `traces`, `visit`, `visitJoin`, `visitExplore` |
 | `DEPTH_LIMIT`, `maxRequestsPerCrawl` | `depth` of explore; `maxPages` of the key `spindle`, per explore |
 | delay, concurrency, robots, user agent, timeout, HTTP cache | the key `spindle` |
-| feeds, `-O items.csv` | the rows at the end; for other files: `save_csv`, `save_parquet` |
-| headers, cookies, POST | only `userAgent`; for a login, use a [trace](#traces) |
+| feeds, `-O items.csv` | the rows at the end; for other files: `save_csv`, `save_jsonl`, `save_parquet` |
+| headers, cookies, POST, forms | `headers`, `cookies`, `method`, `form` and `json` of `fetch`, [wget](#wget) and join |
+| a session, cookie jars, `FormRequest` for a login | `spindle: {session: true}`, see [Fetching](#fetching) |
+| pages of an API | `paginate: {next: $.cursor, param: after}` |
+| proxies, a file pipeline | `spindle: {proxies: [...]}`, [download](#download) |
 
 ## Rows, pages and segments
 
@@ -145,6 +148,16 @@ No option is required; the [key spindle](#the-key-spindle) sets them for a whole
   an hour without these headers (`cache`), and later revalidated with ETag and Last-Modified. `spindle run --cache
   FOLDER` does the same for runs with the same folder.
 - Two addresses are the same page if they differ only in fragment, default port or spelling. Queries are significant.
+- The key `fetch` takes a `url` and the other arguments of [wget](#wget), or of [visit](#visit) with `traces`. After a
+  login by a form, `session` keeps its cookies for all pages of the host:
+
+```yaml
+fetch: {url: https://shop.example.com/login, method: POST, form: {user: ann, password: "${PASSWORD}"}}
+spindle: {session: true}
+pipeline:
+  - {stage: join, args: [a.order]}
+  - {stage: extract, args: [{selector: h1, as: order}, {selector: .total, method: price}]}
+```
 """
 
 _ENGINE_COLUMNS = """\
@@ -171,7 +184,7 @@ _KINDS: tuple[tuple[type[Stage], str], ...] = (
     (Stage, "Whole tables"),
 )
 
-_EXTRACTORS = r"""\
+_EXTRACTORS = r"""
 An extractor defines a column of extract or flatSelect. It reads the first match of its selector or XPath; with
 `all: true`, the column is a list of what all matches have. Without `selector`, `xpath` and `field`, it reads the page
 or segment itself. A `field` is another column, for the methods that support it, or, with a dot or bracket, a path in
@@ -199,8 +212,9 @@ unless the trace begins with a visit. Selectors are CSS as in browsers, and Play
 `text=more`). If an action fails, the page fails, and `_error` names the action.
 
 A trace applies to the pages of its own stage: `join` and `explore` after a fetch with traces use the browser too, but
-without the trace. Every page has its own browser session, without cookies of others. For pages that need a login, the
-`traces` of every stage that opens them begin with the login and end with the row's own page:
+without the trace. Every page has its own browser session, without cookies of others, unless `spindle: {session: true}`
+shares the cookies of a host: then one trace logs in for all later pages. Without a session, the `traces` of every stage
+that opens such pages begin with the login and end with the row's own page:
 
 ```yaml
   - stage: visitJoin
@@ -301,7 +315,7 @@ def _format_stage(entry: Entry[type[Stage]]) -> str:
 def _format_extractors() -> str:
     methods = [f"| `{_format_spellings(each)}` | {each.thing.type} | {each.thing.about} |" for each in METHODS]
     listed = ["### Methods", "", "| method | column type | value |", "|---|---|---|", *methods, ""]
-    return "\n".join(["## Extractors", "", _EXTRACTORS, *_format_arguments(Extractor), *listed])
+    return "\n".join(["## Extractors", _EXTRACTORS, *_format_arguments(Extractor), *listed])
 
 
 def _format_spellings(method: Entry[Method]) -> str:

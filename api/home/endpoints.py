@@ -28,9 +28,10 @@ API={service}
 curl -H "X-API-Key: $SPINDLE_KEY" $API/auth/organizations/me
 curl -H "X-API-Key: $SPINDLE_KEY" $API/catalog/stages
 
-# a pipeline without a server, then on this one
-spindle run pipeline.yaml
-spindle apply FOLDER
+# a pipeline without a server, then the jobs of a declaration on this one
+bin/spindle run pipeline.yaml
+bin/spindle apply -f spindle.yaml
+bin/spindle execute PROJECT/JOB --follow
 """
 
 

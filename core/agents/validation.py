@@ -40,11 +40,12 @@ def describe_problems(error: PipelineError) -> BadInput:
     """Return the error that answers a pipeline with problems."""
     details = [
         Detail(f"line {each.line}, column {each.column}" if each.line else each.path, each.message, each.code)
-        for each in error.problems
+        for each in (*error.problems, *error.warnings)
     ]
-    if len(details) == 1:
+    number = len(error.problems)
+    if number == 1:
         return BadInput(f"The pipeline has a problem: {error.problems[0]}", details)
-    count = f"more than {MAX_PROBLEMS}" if len(details) > MAX_PROBLEMS else len(details)
+    count = f"more than {MAX_PROBLEMS}" if number > MAX_PROBLEMS else number
     return BadInput(f"The pipeline has {count} problems, the first of them: {error.problems[0]}", details)
 
 

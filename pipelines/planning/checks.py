@@ -104,7 +104,11 @@ def register_check(name: str) -> Callable[[type[Check]], type[Check]]:
 
 
 def _format_share(count: int, rows: int) -> str:
-    return f"{count:,} of {rows:,} {'row' if rows == 1 else 'rows'}"
+    return f"{count:,} of {_format_rows(rows)}"
+
+
+def _format_rows(rows: int) -> str:
+    return f"{rows:,} {'row' if rows == 1 else 'rows'}"
 
 
 @register_check("row_count")
@@ -133,9 +137,9 @@ class RowCount(Check):
         rows = measured[self.ROWS]
         least = self.min or 0
         if rows < (least if limit is None else min(least, limit)):
-            return f"the output has {rows:,} rows, and should have at least {least:,}"
+            return f"the output has {_format_rows(rows)}, and should have at least {least:,}"
         if self.max is not None and rows > self.max:
-            return f"the output has {rows:,} rows, and should have at most {self.max:,}"
+            return f"the output has {_format_rows(rows)}, and should have at most {self.max:,}"
         return None
 
 

@@ -21,7 +21,7 @@ from pipelines.spark.engine import Engine
 from pipelines.spark.failures import locate_spark_errors
 from pipelines.spark.output import SavedRows, WrittenFiles, read_parquet, write_parquet
 from pipelines.spark.output_checks import CheckResult, run_checks
-from pipelines.spark.selector_counts import check_required_selectors
+from pipelines.spark.selector_counts import check_required_selectors, find_empty_selectors
 from pipelines.stages.dataframes import first_rows, to_records
 
 
@@ -138,7 +138,8 @@ class Run:
         check_required_selectors(self._plan, self.get_counts())
         self._check_results = run_checks(self._plan.checks, output, self._context.limit)
         if failed := [str(each) for each in self._check_results if each.failed]:
-            raise RunError("; ".join(failed))
+            empty = find_empty_selectors(self._plan, self.get_counts())
+            raise RunError("; ".join([*failed, *(str(found) for found, cause in empty if found is cause)]))
 
     def _check_failures(self) -> None:
         """Raise RunError when more of the distinct URLs failed than the pipeline allows."""

@@ -64,9 +64,10 @@ def _validate_time(value: str) -> str:
 class Sitemap(Source):
     """Replace the rows by the pages in a site's sitemap: one row per address, with its page and the column lastmod.
 
-    A host, `shop.example.com`, means the sitemaps that its robots.txt names, or else its /sitemap.xml; an address is a
-    sitemap itself. Index files are followed and files of gzip unpacked. `since` leaves out pages whose lastmod is
-    earlier, but not those without one. A sitemap that cannot be read is a warning in the log, unless all of them fail.
+    A host, `shop.example.com`, means https and the sitemaps that its robots.txt names, or else its /sitemap.xml; so
+    does an address without a path, `http://localhost:8000`. Any other address is a sitemap itself. Index files are
+    followed and files of gzip unpacked. `since` leaves out pages whose lastmod is earlier, but not those without one. A
+    sitemap that cannot be read is a warning in the log, unless all of them fail.
     """
 
     example = """

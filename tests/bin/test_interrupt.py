@@ -6,8 +6,12 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+import psutil
+import pytest
 
 from tests.bin.test_scripts import CLONE, run
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -43,7 +47,14 @@ class _StalledSite(BaseHTTPRequestHandler):
         pass
 
 
-def test_an_interrupted_run_says_so_without_traces(tmp_path: Path) -> None:
+def _has_java(parent: int) -> bool:
+    return any(child.name() == "java" for child in psutil.Process(parent).children(recursive=True))
+
+
+@pytest.mark.parametrize("moment", ["start", "fetch"])
+def test_an_interrupted_run_says_so_without_traces(moment: str, tmp_path: Path) -> None:
+    _StalledSite.stalled.clear()
+    _StalledSite.ended.clear()
     file, log = tmp_path / "slow.yaml", tmp_path / "log"
     with ThreadingHTTPServer(("127.0.0.1", 0), _StalledSite) as server:
         threading.Thread(target=server.serve_forever).start()
@@ -57,7 +68,9 @@ def test_an_interrupted_run_says_so_without_traces(tmp_path: Path) -> None:
                 start_new_session=True,
             )
         try:
-            wait_until(lambda: _StalledSite.stalled.is_set() or process.poll() is not None, PATIENCE_SECONDS)
+            reached = _StalledSite.stalled.is_set if moment == "fetch" else lambda: _has_java(process.pid)
+            wait_until(lambda: reached() or process.poll() is not None, PATIENCE_SECONDS)
+            time.sleep(0 if moment == "fetch" else 2)  # into the start of the session
             os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C goes to the whole group
             code = process.wait(PATIENCE_SECONDS)
         finally:

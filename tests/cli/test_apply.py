@@ -255,7 +255,7 @@ def _job(api: Api, project: str, job: str) -> tuple[str, str]:
             "spindle.yaml:4: projects.0.jobs.0.name: Field required",
         ),
         ("agents:\n  - name: x\n    enabled: maybe\n", "spindle.yaml:3: agents.0.enabled: "),
-        ("what: []\n", "spindle.yaml:1: what: Extra inputs are not permitted"),
+        ("what: []\n", "spindle.yaml:1: what: unknown key"),
         ("- x\n", "spindle.yaml:1: "),
         ("projects: [\n", "spindle.yaml:2: "),
         (
@@ -313,6 +313,12 @@ def test_a_job_that_is_not_there(api: Api, spindle: Spindle, name: str):
     api.project("Shop")
     result = spindle("execute", name)
     assert (result.exit_code, result.output) == (1, f"There is no job '{name}'. Jobs are named as PROJECT/JOB.\n")
+
+
+def test_a_job_with_a_similar_name_is_suggested(api: Api, spindle: Spindle):
+    api.job("Shop")
+    result = spindle("execute", "Shpo/Shop")
+    assert (result.exit_code, result.output) == (1, "There is no job 'Shpo/Shop'. Did you mean Shop/Shop?\n")
 
 
 @pytest.mark.parametrize("columns", ["80", "200"])

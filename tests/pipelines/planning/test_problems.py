@@ -42,6 +42,13 @@ def test_unknown_top_level_keys_are_ignored_with_a_warning() -> None:
     assert all(each in warning.message for each, warning in zip(meant, warnings, strict=True))
 
 
+def test_errors_come_with_the_ignored_keys_that_may_explain_them() -> None:
+    with pytest.raises(PipelineError) as error:
+        check_yaml("fetch:\nurl: http://a/\npipeline:\n- {stage: extract, args: [{selector: h1}]}")
+    assert [each.code for each in error.value.problems] == ["no-rows"]
+    assert [(each.line, each.code) for each in error.value.warnings] == [(2, "unknown-key")]
+
+
 def test_all_problems_are_listed_at_once() -> None:
     with pytest.raises(PipelineError) as error:
         Pipeline.from_yaml("fetch: {url: x}\npipeline: [{stage: nope}, {stage: limit, args: [x]}]\noutput: {mode: 1}")

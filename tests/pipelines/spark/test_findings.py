@@ -115,6 +115,22 @@ def test_a_required_selector_needs_no_match_where_no_page_was_read(spark: SparkS
         assert len(run.check_results) == 4
 
 
+def test_a_failed_check_names_the_selectors_that_found_nothing(spark: SparkSession, site: Site) -> None:
+    run, progress = make_run(
+        f"fetch: {{url: '{site.serve(PAGES)}/'}}\npipeline:\n"
+        "- {stage: flatSelect, args: [li.produkt, {selector: a}]}\n"
+        "- {stage: wget, args: [$text]}\nchecks: [{check: row_count, min: 2}]"
+    )
+    with run:
+        with pytest.raises(RunError) as error:
+            run.collect_ordered(spark)
+        progress.finish("FAILED")
+        states = [stage["state"] for stage in progress.list_stages()]
+    row_count = "line 5: check row_count: the output has 1 row, and should have at least 2"
+    assert str(error.value) == f"{row_count}; line 3: flatSelect: selector li.produkt found nothing on 1 of 1 page"
+    assert states == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
+
+
 def test_checks_of_the_output_fail_the_run_or_warn(
     spark: SparkSession, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
