@@ -99,17 +99,19 @@ def _report_errors(name: Path | str, action: Callable[[], int]) -> int:
 
 
 def _print_rows(trial: Trial, max_rows: int) -> int:
-    """Print rows as they arrive, then the stages that the trial left out."""
+    """Print rows as they arrive, then the stages that the trial left out; return 1 if pages failed and no row came."""
     with trial:
         columns = tuple(name for name in trial.columns if name not in ENGINE_COLUMNS)
         if trial.steps and isinstance(trial.steps[-1].stage, LinkStage):
             columns = (*columns, *_PAGE_COLUMNS)
+        columns = tuple(dict.fromkeys((*columns, *trial.kept_columns)))
         printer = _RowPrinter(None if trial.columns.open else columns)
         rows = trial.iter_rows()
         for row in islice(rows, max_rows):
             printer.add(row)
         _print_summary(trial, printer, more=printer.count == max_rows)
-    return 0
+        failed = any(counts.failures for counts in trial.counts.values())
+    return 1 if failed and not printer.count else 0
 
 
 def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:

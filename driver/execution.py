@@ -45,6 +45,12 @@ class Cancelled(BaseException):
     """Raised by SIGTERM; a BaseException, since py4j replaces ordinary exceptions by its own."""
 
 
+def is_cancelled(error: BaseException) -> bool:
+    """Return whether Cancelled is the error or a cause of it: PySpark calls Java while it is raised, which may fail."""
+    context = error.__context__
+    return isinstance(error, Cancelled) or (context is not None and is_cancelled(context))
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the spec file's execution; return 0 when it COMPLETED, 1 when it failed, 143 when it was terminated."""
     configure_logging()
@@ -73,6 +79,8 @@ def _run_and_report(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, m
         fields = _run(spec, secrets, reporter, meter)
         meter.finish()
     except Exception as error:
+        if is_cancelled(error):
+            raise Cancelled from error
         # any failure is reported as a sentence, with its stack trace in the log
         _log.exception("the execution failed")
         meter.finish()

@@ -102,6 +102,11 @@ class Trial:
         self._resources.close()
 
     @property
+    def kept_columns(self) -> tuple[str, ...]:
+        """The engine columns that the pipeline's output keeps."""
+        return self._plan.options.keep_columns
+
+    @property
     def columns(self) -> Columns:
         """The columns of the rows."""
         return self.steps[-1].columns if self.steps else Columns()

@@ -109,6 +109,18 @@ def test_failures_are_sentences(shop: Site, file: Path) -> None:
         assert tried.returncode in (1, 2), tried
         assert said in tried.stderr, tried.stderr
         assert "Traceback" not in tried.stderr
+    file.write_text(PIPELINE.replace("[a.item]", "[a.item, Inner]"))
+    tried = run_try(file, "-p", f"SITE={shop.url}/private", "--transforms", file.parent / "shout.py")
+    assert (tried.returncode, tried.stdout) == (1, "")
+    assert "robots.txt" in tried.stderr
+
+
+def test_rows_have_the_engine_columns_that_the_pipeline_keeps(shop: Site, file: Path) -> None:
+    file.write_text(
+        f"fetch: {{url: '{shop.url}/a'}}\nspindle: {{keepColumns: [_url]}}\n"
+        "pipeline: [{stage: extract, args: [{selector: h1, as: name}]}]"
+    )
+    assert json.loads(run_try(file).stdout) == {"name": "Apple", "_url": f"{shop.url}/a"}
 
 
 def test_a_changed_selector_shows_its_rows_and_is_saved(shop: Site, file: Path) -> None:

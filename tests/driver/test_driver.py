@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 import pytest
 
+from driver.execution import Cancelled, is_cancelled
 from tests.support.driver import KEY, await_end, driver, finish, spec
 from tests.support.processes import descendants
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -167,6 +168,14 @@ def test_a_terminated_driver_reports_and_leaves_no_process(tmp_path: Path, recei
     assert failed["driverMemoryUsedBytes"] > 50 * 2**20
     assert failed["metrics"]["memoryByteSeconds"] > 0
     await_end(children)
+
+
+def test_a_cancellation_stays_one_when_a_call_of_java_fails_meanwhile() -> None:
+    failed = AttributeError()
+    failed.__context__ = ValueError()
+    assert not is_cancelled(failed)
+    failed.__context__.__context__ = Cancelled()
+    assert is_cancelled(failed)
 
 
 def test_a_killed_driver_leaves_no_process(tmp_path: Path, receiver: Receiver) -> None:
