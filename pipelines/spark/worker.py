@@ -275,6 +275,8 @@ def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]
     variant = task.options.user_agent
     if task.browsing:  # as a digest: a trace may contain secrets, and the variant is stored with the page
         variant = f"{variant}\n{sha256(repr(task.browsing).encode()).hexdigest()}"
+    if task.options.proxies:  # sites answer other countries differently, and a proxy may change pages
+        variant = f"{variant}\n{sha256(repr(sorted(task.options.proxies)).encode()).hexdigest()}"
     return ExecutionPageCache(options, variant)
 
 

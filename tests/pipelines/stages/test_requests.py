@@ -15,6 +15,7 @@ from pipelines.planning.options import make_fetch_options
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.pipelines import Run
+from tests.support.proxy import serve_proxy
 from tests.support.request_site import RequestSite, serve_requests
 
 LOGIN = """
@@ -155,6 +156,21 @@ spindle: {{maxFailureRatio: 1}}
     assert {"abcdef", "hidden!"} <= own[0], "of the next page at the same host"
     assert {each.method for each in other.requests} == {"GET"}
     assert not any(word in str(each) for each in other.requests for word in ("abcdef", "hidden!"))
+
+
+def test_pages_that_came_through_a_proxy_are_kept_for_its_users_alone(
+    run: Run, requests: RequestSite, tmp_path: Path
+) -> None:
+    context = RunContext(cache=CacheOptions(shared=str(tmp_path), lifetime_seconds=3600))
+    text = """
+fetch: {url: "${B}/"}
+pipeline: [{stage: extract, args: [{selector: h1, as: title}]}]
+spindle: {robots: ignore, proxies: ["${PROXY}"]}
+"""
+    with serve_proxy() as first, serve_proxy() as second:
+        for proxy in (first, second, first):
+            assert run(text, context, B=requests.url, PROXY=proxy.url) == [{"title": "GET /"}]
+    assert [len(proxy.requests) for proxy in (first, second)] == [1, 1]
 
 
 def test_a_trial_sends_the_same_requests(requests: RequestSite) -> None:
