@@ -57,6 +57,7 @@ NOT_CHECKED = {
         "(POST|PUT) /.*/webhooks(/{webhookId})?": "which addresses the service calls",
         "(POST|PUT) /.*/cloud-credentials.*": "which fields a provider needs, and that it is named by a letter",
         "(POST|PUT) .*/cms-tables/.*": "which documents can be stored",
+        "POST /.*/apply": "that names are unique, and which references there are",
         "POST /.*/auth/.*": "when a key may expire, and which names are blank",
     },
     "unsupported_method": {

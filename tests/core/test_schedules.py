@@ -20,7 +20,6 @@ from tests.support.shop import Shop
         "0 0 L * L5",
         "0 0 12 1 1 ? 2030",
         *("0 0 * * 5L", "0 0 LW * *", "0 0 * * L", "0 0 0 ? * FRIL", "0 0 0 LW * ? 2030", "0 0 L-3 * ? 2030"),
-        "",
     ],
 )
 def test_schedules_of_every_cron_are_stored_as_they_are(shop: Shop, schedule: str) -> None:

@@ -122,10 +122,10 @@ def test_the_existence_of_files_in_other_folders_is_not_revealed(tmp_path: Path,
     allowed = RunContext(local_folders=(str(sub.parent),))
     if path.endswith("/out/*.csv"):  # a link that leads out is not looked behind
         with pytest.raises(RunError, match="there is no file at"):
-            allowed.files(path)
+            allowed.find_files(path)
     else:
         with pytest.raises(RunError, match="in none of the folders that this service may read"):
-            allowed.files(path)
+            allowed.find_files(path)
 
 
 def test_nothing_is_looked_up_where_nothing_may_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_nothing_is_looked_up_where_nothing_may_be_read(tmp_path: Path, monkeypa
     monkeypatch.setattr("os.scandir", listed)
     for path in (f"{tmp_path}/*", "/**/x", "*"):
         with pytest.raises(RunError, match="in none of the folders"):
-            RunContext(local_folders=()).files(path)
+            RunContext(local_folders=()).find_files(path)
 
 
 def test_patterns_in_an_open_folder_match_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_patterns_in_an_open_folder_match_its_files(tmp_path: Path, monkeypatch:
             "**/a.csv": ["a.csv", "x/a.csv", "x/y/a.csv"],
             "**/y/*": ["x/y/a.csv"],
         }.items():
-            found = [re.sub(r"\\(.)", r"\1", each) for each in context.files(path).paths]
+            found = [re.sub(r"\\(.)", r"\1", each) for each in context.find_files(path).paths]
             assert sorted(set(found)) == [str(folder / name) for name in expected], path
 
 
@@ -168,7 +168,7 @@ def test_files_of_deeper_folders_are_sorted_by_path(tmp_path: Path, monkeypatch:
     (tmp_path / "link").symlink_to("data")
     monkeypatch.chdir(tmp_path)
     expected = tuple(str(tmp_path / "data" / name) for name in names)
-    assert RunContext().files(path.format(folder=tmp_path)).paths == expected
+    assert RunContext().find_files(path.format(folder=tmp_path)).paths == expected
 
 
 @pytest.mark.parametrize("of", ["sub", "s*", "**", "."])
@@ -182,12 +182,12 @@ def test_no_link_leads_spark_out_of_a_folder(tmp_path: Path, of: str, target: st
     link = folder / "sub/deep/link.csv"
     context = RunContext(local_folders=(str(folder),))
     link.symlink_to(folder / "sub")  # to an open folder, and in a circle
-    assert context.files(f"{folder}/{of}").paths
+    assert context.find_files(f"{folder}/{of}").paths
     link.unlink()
     link.symlink_to(tmp_path / target)
     with pytest.raises(RunError, match=r"link\.csv' cannot be read: it leads out of the folders"):
-        context.files(f"{folder}/{of}")
-    assert RunContext().files(f"{folder}/{of}").paths  # a person's own machine
+        context.find_files(f"{folder}/{of}")
+    assert RunContext().find_files(f"{folder}/{of}").paths  # a person's own machine
 
 
 def test_links_are_refused_that_spark_follows_and_no_others(spark: SparkSession, tmp_path: Path) -> None:
@@ -213,9 +213,9 @@ def test_links_are_refused_that_spark_follows_and_no_others(spark: SparkSession,
         context = RunContext(local_folders=(str(folder),))
         if link.name in followed:
             with pytest.raises(RunError, match="it leads out of the folders"):
-                context.files(str(folder))
+                context.find_files(str(folder))
         else:
-            assert context.files(str(folder)).paths == (str(folder),)
+            assert context.find_files(str(folder)).paths == (str(folder),)
         link.unlink()
 
 
@@ -227,11 +227,11 @@ def test_a_hidden_folder_is_read_when_its_path_names_it(tmp_path: Path) -> None:
         (folder / name / "../../x.csv").write_text("a\n1\n")
     context = RunContext(local_folders=(str(folder),))
     for name in ("", "venv", "delta"):
-        assert context.files(f"{folder}/{name}").paths == (str(folder / name),)
+        assert context.find_files(f"{folder}/{name}").paths == (str(folder / name),)
     (folder / "seen").symlink_to("venv/.hidden")
     for name in ("", "venv/.hidden", "delta/_log", "seen"):
         with pytest.raises(RunError, match=r"python' cannot be read: it leads out of the folders"):
-            context.files(f"{folder}/{name}")
+            context.find_files(f"{folder}/{name}")
 
 
 @pytest.mark.parametrize("target", ["/nonexistent/x", "link.csv"])
@@ -242,29 +242,29 @@ def test_a_link_that_leads_nowhere_is_skipped_as_spark_does(run: Run, tmp_path: 
     (folder / "link.csv").symlink_to(target)
     for context in (RunContext(), RunContext(local_folders=(str(tmp_path),))):
         assert run(LOAD, context, FILE=str(folder)) == [{"a": "1"}]
-        assert context.files(f"{tmp_path}/**/x.csv").paths == (str(folder / "x.csv"),)
+        assert context.find_files(f"{tmp_path}/**/x.csv").paths == (str(folder / "x.csv"),)
 
 
 def test_a_folder_with_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         (tmp_path / f"{number}.csv").touch()
     monkeypatch.setattr("pipelines.planning.context._MOST_ENTRIES", 3)
-    with pytest.raises(RunError, match="holds more than 3 files"):
-        RunContext(local_folders=(str(tmp_path),)).files(str(tmp_path))
+    with pytest.raises(RunError, match="contains more than 3 files"):
+        RunContext(local_folders=(str(tmp_path),)).find_files(str(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("path", "reason"),
-    [("/tmp/" + "a" * 300, "File name too long"), ("/tmp/a\0", "no file can"), ("/tmp/\ud800", "no file can")],
+    [("/tmp/" + "a" * 300, "File name too long"), ("/tmp/a\0", "a file cannot"), ("/tmp/\ud800", "a file cannot")],
 )
 def test_an_impossible_path_is_an_error(path: str, reason: str) -> None:
     with pytest.raises(RunError, match=f"cannot be read: {reason}"):
-        RunContext().files(path)
+        RunContext().find_files(path)
     with pytest.raises(RunError, match=f"cannot be written: {reason}"):
-        RunContext().local_target(f"{path}/a")
+        RunContext().resolve_local_target(f"{path}/a")
 
 
-@pytest.mark.parametrize("path", ["spindle://project/none", "s3://bucket/a.csv", "hdfs://host/a.csv", "http://a/b.csv"])
+@pytest.mark.parametrize("path", ["spindle://project/none", "s3://bucket/a.csv", "hdfs://host/a.csv"])
 def test_a_path_that_is_neither_local_nor_an_input_is_refused(run: Run, path: str) -> None:
     with pytest.raises(RunError, match="neither a dataset of this project nor a local file"):
         run(LOAD, FILE=path)

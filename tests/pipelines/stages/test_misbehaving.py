@@ -133,7 +133,7 @@ def test_an_unreadable_page_fails_only_its_row(
 ) -> None:
     failure: BaseException = ValueError("not so")
 
-    def broken(page: Page) -> Document:
+    def broken(page: Page, parser: object = None) -> Document:
         raise failure
 
     monkeypatch.setattr("pipelines.extract.rows.Document", broken)
