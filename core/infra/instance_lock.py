@@ -16,7 +16,7 @@ from core.errors import Unavailable
 from core.infra.database import CONNECT_TIMEOUT_SECONDS, KEEPALIVE, UNAVAILABLE, database_url
 from core.infra.settings import Settings
 
-LOCK = 0x5350494E444C01
+LOCK = 0x5350494E444C02  # 00 and 01 are those of migrations and of the first key
 ACQUIRE_SECONDS = 2.0
 POLL_SECONDS = 0.2
 MAX_NAME_BYTES = 63
