@@ -140,7 +140,7 @@ class Reporter:
                 self._send_message({"type": "stage", **stage})
 
     def _log_stages(self) -> None:
-        """Log what the selectors of each stage found, and the warnings."""
+        """Log the counts of all selectors by stage, and the warnings."""
         for stage in self._progress.list_stages() if self._progress else ():
             if selectors := stage.get("selectors"):
                 _log.info("selectors", extra={"fields": {"stage": stage["title"], "selectors": selectors}})

@@ -96,7 +96,7 @@ class Declaration(BaseModel):
 
     @cached_property
     def _sections(self) -> dict[Key, Sequence[NamedDeclaration] | None]:
-        """The records below each declared project and agent, None where the declaration has no such section."""
+        """The jobs by project and the extensions by agent; None for a section that the declaration omits."""
         sections: dict[Key, Sequence[NamedDeclaration] | None] = {
             ("project", each.name): each.jobs for each in self.projects or ()
         }

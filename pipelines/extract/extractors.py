@@ -151,7 +151,7 @@ register_method(
     method=Method(
         "string",
         _read_text,
-        about="the page's JSON-LD: of the object of this `type`, what `path` leads to, such as offers.price",
+        about="a value of the page's JSON-LD: `path`, such as offers.price, in the object of this `type`",
     ),
 )
 METHODS.mark_unsupported("it needs a language model, which this version does not have; use selectors", "llm")

@@ -23,7 +23,7 @@ def parse_linked_data(text: str) -> object:
 
 
 def _unwrap(text: str) -> str:
-    """Remove a comment around the text, in linear time: a pattern for all of it would try each end at each space."""
+    """Remove a comment around the text, in linear time; a single pattern would take quadratic time on spaces."""
     opening = _OPENING.match(text)
     content = (text[opening.end() :] if opening else text).rstrip(_AFTER)
     if content.endswith("]]>"):

@@ -76,7 +76,7 @@ class RequestStage(RequestArguments, LinkStage):
     """Base of stages that send requests over plain HTTP."""
 
     parser: Annotated[Parser, validate_choice("parser", ("html", "xml", "json"))] | None = Field(
-        None, description="what the pages are parsed as, whatever their servers say: html, xml or json"
+        None, description="type of the pages in place of their content type: html, xml or json"
     )
 
     @property
