@@ -29,6 +29,7 @@ from core.executions.transitions import enqueue_launch, lock_project, move, take
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey, find_result, store_result
+from core.jobs.obstacles import DISABLED_AGENT, DISABLED_JOB, DISABLED_PROJECT, NO_AGENT, NO_PIPELINE, PYTHON_AGENT
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
@@ -39,9 +40,6 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.transforms.transform import Transforms
 
-PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."
-DISABLED_PROJECT = "This project is disabled. Enable it to execute its jobs."
-DISABLED_JOB = "This job is disabled. Enable it to execute it."
 INITIAL_VALUES = {
     "run_id": None,
     "claimed_at": None,
@@ -213,11 +211,11 @@ def _load_agent(session: Session, job: Job) -> Agent:
         raise Conflict(DISABLED_JOB, code="disabled")
     agent = session.get(Agent, job.agent_id) if job.agent_id else None
     if agent is None:
-        raise Conflict("This job has no agent. Set its agentId to one that has a pipeline.", code="no-agent")
+        raise Conflict(NO_AGENT, code="no-agent")
     if not agent.enabled:
-        raise Conflict("The agent of this job is disabled. Enable it to execute the job.", code="disabled")
+        raise Conflict(DISABLED_AGENT, code="disabled")
     if agent.pipeline_yaml is None and agent.code is None:
-        raise Conflict("The agent of this job has no pipeline. Write its pipelineYaml.", code="no-pipeline")
+        raise Conflict(NO_PIPELINE, code="no-pipeline")
     return agent
 
 

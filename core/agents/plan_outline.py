@@ -1,0 +1,146 @@
+"""Outlines of plans: steps, columns, checks and paths, stored with the agent so that readers need no parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from pipelines.errors import PipelineError
+from pipelines.pipeline import Pipeline
+from pipelines.planning.plan import Kind, Plan, Step
+from pipelines.planning.stage import Sink
+
+VERSION = 1  # of the stored form; outlines of another version are computed anew
+# names that steps cannot have: those of the first and last step, and words that Dagster reserves
+_TAKEN = ("start", "publish", "context", "conf", "config", "meta", "input", "output", "type", "dict", "int", "str")
+
+ColumnTypes = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutline:
+    """One step of a plan; `name` is that of its stage, numbered from the second one on (`extract`, `extract_2`).
+
+    `columns` are those after the step, and `has_open_columns` that only a run can discover all of them.
+    """
+
+    key: str
+    name: str
+    title: str
+    position: str
+    kind: str
+    columns: ColumnTypes = ()
+    has_open_columns: bool = False
+
+    @property
+    def is_output(self) -> bool:
+        return self.kind == Kind.OUTPUT
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutline:
+    """One check of a pipeline's output; `path` is its position in the text (`checks[0]`), `name` unique in the plan."""
+
+    name: str
+    path: str
+    description: str
+    severity: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOutline:
+    """What a pipeline does, as far as its text shows. Paths may contain `${NAME}`.
+
+    `fault` is a sentence about a pipeline that cannot be planned (any more); such an outline has no steps.
+    """
+
+    steps: tuple[StepOutline, ...] = ()
+    checks: tuple[CheckOutline, ...] = ()
+    reads: tuple[str, ...] = ()
+    saves: tuple[str, ...] = ()
+    output_path: str | None = None
+    fault: str | None = None
+    version: int = VERSION
+
+    @property
+    def columns(self) -> ColumnTypes:
+        return self.steps[-1].columns if self.steps else ()
+
+    @property
+    def has_open_columns(self) -> bool:
+        return not self.steps or self.steps[-1].has_open_columns
+
+
+_ADAPTER = TypeAdapter(PlanOutline)
+
+
+def outline_pipeline(text: str) -> PlanOutline:
+    """Plan the text of a pipeline with open parameters and return the outline of the plan."""
+    try:
+        return outline_plan(Pipeline.from_yaml(text).plan_open())
+    except PipelineError as error:
+        return PlanOutline(fault=f"The pipeline cannot be planned: {error.problems[0]}")
+
+
+def outline_plan(plan: Plan) -> PlanOutline:
+    names = _NameAllocator(_TAKEN)
+    check_names = _NameAllocator(())
+    steps = [
+        StepOutline(
+            key=step.key,
+            name=names.allocate("write_output" if step.kind is Kind.OUTPUT else step.name),
+            title=step.title,
+            position=f"pass {number}, line {step.line}" if step.line else f"pass {number}",
+            kind=step.kind.value,
+            columns=step.columns.types,
+            has_open_columns=step.columns.open,
+        )
+        for number, steps in enumerate(plan.iter_passes(), start=1)
+        for step in steps
+    ]
+    checks = [
+        CheckOutline(check_names.allocate(call.name), call.path, str(call), call.check.severity.value)
+        for call in plan.checks
+    ]
+    return PlanOutline(
+        steps=tuple(steps),
+        checks=tuple(checks),
+        reads=tuple(dict.fromkeys(path for step in plan.steps for path in _list_reads(step))),
+        saves=tuple(dict.fromkeys(step.stage.path for step in plan.steps if isinstance(step.stage, Sink))),
+        output_path=plan.output.path,
+    )
+
+
+def dump_outline(outline: PlanOutline) -> dict[str, Any]:
+    """Return the outline as JSON for the database."""
+    return asdict(outline)
+
+
+def read_outline(stored: Mapping[str, Any] | None) -> PlanOutline | None:
+    """Return a stored outline, or None when it is missing or of another version."""
+    if stored is None or stored.get("version") != VERSION:
+        return None
+    return _ADAPTER.validate_python(stored)
+
+
+def _list_reads(step: Step) -> Iterable[str]:
+    return step.stage.list_inputs() if step.stage else ()
+
+
+class _NameAllocator:
+    """Allocates unique names of letters, digits and underscores."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def allocate(self, name: str) -> str:
+        base = "".join(each if each.isascii() and each.isalnum() else "_" for each in name)[:60] or "step"
+        number, candidate = 1, base
+        while candidate in self._taken:
+            number += 1
+            candidate = f"{base}_{number}"
+        self._taken.add(candidate)
+        return candidate
