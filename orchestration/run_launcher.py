@@ -19,8 +19,8 @@ from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLa
 from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
+from core.infra.pidfile import is_alive, read_alive_pid
 from orchestration.instance import get_run_pidfile, get_run_socket
-from orchestration.pidfile import is_alive, read_alive_pid
 
 CONNECT_SECONDS = 15
 

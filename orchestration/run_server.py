@@ -21,10 +21,10 @@ from types import FrameType
 
 import dagster
 
+from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
 from core.infra.settings import Settings
 from orchestration.compute import create_compute
 from orchestration.instance import get_run_pidfile, get_run_socket
-from orchestration.pidfile import hold_pidfile, list_alive, read_alive_pid
 from pipelines.registry.catalog import load_plugins
 
 STOP_SECONDS = 12

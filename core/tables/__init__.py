@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from core.tables.base import Base, Owned, UtcDateTime, new_id, now
 from core.tables.credentials import CloudCredential
+from core.tables.cron_jobs import CronJob, CronJobCall
 from core.tables.datasets import Dataset, DatasetVersion
 from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Execution, OutboxMessage
 from core.tables.extensions import PythonExtension
 from core.tables.identity import ApiKey, Organization
 from core.tables.limits import IdempotencyRecord, RateCounter
+from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, Total
 from core.tables.packages import Package
 from core.tables.records import StoredRecord
@@ -21,6 +23,8 @@ __all__ = [
     "Base",
     "Category",
     "CloudCredential",
+    "CronJob",
+    "CronJobCall",
     "Dataset",
     "DatasetVersion",
     "Delivery",
@@ -29,6 +33,7 @@ __all__ = [
     "ExecutionEvent",
     "IdempotencyRecord",
     "Job",
+    "Message",
     "Organization",
     "OutboxMessage",
     "Owned",
@@ -36,6 +41,7 @@ __all__ = [
     "Project",
     "PythonExtension",
     "RateCounter",
+    "Receiver",
     "StoredRecord",
     "Task",
     "Total",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.tables.base import Base, Owned, new_id, now
+from core.tables.base import Base, now
+from core.tables.messages import Message, Receiver
 
 COUNT = BigInteger().with_variant(Integer, "sqlite")  # SQLite increments INTEGER keys only
 
@@ -30,23 +31,21 @@ class ExecutionEvent(Base):
     created_at: Mapped[datetime] = mapped_column(default=now, index=True)
 
 
-class Webhook(Owned):
+class Webhook(Receiver):
     """An address that a project's events are sent to; its secrets are encrypted."""
 
     __tablename__ = "webhooks"
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
-    url: Mapped[str] = mapped_column(Text)
     description: Mapped[str | None] = mapped_column(Text)
     events: Mapped[list[str]] = mapped_column(default=list)
     enabled: Mapped[bool] = mapped_column(default=True)
     disabled_reason: Mapped[str | None] = mapped_column(Text)
-    failing_since: Mapped[datetime | None]
     secret: Mapped[str] = mapped_column(Text)
     previous_secret: Mapped[str | None] = mapped_column(Text)
     previous_until: Mapped[datetime | None]
 
 
-class Delivery(Base):
+class Delivery(Message):
     """The delivery of one event to one webhook; its id is the `webhook-id` of every attempt."""
 
     __tablename__ = "webhook_deliveries"
@@ -54,12 +53,5 @@ class Delivery(Base):
         Index("ix_webhook_deliveries_webhook_id_id", "webhook_id", "id"),
         Index("ix_webhook_deliveries_state_available_at", "state", "available_at"),
     )
-    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
     webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"))
     type: Mapped[str]
-    payload: Mapped[dict[str, Any]]
-    state: Mapped[str] = mapped_column(default="PENDING")
-    tries: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
-    created_at: Mapped[datetime] = mapped_column(default=now, index=True)
-    available_at: Mapped[datetime] = mapped_column(default=now)
-    delivered_at: Mapped[datetime | None]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from core.infra import logs
 from core.infra.background import create_shutdown_event
 from core.infra.database import open_database
+from core.infra.dispatcher import Dispatcher
 from core.infra.settings import Settings
-from core.webhooks.deliver import Dispatcher
+from core.webhooks.deliver import WebhookQueue
 
 
 def main() -> None:
@@ -14,7 +15,7 @@ def main() -> None:
     settings = Settings()
     shutdown = create_shutdown_event()
     database = open_database(settings)
-    Dispatcher(settings, database).run(shutdown)
+    Dispatcher(settings, database, [WebhookQueue()]).run(shutdown)
     database.close()
 
 

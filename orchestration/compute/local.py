@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from core.infra.pidfile import hold_pidfile, is_alive, list_alive, read_alive_pid
 from core.infra.secrets import write_private
 from core.infra.settings import Settings
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
 from driver.spec import ExecutionSpec
 from orchestration.compute.protocol import DriverHandle, DriverStatus, PodType
-from orchestration.pidfile import hold_pidfile, is_alive, list_alive, read_alive_pid
 
 if TYPE_CHECKING:
     from dagster import PipesMessageReader

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import update
@@ -17,19 +17,22 @@ from core.executions.reports import cancel, fail
 from core.executions.states import Trigger
 from core.executions.tokens import find_signer
 from core.executions.transitions import move
+from core.infra import dispatcher as deliver
 from core.infra import http_client as outgoing
 from core.infra.database import Database
+from core.infra.dispatcher import Dispatcher, compute_pause
 from core.infra.encryption import KeyRing
 from core.infra.preconditions import compute_etag
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
-from core.webhooks import deliver
-from core.webhooks.deliver import Dispatcher, compute_pause, delete_old, send_test_event
+from core.webhooks.deliver import WebhookQueue, send_test_event
 from core.webhooks.repository import WebhookRepository, bind_webhook
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.shop import Shop, make_shop
 from tests.support.webhook_receiver import Receiver, receive_webhooks
+
+QUEUES = (WebhookQueue(),)
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def told() -> Iterator[Receiver]:
 @pytest.fixture
 def delivering(settings: Settings, database: Database) -> Iterator[None]:
     stop = threading.Event()
-    thread = threading.Thread(target=Dispatcher(settings, database).run, args=(stop,))
+    thread = threading.Thread(target=Dispatcher(settings, database, QUEUES).run, args=(stop,))
     thread.start()
     yield
     stop.set()
@@ -138,15 +141,15 @@ def test_an_organization_with_many_receivers_leaves_room_for_others(shop: Shop) 
     theirs, _ = hook(other, "http://127.0.0.1:9/other")
     for _ in range(4):
         shop.submit()
-    dispatcher = Dispatcher(shop.settings, shop.database)
-    assert len(dispatcher._lease_due(now())) == deliver.MAX_PER_ORGANIZATION[False] < deliver.THREADS[False]
+    dispatcher = Dispatcher(shop.settings, shop.database, QUEUES)
+    assert len(dispatcher._lease_due(QUEUES[0], now())) == deliver.MAX_PER_ORGANIZATION[False] < deliver.THREADS[False]
     other.submit()
-    assert [dispatch.webhook.id for dispatch in dispatcher._lease_due(now())] == [theirs]
+    assert [dispatch.receiver.id for dispatch in dispatcher._lease_due(QUEUES[0], now())] == [theirs]
 
 
 def once(shop: Shop) -> None:
     """One round of deliveries, to its end."""
-    dispatcher = Dispatcher(shop.settings, shop.database)
+    dispatcher = Dispatcher(shop.settings, shop.database, QUEUES)
     dispatcher.deliver_due()
     for pool in dispatcher._pools.values():
         pool.shutdown(wait=True)
@@ -225,7 +228,7 @@ def test_a_receiver_that_answers_410_gets_no_more_events(shop: Shop, told: Recei
 def test_a_delivery_claimed_by_a_dead_process_is_sent_again(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/200/x", events=["execution.pending"])
     shop.submit()
-    assert len(Dispatcher(shop.settings, shop.database)._lease_due(now())) == 1  # and dies
+    assert len(Dispatcher(shop.settings, shop.database, QUEUES)._lease_due(QUEUES[0], now())) == 1  # and dies
     once(shop)
     assert told.messages == []
     later(shop, deliver.LEASE)
@@ -356,12 +359,17 @@ def test_pauses_grow_to_two_hours() -> None:
     assert 6000 < seconds[-1] < 8000
 
 
+def delete_old(shop: Shop, at: datetime) -> None:
+    with shop.database.write() as session:
+        QUEUES[0].delete_old(session, at)
+
+
 def test_files_older_than_a_week_are_deleted(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/200/x")
     shop.submit()
-    delete_old(shop.database, now())
+    delete_old(shop, now())
     assert len(deliveries(shop, webhook_id)) == 1
-    delete_old(shop.database, now() + timedelta(days=8))
+    delete_old(shop, now() + timedelta(days=8))
     assert deliveries(shop, webhook_id) == []
     with shop.database.read() as session:
         assert session.query(ExecutionEvent).count() == 0

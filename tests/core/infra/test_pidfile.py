@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestration.pidfile import is_alive, list_alive, read_alive_pid
+from core.infra.pidfile import is_alive, list_alive, read_alive_pid
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from orchestration.pidfile import hold_pidfile
+from core.infra.pidfile import hold_pidfile
 with hold_pidfile(Path(sys.argv[1])) as descriptor:
     os.write(descriptor, str(os.getpid()).encode())
     time.sleep(600)
