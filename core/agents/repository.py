@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, or_
 from sqlalchemy.orm import Session
 
+from core.agents.plan_outline import PlanOutline, dump_outline
 from core.agents.validation import calls_functions, check_pipeline, looks_like_pipeline
 from core.categories.repository import CategoryRepository
 from core.errors import BadInput, Conflict, NotFound
@@ -15,6 +16,7 @@ from core.infra.repository import Repository, lock_organization, validate_fields
 from core.infra.validation import check_storable, is_storable
 from core.tables import Agent
 
+NO_PIPELINES: Mapping[str, PlanOutline] = {}
 NO_CATEGORY = "none"  # stands for the category of agents without one
 
 
@@ -36,7 +38,7 @@ class AgentRepository(Repository[Agent]):
         organization_id: str,
         *,
         viewer_key_id: str | None = None,
-        valid_pipelines: Set[str] = frozenset(),
+        valid_pipelines: Mapping[str, PlanOutline] = NO_PIPELINES,
     ) -> None:
         super().__init__(session, organization_id)
         self._valid_pipelines = valid_pipelines
@@ -151,11 +153,10 @@ class AgentRepository(Repository[Agent]):
         if pipeline is None and code is not None and looks_like_pipeline(code):
             pipeline = code
         if pipeline is None:
-            agent.pipeline_yaml, agent.code = None, code
+            agent.pipeline_yaml, agent.code, agent.outline = None, code, None
         else:
-            if pipeline not in self._valid_pipelines:
-                check_pipeline(pipeline)
-            agent.pipeline_yaml, agent.code = pipeline, None
+            outline = self._valid_pipelines.get(pipeline) or check_pipeline(pipeline)
+            agent.pipeline_yaml, agent.code, agent.outline = pipeline, None, dump_outline(outline)
         return True
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.agents.repository import AgentRepository
+from core.agents.plan_outline import PlanOutline
+from core.agents.repository import NO_PIPELINES, AgentRepository
 from core.agents.validation import find_valid_pipelines, find_warnings, looks_like_pipeline
 from core.identity.api_keys import Identity
 from core.infra.database import Database
@@ -97,14 +98,16 @@ class AgentService:
             agents.delete(agent_id)
 
 
-def _find_valid_pipelines(values: Mapping[str, Any]) -> Set[str]:
+def _find_valid_pipelines(values: Mapping[str, Any]) -> Mapping[str, PlanOutline]:
     code = values.get("code")
     return find_valid_pipelines(
         [values.get("pipeline_yaml"), code if code is not None and looks_like_pipeline(code) else None]
     )
 
 
-def _open_repository(session: Session, caller: Identity, valid_pipelines: Set[str] = frozenset()) -> AgentRepository:
+def _open_repository(
+    session: Session, caller: Identity, valid_pipelines: Mapping[str, PlanOutline] = NO_PIPELINES
+) -> AgentRepository:
     return AgentRepository(
         session, caller.organization_id, viewer_key_id=caller.viewer_key_id, valid_pipelines=valid_pipelines
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 
+from core.agents.plan_outline import PlanOutline, outline_pipeline, outline_plan
 from core.errors import BadInput, Detail
 from core.infra.validation import is_storable
 from pipelines.errors import MAX_PROBLEMS, PipelineError
-from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.pipeline import Pipeline
 from pipelines.transforms.transform import Transforms
 
 # a top-level key `pipeline` of block or flow YAML, but not an annotated assignment in Python
@@ -20,20 +21,24 @@ def looks_like_pipeline(code: str) -> bool:
     return _PIPELINE_KEY.search(re.sub(r"\r\n?", "\n", code)) is not None
 
 
-def check_pipeline(text: str) -> None:
-    """Raise BadInput with the line and column of every problem. Parameters may still lack a value."""
+def check_pipeline(text: str) -> PlanOutline:
+    """Return the outline of a pipeline's plan; parameters may still lack a value.
+
+    Raise BadInput with the line and column of every problem.
+    """
     try:
-        check_yaml(text)
+        return outline_plan(Pipeline.from_yaml(text).plan_open())
     except PipelineError as error:
         raise describe_problems(error) from error
 
 
-def find_valid_pipelines(texts: Iterable[str | None]) -> Set[str]:
-    """Return the texts that are valid pipelines.
+def find_valid_pipelines(texts: Iterable[str | None]) -> Mapping[str, PlanOutline]:
+    """Return the texts that are valid pipelines, with the outlines of their plans.
 
     Called before a transaction: parsing takes long, and other writers wait for the transaction's lock.
     """
-    return {text for text in set(texts) if text is not None and is_storable(text) and _is_valid(text)}
+    outlines = {text: outline_pipeline(text) for text in set(texts) if text is not None and is_storable(text)}
+    return {text: outline for text, outline in outlines.items() if outline.fault is None}
 
 
 def describe_problems(error: PipelineError) -> BadInput:
@@ -63,11 +68,3 @@ def find_warnings(pipeline: str | None, transforms: Mapping[str, str]) -> Sequen
 def calls_functions(pipeline: str) -> bool:
     """Whether the text may call row transforms: a quick look that needs no parser."""
     return "pythonrowtransform" in pipeline.replace("_", "").casefold()
-
-
-def _is_valid(text: str) -> bool:
-    try:
-        check_yaml(text)
-    except PipelineError:
-        return False
-    return True

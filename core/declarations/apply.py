@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -11,7 +11,8 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.agents.repository import AgentRepository
+from core.agents.plan_outline import PlanOutline
+from core.agents.repository import NO_PIPELINES, AgentRepository
 from core.categories.repository import CategoryRepository
 from core.credentials.repository import CredentialRepository, get_job_credential_ids
 from core.declarations.models import (
@@ -44,7 +45,9 @@ MAX_CHANGES = 1_000  # in one transaction, during which nobody else can write to
 class Applier:
     """One application of a declaration, in the caller's transaction. Nothing is deleted unless `prune` is set."""
 
-    def __init__(self, session: Session, caller: Identity, valid_pipelines: Set[str] = frozenset()) -> None:
+    def __init__(
+        self, session: Session, caller: Identity, valid_pipelines: Mapping[str, PlanOutline] = NO_PIPELINES
+    ) -> None:
         owner, viewer = caller.organization_id, caller.viewer_key_id
         lock_organization(session, owner)
         self._session = session

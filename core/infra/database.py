@@ -34,6 +34,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
 from core.errors import Conflict, Unavailable
+from core.infra.definition_changes import record_changes
 from core.infra.settings import Settings
 from core.metrics.prices import Rates, load_rates
 
@@ -175,6 +176,8 @@ class Database:
             )
             for durable in (True, False)
         }
+        for open_writer in self._open_writer.values():
+            event.listen(open_writer, "after_flush", record_changes)
         self._sqlite_lock = Lock()
 
     def fetch_one(self, statement: Select[Any], parameters: Mapping[str, Any]) -> RowMapping | None:

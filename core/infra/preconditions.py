@@ -15,8 +15,10 @@ from core.errors import PreconditionFailed
 from core.tables import Base
 
 ANY = "*"
-# columns that executions and deliveries change; a user's edit does not conflict with them
-COUNTERS = frozenset({"active_executions", "execution_count", "failing_since", "latest_execution_id", "updated_at"})
+# columns that executions and deliveries change, or that follow from others; a user's edit does not conflict with them
+COUNTERS = frozenset(
+    {"active_executions", "execution_count", "failing_since", "latest_execution_id", "outline", "updated_at"}
+)
 
 Value = TypeVar("Value")
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.agents.plan_outline import CheckOutline, ColumnTypes, PlanOutline, StepOutline, outline_pipeline
+from core.agents.plan_outline import CheckOutline, ColumnTypes, PlanOutline, StepOutline, outline_pipeline, read_outline
 from core.datasets.repository import SCHEME
 from core.errors import NotFound
 from core.identity.organizations import is_shared
@@ -103,7 +103,7 @@ _ROWS = (
 _PLACES = select(
     Dataset.id, Dataset.organization_id, Dataset.job_id, Dataset.schema_slug, Dataset.slug, Dataset.logical_path
 )
-_AGENTS = select(Agent.id, Agent.name, Agent.enabled, Agent.revision, Agent.pipeline_yaml, Agent.code)
+_AGENTS = select(Agent.id, Agent.name, Agent.enabled, Agent.revision, Agent.pipeline_yaml, Agent.code, Agent.outline)
 
 
 class _Loader:
@@ -181,7 +181,7 @@ class _Loader:
         if agent is None or agent.pipeline_yaml is None:
             return PlanOutline()
         if agent.id not in self._plans:
-            self._plans[agent.id] = _outline(agent.pipeline_yaml)
+            self._plans[agent.id] = read_outline(agent.outline) or _outline(agent.pipeline_yaml)
         return self._plans[agent.id]
 
     def _make_paths(self, row: Any) -> JobPaths:

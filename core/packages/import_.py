@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.agents.repository import AgentRepository
+from core.agents.plan_outline import PlanOutline
+from core.agents.repository import NO_PIPELINES, AgentRepository
 from core.categories.repository import CategoryRepository
 from core.credentials.repository import get_job_credential_ids
 from core.errors import BadInput, SpindleError
@@ -45,7 +46,7 @@ def import_contents(
     contents: Contents,
     *,
     key_id: str | None = None,
-    valid_pipelines: Set[str] = frozenset(),
+    valid_pipelines: Mapping[str, PlanOutline] = NO_PIPELINES,
 ) -> ImportReport:
     """Import everything or raise BadInput, in the caller's transaction. Nothing is deleted.
 
@@ -72,7 +73,13 @@ def select_project(contents: Contents, name: str) -> Contents:
 class _Importer:
     """One import. New rows are inserted one kind at a time: inserting thousands row by row took most of a minute."""
 
-    def __init__(self, session: Session, organization_id: str, key_id: str | None, valid_pipelines: Set[str]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        organization_id: str,
+        key_id: str | None,
+        valid_pipelines: Mapping[str, PlanOutline],
+    ) -> None:
         self._session = session
         self._organization_id = organization_id
         self._key_id = key_id

@@ -6,6 +6,7 @@ from core.tables.base import Base, Owned, UtcDateTime, new_id, now
 from core.tables.credentials import CloudCredential
 from core.tables.cron_jobs import CronJob, CronJobCall
 from core.tables.datasets import Dataset, DatasetVersion
+from core.tables.definitions import DefinitionChange
 from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Execution, OutboxMessage
 from core.tables.extensions import PythonExtension
@@ -27,6 +28,7 @@ __all__ = [
     "CronJobCall",
     "Dataset",
     "DatasetVersion",
+    "DefinitionChange",
     "Delivery",
     "Execution",
     "ExecutionBill",

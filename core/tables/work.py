@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy import JSON, ForeignKey, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from core.tables.base import Base, Owned, now
@@ -45,6 +45,7 @@ class Agent(Owned):
     code_type_id: Mapped[str | None]
     enabled: Mapped[bool] = mapped_column(default=True)
     revision: Mapped[int] = mapped_column(default=1)
+    outline: Mapped[dict[str, Any] | None] = mapped_column(JSON, deferred=True)  # see core.agents.plan_outline
     extensions: Mapped[list[PythonExtension]] = relationship(viewonly=True)
 
 

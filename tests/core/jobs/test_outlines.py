@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 
+from core.agents.plan_outline import VERSION
 from core.agents.repository import AgentRepository
 from core.errors import NotFound
+from core.infra.database import execute_update
 from core.jobs.outlines import JobOutline, load_outline, load_outlines
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
+from core.tables import Agent
 from tests.support.shop import Shop
 
 CRAWL = """
@@ -130,3 +134,19 @@ def test_obstacles(shop: Shop) -> None:
     with shop.database.write() as session:
         ProjectRepository(session, shop.organization_id).update(shop.project_id, {"enabled": False})
     assert "project is disabled" in (outline(shop, ready).obstacle or "")
+
+
+def test_plans_are_stored_with_agents_and_outlined_anew_where_they_are_missing(shop: Shop) -> None:
+    job_id = add_job(shop, "Prices", CRAWL)
+    stored = outline(shop, job_id)
+    with shop.database.write() as session:
+        plan = session.scalars(select(Agent.outline).where(Agent.pipeline_yaml == CRAWL)).one()
+        assert plan is not None
+        assert plan["version"] == VERSION
+        execute_update(session, update(Agent).values(outline=None))
+    assert outline(shop, job_id) == stored
+    with shop.database.write() as session:
+        execute_update(session, update(Agent).values(pipeline_yaml="pipeline: [{stage: gone}]"))
+    broken = outline(shop, job_id)
+    assert "gone" in (broken.obstacle or "")
+    assert broken.steps == ()

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from core.agents.plan_outline import outline_pipeline
 from core.errors import BadInput
 from core.identity.api_keys import Identity
 from core.infra.storage.protocol import packages_key
 from core.packages.service import PackageService
 from core.tables import Package, now
-from pipelines.pipeline import check_yaml
 from tests.core.packages.test_import import exported, fill
 from tests.support.shop import PIPELINE, Shop
 
@@ -52,9 +52,10 @@ def test_pipelines_are_checked_outside_the_transaction_and_once(
     def check(text: str) -> Any:
         assert_database_is_writable(shop)
         checked.append(text)
-        return check_yaml(text)
+        return outline_pipeline(text)
 
-    monkeypatch.setattr("core.agents.validation.check_yaml", check)
+    for name in ("core.agents.validation.outline_pipeline", "core.agents.repository.check_pipeline"):
+        monkeypatch.setattr(name, check)
     packages.import_upload(caller(other_shop), upload)
     assert PIPELINE in checked
     assert len(checked) == len(set(checked))
