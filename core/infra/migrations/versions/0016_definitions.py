@@ -1,6 +1,6 @@
 """Outlines of agents' plans, and the changes of definitions that the code server reads.
 
-Revision ID: 0012
+Revision ID: 0016
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0012"
-down_revision = "0011"
+revision = "0016"
+down_revision = "0015"
 branch_labels = None
 depends_on = None
 
