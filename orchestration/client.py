@@ -9,15 +9,9 @@ from typing import Any
 import httpx
 
 from core.errors import Unavailable
-from orchestration.instance import LOCATION
 
-LAUNCH = """mutation ($params: ExecutionParams!) { launchRun(executionParams: $params) {
-  __typename ... on LaunchRunSuccess { run { runId } } ... on Error { message } } }"""
 RUNS = """query ($filter: RunsFilter!) { runsOrError(filter: $filter) {
   __typename ... on Runs { results { runId status } } ... on Error { message } } }"""
-RELOAD = "mutation { reloadWorkspace { __typename } }"
-
-SELECTOR = {"repositoryLocationName": LOCATION, "repositoryName": "__repository__", "jobName": "execute_pipeline"}
 ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
 
@@ -34,23 +28,10 @@ class LaunchedRun:
 
 
 class DagsterClient:
-    """Raises Unavailable when the webserver, or the code server behind it, does not answer as it should."""
+    """Raises Unavailable when the webserver does not answer as it should."""
 
     def __init__(self, ui_port: int) -> None:
         self._http = httpx.Client(base_url=f"http://127.0.0.1:{ui_port}", timeout=30, trust_env=False)
-
-    def launch(self, execution_id: str, attempt: int, tags: Mapping[str, str]) -> str:
-        """Launch a run of this attempt and return its id."""
-        parameters = {
-            "selector": SELECTOR,
-            "runConfigData": {"execution_id": execution_id, "attempt": attempt},
-            "executionMetadata": {"tags": _format_tags(tags)},
-        }
-        launched = self._query(LAUNCH, {"params": parameters})["launchRun"]
-        if launched["__typename"] != "LaunchRunSuccess":
-            self._query(RELOAD)  # the code server may have started after the webserver
-            raise Unavailable(f"Dagster did not launch the run: {launched.get('message', launched['__typename'])}")
-        return launched["run"]["runId"]
 
     def list_runs(self, run_ids: Iterable[str]) -> dict[str, LaunchedRun]:
         """Return by id those of the runs that exist."""

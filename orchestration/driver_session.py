@@ -1,4 +1,4 @@
-"""The driver of one execution, seen from its Dagster run: started, followed and stopped with the run.
+"""The driver of one execution, seen from its asset's steps in a Dagster run: started, followed and stopped with them.
 
 The run only displays the driver's progress. The driver's last report is recorded through core.executions.reports, as
 by its webhook; the first to arrive counts.
@@ -6,37 +6,41 @@ by its webhook; the first to arrive counts.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dagster import (
+    AssetCheckResult,
     DagsterRunStatus,
     Failure,
     OpExecutionContext,
     PipesEnvContextInjector,
     PipesSession,
     open_pipes_session,
-    resource,
 )
 
 from core.errors import NotFound, SpindleError
 from core.executions.payload import CompletionPayload
-from core.executions.reports import cancel, claim, fail, record_report, release_cancelled
+from core.executions.reports import cancel, fail, record_report, release_cancelled
 from core.executions.repository import ExecutionRepository
 from core.executions.spec import build_spec, load_driver_secrets
 from core.executions.states import State
 from core.identity.organizations import is_shared
-from core.infra.database import Database, open_database
+from core.infra.database import Database
 from core.infra.logs import drop_traces
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from core.tables import Execution, Job, Project
-from orchestration.compute import create_compute
+from core.jobs.outlines import JobOutline
+from core.metrics.bills import get_bill
+from core.tables import Execution
+from orchestration.acceptance import TERMINATED
 from orchestration.compute.protocol import Compute, DriverHandle
+from orchestration.metadata import build_check_results, build_links, build_publication_metadata
 
 POLL_SECONDS = 0.1
 WATCH_SECONDS = 0.5
@@ -44,8 +48,8 @@ LOG_SECONDS = 2.0
 REPORT_SECONDS = 2.0  # from the end of the execution to the driver's own message of it
 EXIT_SECONDS = 15.0
 LOG_LINES_READ, LAST_LOG_LINES = 500, 20  # most lines may be those of stack traces
-TERMINATED = "The run was terminated in Dagster."
 INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
+LINE = re.compile(r"line (\d+): ")
 
 Message = Mapping[str, Any]
 
@@ -60,65 +64,75 @@ class Outcome:
 
 
 class DriverSession:
-    """Holds the Dagster Pipes session and the driver's handle over all steps of a run."""
+    """Holds the Dagster Pipes session and the driver's handle over the steps of one asset."""
 
-    def __init__(self, settings: Settings, database: Database, compute: Compute) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        compute: Compute,
+        outline: JobOutline,
+        execution: Execution,
+        context: OpExecutionContext,
+    ) -> None:
         self._settings = settings
         self._database = database
         self._compute = compute
+        self._outline = outline
+        self._execution = execution
+        self._context = context
+        self._keys = {step.name: step.key for step in outline.steps}
         self._stack = ExitStack()
-        self._context: OpExecutionContext | None = None
-        self._execution: Execution | None = None
         self._pipes: PipesSession | None = None
         self._messages_read = 0
+        self._has_started = False
         self._stages: dict[str, Message] = {}
         self._outcome: Outcome | None = None
-        self._failed_stage: str | None = None
         self._watched_at = 0.0
         self._ended_at: float | None = None
+        self._is_closed = False
+        with database.read() as session:
+            self._is_shared = is_shared(session)
 
     @property
-    def execution(self) -> Execution:
-        if self._execution is None:
-            raise RuntimeError("No execution has been claimed.")
-        return self._execution
-
-    @property
-    def is_claimed(self) -> bool:
-        return self._execution is not None
-
-    @property
-    def output_stage(self) -> Message:
-        """The last message of the last stage: the output's columns and preview."""
-        steps = self.execution.steps
-        return self._stages.get(steps[-1]["key"], {}) if steps else {}
-
-    def claim(self, context: OpExecutionContext, execution_id: str, attempt: int) -> bool:
-        """Claim the attempt; return False when another run has it or when it has ended."""
-        self._context = context
-        self._execution = claim(self._database, execution_id, attempt, context.run_id)
-        return self._execution is not None
+    def shows_rows(self) -> bool:
+        """Whether previews of rows are shown: not where several organizations use the instance."""
+        return not self._is_shared
 
     def start(self, context: OpExecutionContext) -> None:
         """Start the driver of the claimed attempt, with a Pipes session for its messages."""
-        execution = self.execution
-        with self._database.read() as session:
-            isolate_transforms = is_shared(session)
+        execution = self._execution
         if execution.attempt > 1:  # the driver of a cancelled attempt may still be ending
             self._compute.cancel(DriverHandle(execution.organization_id, execution.id, execution.attempt - 1))
         reader = self._compute.create_message_reader(self._handle)
         self._pipes = self._stack.enter_context(open_pipes_session(context, PipesEnvContextInjector(), reader))
         context.log.info(f"Execution {execution.id}, attempt {execution.attempt}.")
         self._compute.launch(
-            build_spec(self._settings, open_storage(self._settings), execution, isolate_transforms),
+            build_spec(self._settings, open_storage(self._settings), execution, self._is_shared),
             load_driver_secrets(self._settings, execution),
             self._pipes.get_bootstrap_env_vars(),
         )
 
-    def follow_stage(self, context: OpExecutionContext, key: str) -> Message:
-        """Wait for the end of one stage, logging its progress; return its last message, or raise Failure."""
-        if self._failed_stage is not None:
-            raise make_failure(f"Not run, because {self._failed_stage} failed.")
+    def await_start(self, context: OpExecutionContext) -> dict[str, Any]:
+        """Wait until Spark has started; return links as metadata, or raise Failure."""
+        while not self._has_started and self._outcome is None:
+            self._read_messages()
+            self._watch(context)
+        if not self._stages:
+            self._raise_unless_completed()
+        return build_links(self._settings, self._execution)
+
+    def follow_stage(self, context: OpExecutionContext, name: str) -> Message:
+        """Wait for the end of one stage, logging its progress; return its last message, or raise Failure.
+
+        A stage that the execution's pipeline does not have is over at once: the pipeline may have changed since.
+        """
+        key = self._keys.get(name, "")
+        title = next((step["title"] for step in self._execution.steps if step["key"] == key), None)
+        if title is None:
+            context.log.info("The execution's pipeline has no such stage: the agent was changed since.")
+            return {}
+        context.log.info(title)
         log = ProgressLog(context)
         while True:
             self._read_messages()
@@ -127,57 +141,71 @@ class DriverSession:
             if stage.get("state") == State.COMPLETED:
                 return stage
             if self._outcome is not None:
-                self._raise_unless_completed(key)
+                if self._find_failed_stage() in (key, None):
+                    self._raise_unless_completed()
                 return stage
             self._watch(context)
 
-    def await_completion(self, context: OpExecutionContext) -> Message:
-        """Wait for the driver's last report and record it; return the completion payload, or raise Failure."""
+    def await_end(self, context: OpExecutionContext) -> None:
+        """Wait for the driver's last report, which is recorded."""
         while self._outcome is None:
             self._read_messages()
             self._watch(context)
-        self._raise_unless_completed("publish")
-        return self._outcome.payload or {}
+
+    def list_check_results(self) -> Iterable[AssetCheckResult]:
+        """Return the results of the pipeline's checks, none where the driver has not computed them."""
+        return build_check_results(self._outline.checks, self._list_checks())
+
+    def complete(self, context: OpExecutionContext) -> dict[str, Any]:
+        """Return the metadata of the published asset; raise Failure when the execution has failed."""
+        self._raise_unless_completed()
+        payload = (self._outcome.payload if self._outcome else None) or {}
+        with self._database.read() as session:
+            execution = session.get(Execution, self._execution.id) or self._execution
+            bill = get_bill(session, execution)
+        output = self._stages.get(self._outline.steps[-1].key, {}) if self._outline.steps else {}
+        for warning in execution.metrics.get("warnings", ()):
+            context.log.warning(warning)
+        return build_publication_metadata(
+            self._outline, execution, payload, bill, output if self.shows_rows else {}
+        ) | build_links(self._settings, execution)
 
     def fail(self, sentence: str) -> Failure:
         """End the execution as FAILED for this reason."""
-        fail(self._database, self.execution.id, sentence, self.execution.attempt)
+        fail(self._database, self._execution.id, sentence, self._execution.attempt)
         self._outcome = Outcome(State.FAILED, sentence)
         return make_failure(sentence)
 
-    def load_asset_key(self) -> list[str]:
-        """Return the slugs of project and job, by which SQL names the job's output."""
-        with self._database.read() as session:
-            project = session.get_one(Project, self.execution.project_id)
-            return [project.slug, session.get_one(Job, self.execution.job_id).slug]
-
     def close(self) -> None:
         """Stop the driver, after some time to exit once it has reported its end."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
-            if self._execution is not None and self._outcome is None:
+            if self._outcome is None:
                 self._record_interruption()
         finally:
-            if self._execution is not None:
-                self._end_driver()
+            self._end_driver()
             self._stack.close()
-            self._database.close()
 
     @property
     def _handle(self) -> DriverHandle:
-        return DriverHandle(self.execution.organization_id, self.execution.id, self.execution.attempt)
+        return DriverHandle(self._execution.organization_id, self._execution.id, self._execution.attempt)
 
     def _read_messages(self) -> None:
         messages = self._pipes.get_custom_messages() if self._pipes else ()
         for message in messages[self._messages_read :]:
             if message.get("type") == "stage":
                 self._stages[message["key"]] = message
+            elif message.get("type") == "started":
+                self._has_started = True
             elif message.get("type") == "finished":
                 self._record_end(message)
         self._messages_read = len(messages)
 
     def _record_end(self, message: Message) -> None:
         payload = CompletionPayload.model_validate(message["payload"])
-        execution = self.execution
+        execution = self._execution
         try:
             state = record_report(
                 self._database,
@@ -226,20 +254,35 @@ class DriverSession:
             how = f"with exit code {status.exit_code}" if status.exit_code is not None else "unexpectedly"
             self.fail(f"The driver ended {how} before it had finished. The execution's log tells what it did last.")
 
-    def _raise_unless_completed(self, key: str) -> None:
+    def _raise_unless_completed(self) -> None:
         outcome = self._outcome
-        if outcome is None or outcome.state is State.COMPLETED:
-            return
-        failed = [name for name, stage in self._stages.items() if stage.get("state") == State.FAILED]
-        self._failed_stage = failed[0] if failed else key
-        if self._failed_stage != key:
-            raise make_failure(f"Not finished, because {self._failed_stage} failed.")
-        raise make_failure(outcome.sentence or "The driver reported a failure.")
+        if outcome is not None and outcome.state is not State.COMPLETED:
+            raise make_failure(outcome.sentence or "The driver reported a failure.")
+
+    def _find_failed_stage(self) -> str | None:
+        """Return the stage that the execution failed in: `publish` for a failed check, None where it is unknown.
+
+        All stages of a pass end together; the failure's sentence names the line of the one that failed.
+        """
+        outcome = self._outcome
+        if outcome is None or outcome.state is not State.FAILED:
+            return None
+        if any(not each["passed"] and each["severity"] == "error" for each in self._list_checks()):
+            return "publish"
+        failed = [key for key, stage in self._stages.items() if stage.get("state") == State.FAILED]
+        line = LINE.match(outcome.sentence)
+        positions = {step["key"]: step["position"] for step in self._execution.steps}
+        named = [key for key in failed if line and positions[key].endswith(f"line {line[1]}")]
+        return next(iter([*named, *failed]), None)
+
+    def _list_checks(self) -> Sequence[Message]:
+        payload = (self._outcome.payload if self._outcome else None) or {}
+        return payload.get("additionalMetrics", {}).get("progress", {}).get("checks", ())
 
     def _record_interruption(self) -> None:
         """Record that the run ends before its driver: terminated, stopped with the service, or by an error here."""
-        execution, context = self.execution, self._context
-        run = context.instance.get_run_by_id(context.run_id) if context else None
+        execution, context = self._execution, self._context
+        run = context.instance.get_run_by_id(context.run_id)
         with suppress(NotFound):  # the execution was deleted
             if run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
                 cancel(self._database, execution.organization_id, execution.id, TERMINATED, execution.attempt)
@@ -248,7 +291,7 @@ class DriverSession:
 
     def _end_driver(self) -> None:
         """Stop the driver, at once unless it has reported its end, and free the slot of a cancelled attempt."""
-        outcome, execution = self._outcome, self.execution
+        outcome, execution = self._outcome, self._execution
         has_reported = outcome is not None and outcome.payload is not None
         deadline = time.monotonic() + (EXIT_SECONDS if has_reported else 0)
         while self._compute.observe(self._handle).running and time.monotonic() < deadline:
@@ -258,7 +301,7 @@ class DriverSession:
 
     def _load_state(self) -> tuple[State, str]:
         """Return the execution's state in the database and the message that belongs to it."""
-        execution = self.execution
+        execution = self._execution
         try:
             with self._database.read() as session:
                 executions = ExecutionRepository(session, execution.organization_id)
@@ -289,13 +332,3 @@ class ProgressLog:
         if line and line != self._line and time.monotonic() - self._logged_at >= LOG_SECONDS:
             self._context.log.info(line)
             self._line, self._logged_at = line, time.monotonic()
-
-
-@resource(description="The driver of this run's execution.")
-def driver_session() -> Generator[DriverSession]:
-    settings = Settings()
-    session = DriverSession(settings, open_database(settings), create_compute(settings))
-    try:
-        yield session
-    finally:
-        session.close()

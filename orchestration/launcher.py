@@ -1,8 +1,8 @@
 """`python -m orchestration.launcher`: launch the outbox as Dagster runs, and keep executions, runs and drivers in sync.
 
-The launcher may die at any point. A message is leased for some seconds before its run is launched; after a crash it
-becomes due again, and a run that was launched already is looked up by its tags. Where an attempt is launched twice
-nevertheless, one run claims it and the other ends.
+The launcher may die at any point. It stores the id of a run before it asks the run server to start it; after a crash
+the message becomes due again, and a run that has a process is not started a second time. Where an attempt is launched
+twice nevertheless, one run claims it and the other ends.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from uuid import uuid4
 
 import structlog
 
-from core.errors import Unavailable
 from core.executions.reconcile import fail_lost
 from core.executions.reports import cancel, fail, release_cancelled
 from core.executions.repository import list_claimed, list_stopping
@@ -22,12 +22,14 @@ from core.executions.states import State
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.database import Database, open_database
-from core.infra.outbox import fetch_due, fetch_unclaimed, mark_launched, postpone
+from core.infra.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, postpone
+from core.infra.pidfile import is_alive
 from core.infra.settings import Settings
-from core.tables import Execution, Job, OutboxMessage, Project, now
+from core.tables import Execution, OutboxMessage, now
 from orchestration.client import DagsterClient, LaunchedRun
 from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute, DriverHandle
+from orchestration.run_socket import get_run_pidfile, send_request
 
 POLL_SECONDS = 0.1
 OUTAGE_POLL_SECONDS = 2.0  # while the database or Dagster cannot be reached
@@ -50,6 +52,7 @@ class Launcher:
         self._database = database
         self._dagster = dagster
         self._compute = compute
+        self._home = settings.data.resolve() / "dagster"
         self._up_since = now()
         self._pool = ThreadPoolExecutor(4)
 
@@ -73,11 +76,16 @@ class Launcher:
         with self._database.read() as session:
             if not fetch_due(session, now(), 1):
                 return
+        launches: list[tuple[OutboxMessage, str]] = []
         with self._database.write() as session:
-            messages = fetch_due(session, now())
-            for message in messages:
-                postpone(session, message, LEASE)
-        list(self._pool.map(self._launch, messages))
+            for message in fetch_due(session, now()):
+                if message.dagster_run_id and self._has_process(message.dagster_run_id):
+                    mark_launched(session, message)
+                else:
+                    run_id = str(uuid4())
+                    lease(session, message, run_id, LEASE)
+                    launches.append((message, run_id))
+        list(self._pool.map(self._launch, *zip(*launches, strict=True)) if launches else ())
 
     def relaunch_unclaimed(self) -> None:
         """Launch attempts again whose run ended before it claimed them; cancel those whose run a user cancelled."""
@@ -85,6 +93,8 @@ class Launcher:
             messages = fetch_unclaimed(session, now() - CLAIM_TIMEOUT)
         runs = self._dagster.list_runs(m.dagster_run_id for m in messages if m.dagster_run_id) if messages else {}
         for message in messages:
+            if self._has_process(message.dagster_run_id or ""):
+                continue
             run = runs.get(message.dagster_run_id or "")
             if run is None or run.status in ("FAILURE", "SUCCESS"):
                 self._relaunch(message)
@@ -135,22 +145,21 @@ class Launcher:
         for execution_id in fail_lost(self._database, self._settings, now(), self._up_since):
             log.warning("execution lost its driver", execution_id=execution_id)
 
-    def _launch(self, message: OutboxMessage) -> None:
+    def _launch(self, message: OutboxMessage, run_id: str) -> None:
+        request = {"run_id": run_id, "execution_id": message.execution_id, "attempt": message.attempt}
         try:
-            run_id = self._find_run(message) if message.tries else None
-            run_id = run_id or self._dagster.launch(message.execution_id, message.attempt, self._load_tags(message))
-        except Unavailable as error:
-            log.warning("not launched", execution_id=message.execution_id, reason=error.sentence)
+            send_request(self._home, request)
+        except OSError as error:
+            log.warning("not launched", execution_id=message.execution_id, reason=str(error))
             with self._database.write() as session:
                 postpone(session, message, min(RETRY_STEP * (message.tries + 1), RETRY_MAX))
             return
         with self._database.write() as session:
-            mark_launched(session, message, run_id)
+            mark_launched(session, message)
         log.info("launched", execution_id=message.execution_id, run_id=run_id)
 
-    def _find_run(self, message: OutboxMessage) -> str | None:
-        """Return a run that was launched before the launcher could store its id."""
-        return next((run.run_id for run in self._list_runs(message) if not run.ended), None)
+    def _has_process(self, run_id: str) -> bool:
+        return bool(run_id) and is_alive(get_run_pidfile(self._home, run_id))
 
     def _list_runs(self, message: OutboxMessage) -> list[LaunchedRun]:
         return self._dagster.list_runs_with_tags(
@@ -165,18 +174,6 @@ class Launcher:
         log.warning("launching again", execution_id=message.execution_id, ended_run_id=message.dagster_run_id)
         with self._database.write() as session:
             postpone(session, message, min(RETRY_STEP * message.tries, RETRY_MAX))
-
-    def _load_tags(self, message: OutboxMessage) -> dict[str, str]:
-        with self._database.read() as session:
-            execution = session.get(Execution, message.execution_id)
-            job = execution and session.get(Job, execution.job_id)
-            project = execution and session.get(Project, execution.project_id)
-        return {
-            "spindle/execution": message.execution_id,
-            "spindle/attempt": str(message.attempt),
-            "spindle/project": project.slug if project else "",
-            "spindle/job": job.slug if job else "",
-        }
 
     def _cancel(self, execution_id: str, attempt: int) -> None:
         with self._database.read() as session:

@@ -3,17 +3,61 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
+from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue, TableColumn, TableRecord, TableSchema
+
+from core.infra.settings import Settings
+from core.jobs.outlines import CheckOutline, JobOutline
+from core.metrics.bills import AMOUNTS, MILLION
+from core.tables import Execution, ExecutionBill
 
 Columns = Sequence[Mapping[str, str]]
 Rows = Sequence[Mapping[str, Any]]
 MAX_CELL_CHARACTERS = 200
 
 
-def build_stage_metadata(report: Mapping[str, Any]) -> dict[str, Any]:
+def build_definition_metadata(outline: JobOutline) -> dict[str, Any]:
+    """Return the metadata of a job's asset: its columns and its pipeline."""
+    metadata: dict[str, Any] = {}
+    if outline.columns:
+        metadata["dagster/column_schema"] = TableSchema([TableColumn(name, type_) for name, type_ in outline.columns])
+    if outline.pipeline_yaml is not None:
+        metadata["pipeline"] = build_pipeline(outline)
+    return metadata
+
+
+def build_pipeline(outline: JobOutline) -> MetadataValue:
+    """Return the pipeline as text that the UI shows in a window of its own."""
+    return MetadataValue.md(f"```yaml\n{outline.pipeline_yaml}\n```")
+
+
+def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:
+    """Return the addresses of the execution, its log and its dataset over REST."""
+    job = f"{settings.service_url}/projects/id/{execution.project_id}/jobs/{execution.job_id}"
+    links = {
+        "REST": MetadataValue.url(f"{job}/executions/{execution.id}"),
+        "log": MetadataValue.url(f"{job}/executions/{execution.id}/logs"),
+    }
+    if execution.dataset_id:
+        links["dataset"] = MetadataValue.url(f"{job}/datasets/{execution.dataset_id}")
+    return links
+
+
+def build_check_results(checks: Sequence[CheckOutline], results: Rows) -> Iterator[AssetCheckResult]:
+    """Return the results of the checks, which the driver reports in the pipeline's order."""
+    for check, result in zip(checks, results, strict=False):
+        yield AssetCheckResult(
+            check_name=check.name,
+            passed=bool(result["passed"]),
+            severity=AssetCheckSeverity.ERROR if result["severity"] == "error" else AssetCheckSeverity.WARN,
+            description=result.get("message") or result.get("check"),
+            metadata={"check": result.get("check", ""), **result.get("figures", {})},
+        )
+
+
+def build_stage_metadata(report: Mapping[str, Any], shows_rows: bool) -> dict[str, Any]:
     """Return the metadata of a `stage` message, without fields that the driver left out."""
     metadata: dict[str, Any] = {name: report[name] for name in ("rows", "pages", "errors") if name in report}
     if "seconds" in report:
@@ -23,28 +67,53 @@ def build_stage_metadata(report: Mapping[str, Any]) -> dict[str, Any]:
     columns = report.get("columns") or ()
     if columns:
         metadata["columns"] = MetadataValue.table_schema(_build_schema(columns))
-    if columns and report.get("preview"):
+    if shows_rows and columns and report.get("preview"):
         metadata["preview"] = _build_preview(columns, report["preview"])
     return metadata
 
 
-def build_publication_metadata(payload: Mapping[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of the job's asset, from the completion payload and the output's `stage` message."""
+def build_publication_metadata(
+    outline: JobOutline,
+    execution: Execution,
+    payload: Mapping[str, Any],
+    bill: ExecutionBill,
+    output: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the metadata of the job's asset; the UI draws its numbers over time.
+
+    `payload` is the completion payload, and `output` the output's `stage` message, each empty where it got lost.
+    """
     columns = output.get("columns") or json.loads(payload.get("outputDatasetSchema") or "[]")
+    stages = execution.progress.get("stages", ())
+    failed = execution.progress.get("failedPages", ())
     metadata = {
-        "dagster/row_count": payload.get("recordsOutput"),
-        "dagster/column_schema": _build_schema(columns),
+        "dagster/row_count": execution.metrics.get("records_output"),
+        "dagster/column_schema": _build_schema(columns) if columns else None,
         "preview": _build_preview(columns, output["preview"]) if output.get("preview") else None,
+        "rows": execution.metrics.get("records_output"),
+        "pages": sum(stage.get("pages", 0) for stage in stages),
+        "errors": sum(stage.get("errors", 0) for stage in stages),
+        "failed pages": _build_failed_pages(failed) if failed else None,
+        "seconds": payload.get("durationSeconds"),
+        f"cost ({bill.currency})": sum(getattr(bill, name) for name in AMOUNTS if name.endswith("_cost")) / MILLION,
         "path": MetadataValue.path(payload["outputDatasetPath"]) if payload.get("outputDatasetPath") else None,
         "size (bytes)": payload.get("outputFileSizeBytes"),
-        "seconds": payload.get("durationSeconds"),
         "CPU seconds": payload.get("totalCpuTimeSeconds"),
         "driver memory (bytes)": payload.get("driverMemoryUsedBytes"),
         "executor memory (bytes)": payload.get("executorMemoryUsedBytes"),
         "network (bytes)": (payload.get("metrics") or {}).get("networkBytes"),
-        "execution": payload.get("executionId"),
+        "execution": execution.id,
+        "agent": outline.agent_name,
+        "agent revision": execution.agent_revision,
+        "pipeline": build_pipeline(outline),
+        "SQL": MetadataValue.md(f"```sql\nSELECT * FROM {outline.project_slug}.{outline.slug}\n```"),
     }
     return {name: value for name, value in metadata.items() if value is not None}
+
+
+def _build_failed_pages(pages: Rows) -> MetadataValue:
+    schema = TableSchema([TableColumn("url"), TableColumn("reason")])
+    return MetadataValue.table([TableRecord({"url": each["url"], "reason": each["reason"]}) for each in pages], schema)
 
 
 def _build_selectors(selectors: Rows) -> MetadataValue:

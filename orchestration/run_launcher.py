@@ -5,11 +5,8 @@ Each run's process has a pidfile in DAGSTER_HOME/runs, by which it is observed a
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,9 +17,8 @@ from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
 from core.infra.pidfile import is_alive, read_alive_pid
-from orchestration.instance import get_run_pidfile, get_run_socket
-
-CONNECT_SECONDS = 15
+from orchestration.instance import LOCATION
+from orchestration.run_socket import get_run_pidfile, send_request
 
 
 class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
@@ -50,8 +46,11 @@ class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
         run = context.dagster_run
         if run.job_code_origin is None:
             raise ValueError(f"Run {run.run_id} has no code origin.")
-        arguments = ExecuteRunArgs(run.job_code_origin, run.run_id, self._instance.get_ref())
-        _send_request(self._home, {"run_id": run.run_id, "arguments": list(arguments.get_command_args()[-3:])})
+        request: dict[str, Any] = {"run_id": run.run_id}
+        if run.remote_job_origin is None or run.remote_job_origin.location_name != LOCATION:
+            arguments = ExecuteRunArgs(run.job_code_origin, run.run_id, self._instance.get_ref())
+            request["arguments"] = list(arguments.get_command_args()[-3:])
+        send_request(self._home, request)
 
     def terminate(self, run_id: str) -> bool:
         run = self._instance.get_run_by_id(run_id)
@@ -76,21 +75,3 @@ class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
     @property
     def _home(self) -> Path:
         return Path(self._instance.root_directory)
-
-
-def _send_request(home: Path, request: Mapping[str, Any]) -> None:
-    """Send a request to the run server, waiting while it restarts; raise OSError when it stays down."""
-    deadline = time.monotonic() + CONNECT_SECONDS
-    while True:
-        with socket.socket(socket.AF_UNIX) as connection:
-            try:
-                connection.connect(get_run_socket(home))
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-                continue
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            if connection.recv(2) != b"ok":
-                raise OSError("The run server could not start the run's process.")
-            return

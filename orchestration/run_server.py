@@ -18,19 +18,22 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import dagster
 
 from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
 from core.infra.settings import Settings
+from orchestration.acceptance import Attempt
 from orchestration.compute import create_compute
-from orchestration.instance import get_run_pidfile, get_run_socket
+from orchestration.run_socket import get_run_pidfile, get_run_socket
+from orchestration.runs import execute_attempt, execute_run, preload
 from pipelines.registry.catalog import load_plugins
 
 STOP_SECONDS = 12
 PRELOADED = (
-    "orchestration.definitions",
     "dagster._cli",
+    "dagster._core.execution.plan.execute_plan",
     "dagster._core.executor.in_process",
     "dagster._core.storage.local_compute_log_manager",
     "dagster._core.workspace.autodiscovery",
@@ -57,6 +60,7 @@ def _preload() -> None:
         importlib.import_module(name)
     with dagster.DagsterInstance.get():
         load_plugins()
+    preload()
 
 
 def _raise_exit(_number: int, _frame: FrameType | None) -> None:
@@ -76,13 +80,12 @@ def _serve(home: Path) -> None:
                 request = json.loads(connection.makefile().readline() or "null")
                 if request is not None and os.fork() == 0:
                     server.close()
-                    _execute_run(home, request["run_id"], request["arguments"], connection)
+                    _run(home, request, connection)
 
 
-def _execute_run(home: Path, run_id: str, arguments: list[str], connection: socket.socket) -> None:
-    """In the fork: execute the run as `dagster api execute_run` does, and exit. The pidfile is locked until then."""
-    from dagster._cli import cli
-
+def _run(home: Path, request: dict[str, Any], connection: socket.socket) -> None:
+    """In the fork: execute the run and exit. The pidfile is locked until then."""
+    run_id = request["run_id"]
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
@@ -92,13 +95,25 @@ def _execute_run(home: Path, run_id: str, arguments: list[str], connection: sock
             os.write(descriptor, str(os.getpid()).encode())
             connection.sendall(b"ok")
             connection.close()
-            cli(arguments, standalone_mode=False)
+            _execute(run_id, request)
             exit_code = 0
     finally:
         get_run_pidfile(home, run_id).unlink(missing_ok=True)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(exit_code)
+
+
+def _execute(run_id: str, request: dict[str, Any]) -> None:
+    """Execute an attempt for the launcher, a run that the UI has launched, or a run of another code location."""
+    if "execution_id" in request:
+        execute_attempt(run_id, Attempt(request["execution_id"], request["attempt"]))
+    elif "arguments" in request:
+        from dagster._cli import cli
+
+        cli(request["arguments"], standalone_mode=False)
+    else:
+        execute_run(run_id)
 
 
 def _end_runs(home: Path) -> None:

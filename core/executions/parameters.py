@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import ChainMap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from core.datasets.repository import SCHEME, get_address
@@ -16,6 +16,7 @@ from core.tables import Dataset, Job, Project
 Value = str | int | float | bool
 INPUT_NAMES = ("INPUT_PATH", "INPUT_CSV_PATH")
 OUTPUT_PREFIX = "OUTPUT_"
+BUILT_IN = frozenset({"EXECUTION_ID", "JOB_ID", "PROJECT_ID", "RUN_DATE", *INPUT_NAMES})
 MAX_LIMIT = 2**63 - 1
 
 
@@ -66,6 +67,11 @@ def get_built_in(
         values |= dict.fromkeys(INPUT_NAMES, get_address(source))
     outputs = {name: f"{SCHEME}{project.slug}/{name.lower()}" for name in names if name.startswith(OUTPUT_PREFIX)}
     return values | outputs
+
+
+def get_built_in_names(names: Iterable[str]) -> set[str]:
+    """Return those of the names that executions set where nobody else does."""
+    return {name for name in names if name in BUILT_IN or name.startswith(OUTPUT_PREFIX)}
 
 
 def get_allowed_environment(settings: Settings) -> dict[str, str]:

@@ -80,12 +80,14 @@ def submit(
     idempotency_key: IdempotencyKey | None = None,
     task_id: str | None = None,
     queue: bool = False,
+    run_id: str | None = None,
 ) -> Execution:
     """Accept an execution: its slot, its task, its launch and its idempotency record are one transaction.
 
     The credentials are those with the given ids, else those that the job names, else the organization's and global
     ones. With `task_id` it is a run of that task, which must not be running; otherwise it creates a task. With `queue`
-    it waits for its turn where the project has no free slot.
+    it waits for its turn where the project has no free slot. With `run_id` that Dagster run will claim it, so that no
+    other run is launched.
 
     Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput for an unknown credential and
     with every parameter that is missing, TooMany at the project's limit of executions, or with a full queue.
@@ -102,7 +104,7 @@ def submit(
             return _load_started(session, started)
         JobRepository(session, organization_id).get(project_id, job_id)
         state = take_slot_or_queue(session, project_id, queue)
-        execution.state, execution.holds_slot = state, state.holds_slot
+        execution.state, execution.holds_slot, execution.run_id = state, state.holds_slot, run_id
         tasks = TaskRepository(session, organization_id)
         task = tasks.get_startable(project_id, job_id, task_id) if task_id is not None else None
         return _accept(session, execution, task)
@@ -118,11 +120,13 @@ def retry(
     key_ring: KeyRing,
     idempotency_key: IdempotencyKey | None = None,
     queue: bool = False,
+    run_id: str | None = None,
 ) -> Execution:
     """Begin the next attempt of a failed execution, with the pipeline and parameters that were frozen for it.
 
     Credentials are read again. Reports of earlier attempts change nothing from here on. With `queue` it waits where
-    the project has no free slot, in the order in which the executions were accepted.
+    the project has no free slot, in the order in which the executions were accepted. With `run_id` that Dagster run
+    will claim it, so that no other run is launched.
 
     Raises NotFound, Conflict when it has not failed or cannot be executed any more, BadInput for a credential that was
     deleted, TooMany at the project's limit of executions, or with a full queue.
@@ -151,7 +155,7 @@ def retry(
         credentials = CredentialRepository(session, organization_id)
         freeze_environment(execution, credentials.select_for_execution(ids, key_ring) if ids else (), key_ring)
         trigger = Trigger.REQUEUE if queued else Trigger.RETRY
-        move(session, execution, trigger, attempt=execution.attempt + 1, **INITIAL_VALUES)
+        move(session, execution, trigger, attempt=execution.attempt + 1, **INITIAL_VALUES | {"run_id": run_id})
         if not queued:
             enqueue_launch(session, execution)
         return execution

@@ -107,8 +107,12 @@ def take_slot_or_queue(session: Session, project_id: str, queue: bool) -> State:
 
 
 def enqueue_launch(session: Session, execution: Execution) -> None:
-    """Let the launcher start the execution's current attempt once this transaction is committed."""
-    session.add(OutboxMessage(execution_id=execution.id, attempt=execution.attempt))
+    """Let the launcher start the execution's current attempt once this transaction is committed.
+
+    Where a Dagster run waits to claim it, the launcher starts another one only after the end of that run.
+    """
+    launched = {"dagster_run_id": execution.run_id, "processed_at": now()} if execution.run_id else {}
+    session.add(OutboxMessage(execution_id=execution.id, attempt=execution.attempt, **launched))
 
 
 def _touch_job_and_task(session: Session, execution: Execution) -> None:

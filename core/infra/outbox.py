@@ -22,8 +22,13 @@ def fetch_due(session: Session, at: datetime, limit: int = 100) -> Sequence[Outb
     return session.scalars(due.order_by(OutboxMessage.id).limit(limit)).all()
 
 
-def mark_launched(session: Session, message: OutboxMessage, dagster_run_id: str) -> None:
-    _update(session, message, processed_at=now(), dagster_run_id=dagster_run_id)
+def lease(session: Session, message: OutboxMessage, run_id: str, duration: timedelta) -> None:
+    """Store the id of the run that is about to be launched; without `mark_launched` it becomes due again."""
+    _update(session, message, processed_at=None, dagster_run_id=run_id, available_at=now() + duration)
+
+
+def mark_launched(session: Session, message: OutboxMessage) -> None:
+    _update(session, message, processed_at=now())
 
 
 def postpone(session: Session, message: OutboxMessage, delay: timedelta) -> None:

@@ -31,15 +31,6 @@ def prepare_instance(settings: Settings, code_port: int) -> Path:
     return home
 
 
-def get_run_socket(home: Path) -> str:
-    """Return the run server's socket, absolute or relative, whichever is shorter: 107 bytes are the maximum."""
-    return min(str(home / "runs.sock"), os.path.relpath(home / "runs.sock"), key=len)
-
-
-def get_run_pidfile(home: Path, run_id: str) -> Path:
-    return home / "runs" / run_id
-
-
 def _read_template(name: str) -> str:
     return files("orchestration.instance").joinpath(name).read_text()
 

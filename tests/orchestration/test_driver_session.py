@@ -13,19 +13,21 @@ from dagster import (
     ExecuteInProcessResult,
     PipesFileMessageReader,
     PipesMessageReader,
-    mem_io_manager,
+    ResourceDefinition,
 )
 
 from core.executions.reports import cancel
 from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
+from core.jobs.outlines import load_outline
 from core.projects.repository import ProjectRepository
 from core.tables import Execution
 from driver.spec import ExecutionSpec
+from orchestration.acceptance import Attempt
+from orchestration.assets import build_definitions, build_job_asset, get_graph_name
 from orchestration.compute.protocol import DriverHandle, DriverStatus, PodType
-from orchestration.driver_session import DriverSession
-from orchestration.job import execute_pipeline
+from orchestration.run_drivers import RunDrivers
 from tests.support.shop import Shop, make_shop
 
 # Dagster warns of its own use of Pipes
@@ -84,18 +86,20 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 def run(shop: Shop, execution: Execution, compute: PlayedCompute) -> ExecuteInProcessResult:
     database: Database = open_database(shop.settings)
-    session = DriverSession(shop.settings, database, compute)
+    with database.read() as session:
+        outline = load_outline(session, execution.job_id)
+    attempt = Attempt(execution.id, execution.attempt)
+    drivers = RunDrivers(shop.settings, database, compute, {get_graph_name(outline.key): outline}, attempt)
+    definitions = build_definitions([build_job_asset(outline)], ResourceDefinition.hardcoded_resource(drivers))
     folder = shop.settings.data / "dagster"
     folder.mkdir()
     try:
-        return execute_pipeline.execute_in_process(
-            run_config={"execution_id": execution.id, "attempt": execution.attempt},
-            resources={"driver": session, "io_manager": mem_io_manager},
+        return definitions.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=DagsterInstance.local_temp(str(folder), {"telemetry": {"enabled": False}}),
             raise_on_error=False,
         )
     finally:
-        session.close()
+        drivers.close()
 
 
 def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: Shop, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,45 +21,52 @@ from core.tables import Execution
 from orchestration import launcher
 from orchestration.client import DagsterClient
 from orchestration.compute import create_compute
+from orchestration.run_socket import get_run_socket
 from tests.support.shop import Shop, make_shop
 
 
 class Dagster(ThreadingHTTPServer):
-    """Answers what the launcher asks over GraphQL; every run that it launches has failed at once."""
+    """Answers GraphQL, and as its run server; every run that is launched has failed at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        home.mkdir()
+        self.run_server = socketserver.ThreadingUnixStreamServer(get_run_socket(home), _RunHandler)
+        self.run_server.dagster = self  # pyright: ignore[reportAttributeAccessIssue]
         self.away = False
         self.runs: list[str] = []
 
-    def answered(self, query: str) -> object:
-        if "launchRun" in query:
-            self.runs.append(f"run{len(self.runs)}")
-            return {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": self.runs[-1]}}}
-        results = [{"runId": each, "status": "FAILURE"} for each in self.runs]
-        return {"runsOrError": {"__typename": "Runs", "results": results}}
+
+class _RunHandler(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        dagster: Dagster = self.server.dagster  # pyright: ignore[reportAttributeAccessIssue]
+        request = json.loads(self.rfile.readline())
+        if not dagster.away:
+            dagster.runs.append(request["run_id"])
+            self.wfile.write(b"ok")
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: Dagster
 
     def do_POST(self) -> None:
-        query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["query"]
-        self.send_response(503 if self.server.away else 200)
+        self.send_response(200)
         self.end_headers()
-        if not self.server.away:
-            self.wfile.write(json.dumps({"data": self.server.answered(query)}).encode())
+        results = [{"runId": each, "status": "FAILURE"} for each in self.server.runs]
+        self.wfile.write(json.dumps({"data": {"runsOrError": {"__typename": "Runs", "results": results}}}).encode())
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
 
 @pytest.fixture
-def dagster() -> Iterator[Dagster]:
-    with Dagster() as server:
-        threading.Thread(target=server.serve_forever).start()
+def dagster(shop: Shop) -> Iterator[Dagster]:
+    with Dagster(shop.settings.data / "dagster") as server, server.run_server as run_server:
+        for each in (server, run_server):
+            threading.Thread(target=each.serve_forever).start()
         yield server
-        server.shutdown()
+        for each in (server, run_server):
+            each.shutdown()
 
 
 @pytest.fixture

@@ -1,0 +1,159 @@
+"""The execution that a step of a Dagster run works on: claimed, submitted, or continued.
+
+A run of the launcher claims the attempt that it was started for. Any other run comes from the UI. Its `start` submits
+an execution of the job, as REST does. A run without `start`, or of the failed assets of another run, begins the next
+attempt of that run's execution. Both wait for one of the project's slots.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dagster import DagsterRunStatus, OpExecutionContext
+from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG, RESUME_RETRY_TAG
+
+from core.errors import Conflict, NotFound
+from core.executions.parameters import get_allowed_environment
+from core.executions.reports import cancel, claim
+from core.executions.states import State
+from core.executions.submit import retry, submit
+from core.infra.database import Database
+from core.infra.encryption import KeyRing
+from core.infra.secrets import load_service_key
+from core.infra.settings import Settings
+from core.jobs.outlines import JobOutline
+from core.tables import Execution
+from orchestration.run_tags import build_run_tags, get_execution_tag
+
+WAIT_SECONDS = 0.5
+TERMINATED = "The run was terminated in Dagster."
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that the launcher has started a run for."""
+
+    execution_id: str
+    attempt: int
+
+
+class Acceptance:
+    """Finds or creates the execution of one asset in one run; `is_single`: the run's only asset."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        outline: JobOutline,
+        attempt: Attempt | None,
+        is_single: bool,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._outline = outline
+        self._attempt = attempt
+        self._is_single = is_single
+
+    def accept(self, context: OpExecutionContext, options: Mapping[str, Any] | None) -> Execution:
+        """Return the execution, claimed for this run; `options` are those of `start`.
+
+        Raises SpindleError when it cannot be executed, or continued.
+        """
+        if self._attempt is not None:
+            return self._claim(context, self._attempt)
+        parent = self._find_parent(context)
+        if options is not None and not (parent and _is_resumed(context)):
+            return self._await_slot(context, self._submit(context, options))
+        if parent is None:
+            raise Conflict("There is no execution to continue. Materialize the asset, or re-execute the whole run.")
+        if f"{context.op_handle.path[0]}.publish" not in _get_selected_steps(context):
+            raise Conflict("Stages cannot be executed alone. Select the later stages and `publish` too.")
+        return self._await_slot(context, self._retry(context, parent))
+
+    def _submit(self, context: OpExecutionContext, options: Mapping[str, Any]) -> Execution:
+        outline = self._outline
+        return submit(
+            self._database,
+            outline.organization_id,
+            outline.project_id,
+            outline.job_id,
+            key_ring=self._load_key_ring(),
+            parameters=options["parameters"],
+            limit=options["limit"],
+            environment=get_allowed_environment(self._settings),
+            queue=True,
+            run_id=context.run_id,
+        )
+
+    def _retry(self, context: OpExecutionContext, execution_id: str) -> Execution:
+        outline = self._outline
+        return retry(
+            self._database,
+            outline.organization_id,
+            outline.project_id,
+            outline.job_id,
+            execution_id,
+            key_ring=self._load_key_ring(),
+            queue=True,
+            run_id=context.run_id,
+        )
+
+    def _load_key_ring(self) -> KeyRing:
+        return KeyRing(load_service_key(self._settings))
+
+    def _await_slot(self, context: OpExecutionContext, execution: Execution) -> Execution:
+        """Claim the accepted attempt as soon as the project has a slot for it."""
+        tags = build_run_tags(self._outline, execution, self._is_single)
+        context.instance.add_run_tags(context.run_id, tags)
+        attempt = Attempt(execution.id, execution.attempt)
+        if execution.state == State.QUEUED:
+            context.log.info("The project has no free slot. The execution waits for one.")
+        try:
+            while execution.state == State.QUEUED:
+                time.sleep(WAIT_SECONDS)
+                execution = self._load(attempt.execution_id)
+        except BaseException:
+            self._cancel_terminated(context, attempt)
+            raise
+        return self._claim(context, attempt)
+
+    def _claim(self, context: OpExecutionContext, attempt: Attempt) -> Execution:
+        execution = claim(self._database, attempt.execution_id, attempt.attempt, context.run_id)
+        if execution is not None:
+            return execution
+        found = self._load(attempt.execution_id)
+        sentence = found.error_message if State(found.state).terminal and found.attempt == attempt.attempt else None
+        raise Conflict(sentence or f"Run {found.run_id} has claimed this attempt of the execution, or a newer one.")
+
+    def _load(self, execution_id: str) -> Execution:
+        with self._database.read() as session:
+            execution = session.get(Execution, execution_id)
+        if execution is None:
+            raise NotFound("The execution was deleted.")
+        return execution
+
+    def _find_parent(self, context: OpExecutionContext) -> str | None:
+        """Return the id of this job's execution in the run that this run repeats."""
+        parent_id = context.run.parent_run_id
+        parent = context.instance.get_run_by_id(parent_id) if parent_id else None
+        tags = parent.tags if parent else {}
+        return tags.get(get_execution_tag(self._outline, is_single=True)) or tags.get(
+            get_execution_tag(self._outline, is_single=False)
+        )
+
+    def _cancel_terminated(self, context: OpExecutionContext, attempt: Attempt) -> None:
+        run = context.instance.get_run_by_id(context.run_id)
+        if run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
+            organization_id = self._outline.organization_id
+            cancel(self._database, organization_id, attempt.execution_id, TERMINATED, attempt.attempt)
+
+
+def _is_resumed(context: OpExecutionContext) -> bool:
+    return any(context.run.tags.get(tag) == "true" for tag in (RESUME_RETRY_TAG, ASSET_RESUME_RETRY_TAG))
+
+
+def _get_selected_steps(context: OpExecutionContext) -> Sequence[str]:
+    return context.get_step_execution_context().plan_data.execution_plan.step_keys_to_execute

@@ -1,0 +1,90 @@
+"""The drivers of one Dagster run: one for each asset that the run materializes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from dagster import OpExecutionContext, ResourceDefinition
+
+from core.errors import SpindleError
+from core.infra.database import Database, open_database
+from core.infra.settings import Settings
+from core.jobs.outlines import JobOutline
+from orchestration.acceptance import Acceptance, Attempt
+from orchestration.compute import create_compute
+from orchestration.compute.protocol import Compute
+from orchestration.driver_session import DriverSession, make_failure
+
+
+class RunDrivers:
+    """Opens a driver's session in the first step of its asset, and closes it after the last one, or a failed one."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        compute: Compute,
+        outlines: Mapping[str, JobOutline],
+        attempt: Attempt | None = None,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._compute = compute
+        self._outlines = outlines
+        self._attempt = attempt
+        self._sessions: dict[str, DriverSession] = {}
+
+    @contextmanager
+    def open(self, context: OpExecutionContext, options: Mapping[str, Any] | None = None) -> Generator[DriverSession]:
+        """Yield the session of the step's asset, with its driver started. `options` are those of the step `start`.
+
+        Raises Failure with a sentence when the execution is not accepted or its driver cannot be started.
+        """
+        name = context.op_handle.path[0]
+        try:
+            if name not in self._sessions:
+                self._sessions[name] = self._begin(context, self._outlines[name], options)
+            yield self._sessions[name]
+        except BaseException:
+            if name in self._sessions:
+                self._sessions[name].close()
+            raise
+
+    def close(self) -> None:
+        for session in self._sessions.values():
+            session.close()
+        self._database.close()
+
+    def _begin(
+        self, context: OpExecutionContext, outline: JobOutline, options: Mapping[str, Any] | None
+    ) -> DriverSession:
+        try:
+            acceptance = Acceptance(self._settings, self._database, outline, self._attempt, len(self._outlines) == 1)
+            execution = acceptance.accept(context, options)
+        except SpindleError as error:
+            raise make_failure(error.sentence) from None
+        session = DriverSession(self._settings, self._database, self._compute, outline, execution, context)
+        try:
+            session.start(context)
+        except SpindleError as error:
+            raise session.fail(error.sentence) from None
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+
+def build_drivers(outlines: Mapping[str, JobOutline], attempt: Attempt | None = None) -> ResourceDefinition:
+    """Return the resource of a run's drivers; `outlines` are those of the run's assets by the names of their graphs."""
+
+    def open_drivers(_context: Any) -> Generator[RunDrivers]:
+        settings = Settings()
+        drivers = RunDrivers(settings, open_database(settings), create_compute(settings), outlines, attempt)
+        try:
+            yield drivers
+        finally:
+            drivers.close()
+
+    return ResourceDefinition(open_drivers, description="The drivers of this run's executions.")

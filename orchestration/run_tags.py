@@ -1,0 +1,27 @@
+"""The tags of a Dagster run, by which the UI finds an execution's run, and people the execution."""
+
+from __future__ import annotations
+
+from core.jobs.outlines import JobOutline
+from core.tables import Execution
+
+EXECUTION, ATTEMPT = "spindle/execution", "spindle/attempt"
+
+
+def build_run_tags(outline: JobOutline, execution: Execution, is_single: bool = True) -> dict[str, str]:
+    """Return the tags of a run that executes this attempt; in a run of several assets they name only the execution."""
+    tags = {get_execution_tag(outline, is_single): execution.id}
+    if not is_single:
+        return tags
+    return tags | {
+        ATTEMPT: str(execution.attempt),
+        "spindle/organization": outline.organization_slug,
+        "spindle/project": outline.project_slug,
+        "spindle/job": outline.slug,
+        "spindle/agent_revision": str(execution.agent_revision),
+    }
+
+
+def get_execution_tag(outline: JobOutline, is_single: bool) -> str:
+    """Return the tag that holds the execution's id: in a run of several assets, one for each job."""
+    return EXECUTION if is_single else f"{EXECUTION}.{outline.slug[:20]}.{outline.job_id[-12:]}"

@@ -1,0 +1,147 @@
+"""Executing a Dagster run in this process: only the assets that it selects are defined, which takes milliseconds.
+
+A run of the launcher is created here, with the id that the launcher chose, so that neither the webserver nor the code
+server takes part. A run of the UI exists already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dagster import AssetKey, DagsterInstance, DagsterRun, JobDefinition
+from dagster._core.code_pointer import ModuleCodePointer
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.events import EngineEventData
+from dagster._core.execution.api import create_execution_plan, execute_run_iterator
+from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._utils.interrupts import capture_interrupts
+
+from core.agents.plan_outline import outline_pipeline
+from core.errors import NotFound
+from core.executions.parameters import get_built_in_names
+from core.executions.states import State
+from core.infra.database import open_database
+from core.infra.settings import Settings
+from core.jobs.keys import find_job_ids
+from core.jobs.outlines import JobOutline, load_outline, load_outlines
+from core.tables import Execution
+from orchestration.acceptance import Attempt
+from orchestration.assets import build_definitions, build_job_asset, get_graph_name
+from orchestration.instance import LOCATION
+from orchestration.run_drivers import build_drivers
+from orchestration.run_tags import build_run_tags
+
+REPOSITORY = "__repository__"
+ASSET_JOB = "__ASSET_JOB"
+CODE = "orchestration.definitions"
+NO_CONSOLE = {"console": {"config": {"log_level": "CRITICAL"}}}  # the run's page shows the log
+EXAMPLE = """\
+fetch: {url: "http://localhost/"}
+pipeline: [{stage: extract, args: [{selector: h1}]}]
+checks: [{check: row_count, min: 1}]
+"""
+
+
+def preload() -> None:
+    """Define an example asset, for what Dagster and the engine import when they are first used."""
+    plan = outline_pipeline(EXAMPLE)
+    example = JobOutline("", "", "", "", "", "", "", "", None, ("a", "b"), steps=plan.steps, checks=plan.checks)
+    create_execution_plan(build_run_job([example]))
+
+
+def execute_attempt(run_id: str, attempt: Attempt) -> None:
+    """Create the run of an attempt and execute it; do nothing when the attempt has ended or was claimed."""
+    settings = Settings()
+    with closing(open_database(settings)) as database, database.read() as session:
+        execution = session.get(Execution, attempt.execution_id)
+        if execution is None or execution.claimed_at is not None or execution.state != State.PENDING:
+            return
+        if execution.attempt != attempt.attempt:
+            return
+        outline = _freeze(load_outline(session, execution.job_id), execution)
+    job = build_run_job([outline], attempt)
+    with DagsterInstance.get() as instance:
+        run = instance.create_run_for_job(
+            job,
+            run_id=run_id,
+            run_config=_build_config(outline, execution),
+            tags=build_run_tags(outline, execution),
+            asset_selection={AssetKey(outline.key)},
+            remote_job_origin=_make_remote_origin(Path(instance.root_directory)),
+            job_code_origin=_make_code_origin(),
+        )
+        _execute(instance, job, run)
+
+
+def execute_run(run_id: str) -> None:
+    """Execute a run that the UI has created. A run without its jobs fails with a sentence."""
+    settings = Settings()
+    with DagsterInstance.get() as instance:
+        run = instance.get_run_by_id(run_id)
+        if run is None:
+            return
+        checked = {key.asset_key for key in run.asset_check_selection or ()}
+        keys = sorted(tuple(key.path) for key in {*(run.asset_selection or ()), *checked})
+        with closing(open_database(settings)) as database, database.read() as session:
+            try:
+                outlines = load_outlines(session, find_job_ids(session, keys) if keys else None)
+            except NotFound as error:
+                instance.report_run_failed(run, error.sentence)
+                return
+        # what keeps a job from being executed is the error of its first step
+        job = build_run_job([replace(outline, obstacle=None) for outline in outlines])
+        _execute(instance, job, run)
+
+
+def build_run_job(outlines: Sequence[JobOutline], attempt: Attempt | None = None) -> JobDefinition:
+    """Return Dagster's job for the assets of these outlines alone."""
+    drivers = build_drivers({get_graph_name(outline.key): outline for outline in outlines}, attempt)
+    definitions = build_definitions([build_job_asset(outline) for outline in outlines], drivers)
+    return definitions.resolve_implicit_global_asset_job_def()
+
+
+def _execute(instance: DagsterInstance, job: JobDefinition, run: DagsterRun) -> None:
+    with capture_interrupts():
+        pid = os.getpid()
+        instance.report_engine_event(f"Started process {pid}.", run, EngineEventData.in_process(pid))
+        config = {**run.run_config, "loggers": NO_CONSOLE}
+        quiet = run._replace(run_config=config)  # pyright: ignore[reportPrivateUsage]
+        for _event in execute_run_iterator(InMemoryJob(job), quiet, instance):
+            pass
+
+
+def _freeze(outline: JobOutline, execution: Execution) -> JobOutline:
+    """Return the outline with the pipeline of the execution, which the job's agent may not have any more."""
+    outline = replace(outline, obstacle=None, agent_revision=execution.agent_revision)
+    if outline.pipeline_yaml == execution.pipeline_yaml:
+        return outline
+    plan = outline_pipeline(execution.pipeline_yaml)
+    return replace(outline, pipeline_yaml=execution.pipeline_yaml, steps=plan.steps, checks=plan.checks)
+
+
+def _build_config(outline: JobOutline, execution: Execution) -> dict[str, Any]:
+    """Return the run's config, with which the run can be launched again."""
+    own = {*get_built_in_names(execution.parameters), *execution.credentials}
+    parameters = {name: value for name, value in execution.parameters.items() if name not in own}
+    config = {"parameters": parameters, "limit": execution.row_limit}
+    return {"ops": {get_graph_name(outline.key): {"config": config}}}
+
+
+def _make_remote_origin(home: Path) -> RemoteJobOrigin:
+    """Return the origin by which the webserver finds the definitions of a run, to execute it again."""
+    server = json.loads((home / "workspace.yaml").read_text())["load_from"][0]["grpc_server"]
+    location = GrpcServerCodeLocationOrigin(server["host"], server["port"], location_name=LOCATION)
+    return RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), ASSET_JOB)
+
+
+def _make_code_origin() -> JobPythonOrigin:
+    pointer = ModuleCodePointer(CODE, "definitions", os.getcwd())
+    return JobPythonOrigin(ASSET_JOB, RepositoryPythonOrigin(sys.executable, pointer))

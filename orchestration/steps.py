@@ -1,0 +1,103 @@
+"""The steps of a job's asset: ops that all assets share, under the names of their stages.
+
+An asset's run begins with `start`, follows each stage of the driver, and ends with `publish`. They depend on each other
+by `Nothing`, so that a run may begin at any of them: without `start` it continues the execution of its parent run.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from dagster import (
+    AssetCheckResult,
+    ConfigMapping,
+    Field,
+    In,
+    Noneable,
+    Nothing,
+    OpDefinition,
+    OpExecutionContext,
+    Out,
+    Output,
+    Permissive,
+    op,
+)
+
+from orchestration.metadata import build_stage_metadata
+from orchestration.run_drivers import RunDrivers
+
+RESULT = "result"
+AFTER = "after"
+RESOURCE = "drivers"
+CONFIG = {
+    "parameters": Field(
+        Permissive(),
+        is_required=False,
+        default_value={},
+        description="Values of the pipeline's ${NAME} by name, before those of the job and the project.",
+    ),
+    "limit": Field(Noneable(int), is_required=False, default_value=None, description="Largest number of output rows."),
+}
+
+
+def _get_priority(number: int) -> dict[str, str]:
+    """Return tags by which a run finishes one asset before it begins another."""
+    return {"dagster/priority": str(number)}
+
+
+@op(
+    ins={AFTER: In(Nothing)},
+    out=Out(Nothing),
+    config_schema=CONFIG,
+    required_resource_keys={RESOURCE},
+    tags=_get_priority(0),
+)
+def start(context: OpExecutionContext) -> Iterator[Output[None]]:
+    """Submit or claim the execution, and start its driver and Spark."""
+    drivers: RunDrivers = context.resources.drivers
+    with drivers.open(context, context.op_config) as driver:
+        yield Output(None, metadata=driver.await_start(context))
+
+
+@op(ins={AFTER: In(Nothing)}, out=Out(Nothing), required_resource_keys={RESOURCE}, tags=_get_priority(1))
+def stage(context: OpExecutionContext) -> Iterator[Output[None]]:
+    """Follow one stage of the driver: its progress as log lines, its rows, columns and a preview as metadata."""
+    drivers: RunDrivers = context.resources.drivers
+    with drivers.open(context) as driver:
+        report = driver.follow_stage(context, context.op_handle.name)
+        for warning in report.get("warnings", ()):
+            context.log.warning(warning)
+        yield Output(None, metadata=build_stage_metadata(report, driver.shows_rows))
+
+
+@lru_cache
+def make_publish(checks: int) -> OpDefinition:
+    """Return the op for pipelines with this number of checks: each check is an output of it."""
+
+    @op(
+        name="publish" if not checks else f"publish_with_{checks}_checks",
+        ins={AFTER: In(Nothing)},
+        out={RESULT: Out(Nothing), **{get_check_output(number): Out(Nothing) for number in range(checks)}},
+        required_resource_keys={RESOURCE},
+        tags=_get_priority(2),
+    )
+    def publish(context: OpExecutionContext) -> Iterator[AssetCheckResult | Output[None]]:
+        """Wait for the driver's last report, show the results of the checks, and materialize the asset."""
+        drivers: RunDrivers = context.resources.drivers
+        with drivers.open(context) as driver:
+            driver.await_end(context)
+            yield from driver.list_check_results()
+            yield Output(None, RESULT, metadata=driver.complete(context))
+
+    return publish
+
+
+def get_check_output(number: int) -> str:
+    return f"check_{number}"
+
+
+def _map_config(values: dict[str, Any]) -> dict[str, Any]:
+    return {"start": {"config": values}}
+
+
+config_mapping = ConfigMapping(config_fn=_map_config, config_schema=CONFIG)
