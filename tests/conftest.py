@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,24 +16,37 @@ if TYPE_CHECKING:
 
     from tests.support.api import Server
 
+TESTS = Path(__file__).parent
+
 # The same examples each time, however long they take: what fails is what was changed.
 PASSED_OVER = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 settings.register_profile("spindle", derandomize=True, deadline=None, suppress_health_check=PASSED_OVER)
 settings.load_profile("spindle")
 
 
+# Rooms whose tests start processes or Spark come first: at the end, short tests share the workers evenly
+SLOW_ROOMS = ("bin", "orchestration", "browser", "driver", "crash", "faults", "pipelines")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on Spark: py4j leaves sockets to the garbage collector."""
+    """Order the tests and group them for xdist: one worker runs a file, and one all tests of the shared service."""
+    items.sort(key=lambda item: _find_room(item) not in SLOW_ROOMS)
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("service" if "service" in fixtures else str(item.path)))
+        if "spark" in fixtures:  # py4j leaves sockets to the garbage collector
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+def _find_room(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from pipelines.spark.session import start_session  # not at the top: most tests do without Spark
 
-    spark = start_session("local[2]", "tests")
+    spark = start_session("local[2]", "tests", loads=False)  # a third less CPU than with Java's C2 compiler
     yield spark
     spark.stop()
 

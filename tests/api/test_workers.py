@@ -55,19 +55,16 @@ class Workers:
             return False
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return prepared(tmp_path / "data")
-
-
-def prepared(data: Path) -> Path:
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = tmp_path_factory.mktemp("served") / "data"
     migrate(Settings(data=data))
     return data
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    with serving(prepared(tmp_path_factory.mktemp("served") / "data")) as workers:
+def served(data: Path) -> Iterator[Workers]:
+    with serving(data) as workers:
         yield workers
 
 
@@ -89,18 +86,31 @@ def serving(data: Path) -> Iterator[Workers]:
         process.wait(PATIENCE_SECONDS)
 
 
-def test_limits_are_exact_over_processes_and_none_that_dies_stays_away(data: Path):
-    with serving(data) as workers:
-        statuses = within_a_minute(lambda: of_many_requests(workers, new_key(data)))
-        assert sorted(statuses) == [200] * LIMIT + [429] * 20
-        killed, kept = workers.pids()
-        os.kill(killed, signal.SIGKILL)
-        wait_until(lambda: killed not in workers.pids() and workers.ready(), 180)
-        family = workers.pids()
-        assert kept in family
-        workers.process.kill()  # and with the one that started them they all end
-        workers.process.wait()
-        wait_until(lambda: not any(command_line(pid) for pid in family), PATIENCE_SECONDS)
+@pytest.mark.parametrize("request_", [b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n"])
+def test_invalid_http_gets_the_common_error_body(served: Workers, request_: bytes):
+    with socket.create_connection(
+        ("127.0.0.1", httpx.URL(served.url).port or 80), timeout=PATIENCE_SECONDS
+    ) as connection:
+        connection.sendall(request_)
+        head, _, body = b"".join(iter(lambda: connection.recv(65_536), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json" in head
+    error = json.loads(body)
+    assert (error["code"], error["details"][0]["code"]) == (400, "unreadable-request")
+
+
+def test_limits_are_exact_over_processes_and_none_that_dies_stays_away(served: Workers, data: Path):
+    """The last test of this module: it ends the processes."""
+    statuses = within_a_minute(lambda: of_many_requests(served, new_key(data)))
+    assert sorted(statuses) == [200] * LIMIT + [429] * 20
+    killed, kept = served.pids()
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: killed not in served.pids() and served.ready(), 180)
+    family = served.pids()
+    assert kept in family
+    served.process.kill()  # and with the one that started them they all end
+    served.process.wait()
+    wait_until(lambda: not any(command_line(pid) for pid in family), PATIENCE_SECONDS)
 
 
 def of_many_requests(workers: Workers, key: str) -> list[int]:
@@ -114,16 +124,3 @@ def new_key(data: Path) -> str:
         _, key = create_key(session, create_organization(session, str(uuid4())).id, "test")
     database.close()
     return key
-
-
-@pytest.mark.parametrize("request_", [b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n"])
-def test_invalid_http_gets_the_common_error_body(served: Workers, request_: bytes):
-    with socket.create_connection(
-        ("127.0.0.1", httpx.URL(served.url).port or 80), timeout=PATIENCE_SECONDS
-    ) as connection:
-        connection.sendall(request_)
-        head, _, body = b"".join(iter(lambda: connection.recv(65_536), b"")).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 ")
-    assert b"content-type: application/json" in head
-    error = json.loads(body)
-    assert (error["code"], error["details"][0]["code"]) == (400, "unreadable-request")

@@ -48,6 +48,7 @@ def job(crashing: Service, site: GatedSite) -> Job:
     return crashing.make_job(PIPELINE.format(url=site.url))
 
 
+@pytest.mark.long
 def test_an_execution_survives_the_loss_of_each_process(crashing: Service, site: GatedSite, job: Job) -> None:
     execution = crashing.execute(job)
     site.wait_for_visitor()
@@ -77,13 +78,14 @@ def test_a_driver_completes_without_its_run(crashing: Service, site: GatedSite, 
     wait_until(lambda: crashing.runs(execution)[0]["status"] == "FAILURE", PATIENCE_SECONDS)
 
 
-def test_a_killed_driver_fails_its_execution(crashing: Service, site: GatedSite, job: Job) -> None:
-    execution = crashing.execute(job)
+def test_a_killed_driver_fails_its_execution(service: Service, site: GatedSite) -> None:
+    job = service.make_job(PIPELINE.format(url=site.url))
+    execution = service.execute(job)
     site.wait_for_visitor()
-    os.kill(driver(crashing, execution), signal.SIGKILL)
-    status = crashing.wait(job, execution, seconds=PATIENCE_SECONDS)
+    os.kill(driver(service, execution), signal.SIGKILL)
+    status = service.wait(job, execution, seconds=PATIENCE_SECONDS)
     assert (status["status"], "The driver ended" in status["errorMessage"]) == ("FAILED", True)
-    assert_nothing_published(crashing, execution)
+    assert_nothing_published(service, execution)
 
 
 @pytest.mark.long

@@ -105,6 +105,7 @@ def test_a_pipeline_that_does_not_plan_is_reported(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_a_run_without_service_or_dagster_needs_neither(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a,b\n1,x\n")
     text = f"pipeline: [{{stage: load_csv, args: [{{path: {tmp_path}/in.csv, inferSchema: true}}]}}]"
@@ -178,6 +179,7 @@ def test_a_cancellation_stays_one_when_a_call_of_java_fails_meanwhile() -> None:
     assert is_cancelled(failed)
 
 
+@pytest.mark.long
 def test_a_killed_driver_leaves_no_process(tmp_path: Path, receiver: Receiver) -> None:
     with serve_gated_site() as site:
         content = spec(tmp_path, receiver.url, parameters={"BASE": site.url.rstrip("/")})

@@ -46,22 +46,3 @@ def test_saves_and_rows_are_reported_with_completion(tmp_path: Path, receiver: R
     assert [stage["rows"] for stage in metrics["progress"]["stages"]] == [3, 2, 2, 2, 2, 2, 1, 1]
     (echoed,) = (line for line in log if line["event"] == "echo")
     assert (echoed["label"], echoed["number"], echoed["row"]) == ("look", 1, {"a": "1"})
-
-
-def test_a_run_that_fails_saves_nothing_locally_and_reports_nothing(tmp_path: Path, receiver: Receiver) -> None:
-    (tmp_path / "in.csv").write_text("a\nhttp://127.0.0.1:1/\n")
-    text = f"""
-pipeline:
-  - {{stage: load_csv, args: ["{tmp_path}/in.csv"]}}
-  - {{stage: save_csv, args: ["{tmp_path}/local"]}}
-  - {{stage: save_csv, args: [kept]}}
-  - {{stage: wget, args: [$a]}}
-"""
-    content = spec(tmp_path, receiver.url, pipelineYaml=text, localFolders=[str(tmp_path)])
-    content["output"]["saves"] = str(tmp_path / "saves")
-    with driver(tmp_path, content) as process:
-        finish(process, 1)
-    failed = receiver.take()[-1].payload
-    assert failed["status"] == "FAILED"
-    assert "saves" not in failed["additionalMetrics"]
-    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "data", "spec.json", "out", "saves"}

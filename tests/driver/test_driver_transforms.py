@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.driver import SECRET, driver, finish, spec
 from tests.support.service import PATIENCE_SECONDS
+from tests.support.webhook_receiver import Receiver
 
 PEEK = """
 import os, socket
@@ -56,23 +57,28 @@ pipeline:
         assert secret not in json.dumps(log) + str(rows)
 
 
-def test_errors_of_the_jvm_hide_the_secrets_that_they_quote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_saves_nothing_and_errors_of_the_jvm_hide_the_secrets_that_they_quote(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SHOP_KEY", "canary of a shop")
     (tmp_path / "rows.csv").write_text("name\nlamp\n")
     text = f"""
 pipeline:
   - {{stage: load_csv, args: ["{tmp_path}/rows.csv"]}}
+  - {{stage: save_csv, args: ["{tmp_path}/local"]}}
+  - {{stage: save_csv, args: [kept]}}
   - {{stage: "python_row_transform:tell", args: {{key: "${{SHOP_KEY}}", onError: fail}}}}
 """
     content = spec(
         tmp_path,
-        None,
+        receiver.url,
         localFolders=[str(tmp_path)],
         pipelineYaml=text,
         rowTransforms={"tell": "def tell(row, *, key) -> {'a': int}:\n  raise ValueError(key)\n"},
         parameters={"SHOP_KEY": "${SHOP_KEY}"},
         credentials={"SHOP_KEY": "c1"},
     )
+    content["output"]["saves"] = str(tmp_path / "saves")
     with driver(tmp_path, content) as process:
         _, log = process.communicate(timeout=PATIENCE_SECONDS)
     lines = log.splitlines()
@@ -81,3 +87,7 @@ pipeline:
     assert any("line 2: ValueError: ********" in line for line in of_the_jvm)
     assert "canary" not in log
     assert '"event": "failed"' in lines[-1]
+    failed = receiver.take()[-1].payload
+    assert failed["status"] == "FAILED"
+    assert "saves" not in failed["additionalMetrics"]
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "data", "spec.json", "out", "saves"}

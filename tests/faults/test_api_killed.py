@@ -35,7 +35,7 @@ from tests.support.postgres import new_database
 from tests.support.service import free_port, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
-KILLS = 50
+KILLS = 25
 CALLERS = 4
 LONGEST_LIFE = 60  # answers of the API
 PATIENCE_SECONDS = 240  # a caller may be cut off many times in a row

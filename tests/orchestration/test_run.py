@@ -32,7 +32,7 @@ fragment Entry on MetadataEntry { label
   ... on TableMetadataEntry { table { records } }
   ... on TableSchemaMetadataEntry { schema { columns { name type } } } }"""
 ATTEMPT = "spindle/attempt"
-CANCEL_SECONDS = 8  # 5 on a machine that has time
+CANCEL_SECONDS = 20  # 5 on a machine that has time
 TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename } }"
 
 

@@ -66,7 +66,14 @@ def test_requests_are_logged_in_a_file_and_not_printed(service: Service) -> None
     assert str(log) in printed
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),
+    ],
+)
 def test_no_process_is_left_behind(tmp_path: Path, service: Service, number: signal.Signals) -> None:
     """Beside another instance that stays untouched."""
     other = Service(tmp_path / "data").start()

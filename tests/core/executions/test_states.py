@@ -165,14 +165,14 @@ def test_events_from_twenty_threads_end_it_once(shop: Shop, _round: int) -> None
 
 
 @pytest.mark.parametrize("event", Trigger)
-def test_one_event_from_twenty_threads_counts_once(shop: Shop, event: Trigger) -> None:
-    with ThreadPoolExecutor(20) as pool:
+def test_one_event_from_eight_threads_counts_once(shop: Shop, event: Trigger) -> None:
+    with ThreadPoolExecutor(8) as pool:
         for state in State:
             execution = arrive(shop, state)
             if event is Trigger.REQUEUE:
                 fill(shop)
             before = shop.content(execution)
-            seen = set(pool.map(lambda _, one=execution: happen(shop, one, event), range(20)))
+            seen = set(pool.map(lambda _, one=execution: happen(shop, one, event), range(8)))
             assert seen == {get_next_state(state, event) or state}
             after = shop.content(execution)
             retried = event in (Trigger.RETRY, Trigger.REQUEUE) and get_next_state(state, event) is not None

@@ -55,10 +55,11 @@ def test_a_child_is_started_again_while_its_own_children_keep_its_output(
     monkeypatch.setattr(processes, "FIRST_PAUSE", 0.01)
     program = """
 import os, pathlib, time
-with pathlib.Path("starts").open("a") as starts:
-    starts.write("x")
 if os.fork() == 0:
     time.sleep(20)
+    os._exit(0)
+with pathlib.Path("starts").open("a") as starts:
+    starts.write("x")
 time.sleep(20)
 """
 
@@ -66,7 +67,6 @@ time.sleep(20)
         child = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path, log)
         running = asyncio.create_task(child.keep_running())
         await wait_for_starts(1)
-        await asyncio.sleep(0.5)  # until it has forked
         assert child._process is not None  # pyright: ignore[reportPrivateUsage]
         forked = [each.pid for each in psutil.Process(child._process.pid).children()]  # pyright: ignore[reportPrivateUsage]
         killed_at = time.monotonic()

@@ -108,6 +108,7 @@ pipeline:
 """
 
 
+@pytest.mark.long
 def test_stages_of_a_plugin_run_on_spark(installed: Path, site: Site, tmp_path: Path) -> None:
     url = site.serve({"/": "<li><b>Oslo</b><i>4 °C</i><u>7.5</u></li><li><b>Rome</b><i>18.3°C</i><u>1</u></li>"})
     (tmp_path / "forecast.yaml").write_text(FORECAST.format(url=url) + "  - {stage: echo, args: [1, forecast]}\n")

@@ -35,13 +35,13 @@ spindle: {{keepColumns: [_depth, _linkText, _requestedUrl, _status, _ordinal, _e
 def build_pages(random: Random) -> dict[str, str | int]:
     """Return pages in levels of one to a dozen, with links back, to missing pages, and to pages of a second explore."""
     pages: dict[str, str | int] = {"/7": 500}
-    for number in range(24):
+    for number in range(14):
         up = random.sample(range(number + 1, number + 9), random.randint(1, 4)) + random.choices(range(number + 1), k=2)
         links = [f"<a class=up href=/{each}#{random.random()}>up {each}</a>" for each in up]
-        links += [f"<a class=down href=/d{random.randrange(20)}>down</a>" for _ in range(random.randrange(2))]
+        links += [f"<a class=down href=/d{random.randrange(14)}>down</a>" for _ in range(random.randrange(2))]
         pages.setdefault(f"/{number}", f"<h1>{number}</h1>{''.join(links)}")
-    for number in range(18):
-        links = [f"<a class=down href=/d{random.randrange(20)}>more</a>" for _ in range(3)]
+    for number in range(12):
+        links = [f"<a class=down href=/d{random.randrange(14)}>more</a>" for _ in range(3)]
         pages[f"/d{number}"] = f"<h1>d{number}</h1>{''.join(links)}"
     return pages
 
