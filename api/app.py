@@ -32,6 +32,7 @@ from api.metrics import endpoints as metrics
 from api.packages import endpoints as packages
 from api.projects import endpoints as projects
 from api.python_extensions import endpoints as python_extensions
+from api.schedules import endpoints as schedules
 from api.tasks import endpoints as tasks
 from api.webhooks import endpoints as webhooks
 from core.infra.settings import Settings
@@ -95,7 +96,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
     ]
     for router in routers:
         app.include_router(router, prefix=prefix, responses=EVERYWHERE)
-    for router in (webhooks.router, events.router, metrics.project_router):
+    for router in (schedules.router, webhooks.router, events.router, metrics.project_router):
         _include_twice(app, router, by_id, undocumented=short)
     for router in (datasets.job_router, metrics.execution_router):
         _include_twice(app, router, short, undocumented=by_id)

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +126,10 @@ def export(connection: Connection, output: Path | None) -> int:
 
 
 def _omit_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Omit empty fields and `enabled: true`."""
+    """Omit empty fields, `enabled: true`, and a scheduled time in the past."""
     declared = {name: value for name, value in values.items() if value not in EMPTY}
+    if "scheduledTime" in declared and datetime.fromisoformat(declared["scheduledTime"]) < datetime.now(UTC):
+        del declared["scheduledTime"]  # it would be refused where it is new
     if declared.get("enabled") is True:
         del declared["enabled"]
     return declared

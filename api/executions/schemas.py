@@ -109,6 +109,10 @@ class ExecutionRecord(ExecutionStatus):
     output_dataset_path: str | None
     output_dataset_format: str | None
     output_dataset_schema: str | None
+    trigger: str
+    """What caused it: `rest`, `schedule`, or `scheduledTime` of the job or task."""
+    schedule_tick: datetime | None
+    """The tick of the schedule, or the scheduled time; null for other triggers."""
     created_at: datetime
 
 
@@ -137,6 +141,8 @@ def build_execution_record(execution: RowMapping) -> ExecutionRecord:
         attempt=execution["attempt"],
         dataset_id=execution["dataset_id"],
         **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
+        trigger=execution["trigger"],
+        schedule_tick=execution["tick_at"],
         created_at=execution["created_at"],
     )
 

@@ -15,6 +15,7 @@ GROUPS = {  # the tags of operations, in the order of their use
     "projects": "Start here: a project groups jobs, and has their storage and their schema in SQL.",
     "agents": "An agent holds a pipeline in YAML. Writing one is how a pipeline is created.",
     "jobs": "A job runs an agent's pipeline in a project, with its own parameters, input and credentials.",
+    "schedules": "When the jobs of a project are executed by themselves.",
     "executions": "An execution is one run of a job: execute, follow, read the log, cancel, retry.",
     "datasets": "The rows that executions publish are tables: list them and query them with SQL.",
     "tasks": "A task is a run of a job as a record that can be started and stopped.",

@@ -32,6 +32,7 @@ from core.packages.service import PackageService
 from core.projects.service import ProjectService
 from core.python_extensions.service import PythonExtensionService
 from core.records.service import RecordService
+from core.schedules.service import ScheduleService
 from core.sql.engine import SqlEngine
 from core.sql.service import QueryService, open_sql_engine
 from core.tasks.service import TaskService
@@ -64,6 +65,7 @@ class Services:
     packages: PackageService
     projects: ProjectService
     records: RecordService
+    schedules: ScheduleService
     categories: CategoryService
     agents: AgentService
     python_extensions: PythonExtensionService
@@ -99,6 +101,7 @@ def open_services(settings: Settings) -> Services:
         packages=PackageService(settings, database, storage),
         projects=ProjectService(database),
         records=RecordService(database),
+        schedules=ScheduleService(database),
         categories=CategoryService(database),
         agents=AgentService(database),
         python_extensions=PythonExtensionService(database),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import update
@@ -81,13 +82,17 @@ def submit(
     task_id: str | None = None,
     queue: bool = False,
     run_id: str | None = None,
+    trigger: str = "rest",
+    tick_at: datetime | None = None,
+    on_accept: Callable[[Session, Execution], None] | None = None,
 ) -> Execution:
     """Accept an execution: its slot, its task, its launch and its idempotency record are one transaction.
 
     The credentials are those with the given ids, else those that the job names, else the organization's and global
     ones. With `task_id` it is a run of that task, which must not be running; otherwise it creates a task. With `queue`
     it waits for its turn where the project has no free slot. With `run_id` that Dagster run will claim it, so that no
-    other run is launched.
+    other run is launched. `trigger` and `tick_at` are what caused it, and `on_accept` is called in the transaction that
+    stores it.
 
     Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput for an unknown credential and
     with every parameter that is missing, TooMany at the project's limit of executions, or with a full queue.
@@ -98,6 +103,7 @@ def submit(
         if started is not None:
             return _load_started(session, started)
         execution = _freeze(session, organization_id, project_id, job_id, options)
+    execution.trigger, execution.tick_at = trigger, tick_at
     with database.write() as session:
         started = store_result(session, idempotency_key, execution.id) if idempotency_key else execution.id
         if started != execution.id:
@@ -107,7 +113,10 @@ def submit(
         execution.state, execution.holds_slot, execution.run_id = state, state.holds_slot, run_id
         tasks = TaskRepository(session, organization_id)
         task = tasks.get_startable(project_id, job_id, task_id) if task_id is not None else None
-        return _accept(session, execution, task)
+        _accept(session, execution, task)
+        if on_accept is not None:
+            on_accept(session, execution)
+        return execution
 
 
 def retry(

@@ -18,6 +18,7 @@ ANY = "*"
 # columns that executions and deliveries change, or that follow from others; a user's edit does not conflict with them
 COUNTERS = frozenset(
     {"active_executions", "execution_count", "failing_since", "latest_execution_id", "outline", "updated_at"}
+    | {"agreed_enabled", "handled_time", "next_tick_at", "planned_for"}
 )
 
 Value = TypeVar("Value")

@@ -20,6 +20,7 @@ from core.infra.repository import Repository, aggregate_ids, lock_organization, 
 from core.infra.slugs import make_unique_slug
 from core.infra.validation import is_storable
 from core.projects.repository import ProjectRepository
+from core.schedules.times import check_scheduled_time
 from core.tables import Execution, Job, Task
 
 _TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id)
@@ -159,6 +160,7 @@ class JobRepository(Repository[Job]):
         referenced record was deleted or hidden.
         """
         known = validate_fields(values, self.fields, self.clearable)
+        check_scheduled_time(known.get("scheduled_time"), job.scheduled_time if job else None)
         before = (job.cloud_credential_id, *job.cloud_credential_ids) if job else ()
         if known.get("agent_id") and (job is None or known["agent_id"] != job.agent_id):
             agents = AgentRepository(self.session, self.organization_id, viewer_key_id=self._viewer_key_id)

@@ -24,6 +24,7 @@ from core.packages.archive import reject
 from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, CredentialName, ProjectPart
 from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
+from core.schedules.times import is_past
 from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project
 from pipelines.language.names import normalize
 
@@ -185,9 +186,18 @@ class _Importer:
             def create(values: Mapping[str, Any], project_id: str = project.id, slugs: SlugAllocator = slugs) -> Job:
                 job = repository.build(project_id, validate_fields(values, JobRepository.fields))
                 job.slug = slugs.allocate(job.name)
+                if job.scheduled_time is not None and is_past(job.scheduled_time):
+                    job.handled_time = job.scheduled_time
                 return job
 
-            update = partial(repository.update, project.id)
+            def update(job_id: str, changes: Mapping[str, Any], project_id: str = project.id) -> Job:
+                time = changes.get("scheduled_time")
+                if time is None or not is_past(time):
+                    return repository.update(project_id, job_id, changes)
+                row = repository.update(project_id, job_id, {**changes, "scheduled_time": None})
+                row.scheduled_time = row.handled_time = time
+                return row
+
             for job in part.jobs:
                 label = f"{project.name}/{job.name}"
                 if job.agent is not None and job.agent not in agents:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from croniter import croniter
 from sqlalchemy import bindparam, select
 
 from core.errors import BadInput, Conflict
@@ -16,14 +14,11 @@ from core.infra.database import Database
 from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
 from core.infra.slugs import make_unique_slug
 from core.infra.validation import check_not_reserved, is_storable
+from core.schedules.cron import parse_cron
+from core.schedules.repository import ScheduleRepository
 from core.tables import Execution, Job, Project
 
 RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
-
-LONGEST_CRON = 255
-LAST_DAY = re.compile(r"^l(-([12]?[0-9]|30))?w?$")
-LAST_WEEKDAY = re.compile(r"^([0-7]|sun|mon|tue|wed|thu|fri|sat)l$")
-
 
 _JOB_IDS = aggregate_ids(Job.id, Job.project_id == Project.id)
 _BY_ID = select(*Project.__table__.columns, _JOB_IDS.label("job_ids")).where(
@@ -59,6 +54,7 @@ class ProjectRepository(Repository[Project]):
         project.slug = make_unique_slug(project.name, self.load_slugs())
         self.session.add(project)
         self.session.flush()
+        self.plan_schedule(project)
         return project
 
     def build(self, values: Mapping[str, Any]) -> Project:
@@ -66,7 +62,8 @@ class ProjectRepository(Repository[Project]):
         known = validate_fields(values, self.fields, self.clearable)
         if "name" not in known:
             raise BadInput("A project needs a 'name'.", path="name", code="missing-field")
-        _check_cron(known.get("cron_schedule"))
+        if known.get("cron_schedule"):
+            parse_cron(known["cron_schedule"])
         check_not_reserved(known["name"])
         return Project(organization_id=self.organization_id, **known)
 
@@ -100,9 +97,15 @@ class ProjectRepository(Repository[Project]):
         if known.get("name", project.name) != project.name:
             check_not_reserved(known["name"])
             self._check_name_is_free(known["name"])
-        if known.get("cron_schedule") != project.cron_schedule:
-            _check_cron(known.get("cron_schedule"))
-        return self._apply(project, known)
+        if known.get("cron_schedule") and known["cron_schedule"] != project.cron_schedule:
+            parse_cron(known["cron_schedule"])
+        self._apply(project, known)
+        self.plan_schedule(project)
+        return project
+
+    def plan_schedule(self, project: Project) -> None:
+        """Let the project's schedule follow its cron expression."""
+        ScheduleRepository(self.session, self.organization_id).plan(project)
 
     def delete(self, project_id: str) -> None:
         """Cancel the project's executions, then delete it with its jobs, executions and datasets."""
@@ -121,27 +124,3 @@ class ProjectRepository(Repository[Project]):
         lock_organization(self.session, self.organization_id)
         if self.session.scalar(self._select().where(Project.name == name)):
             raise Conflict("There is a project with this name already.", path="name", code="name-taken")
-
-
-def _check_cron(schedule: str | None) -> None:
-    """Raise BadInput for an invalid cron expression."""
-    if schedule and not (len(schedule) <= LONGEST_CRON and _is_cron(schedule.lower().split())):
-        sentence = "'cronSchedule' is no cron schedule: minute, hour, day, month and weekday, such as 30 6 * * MON-FRI."
-        raise BadInput(sentence, path="cronSchedule")
-
-
-def _is_cron(fields: Sequence[str]) -> bool:
-    """Accept five fields, optionally with seconds before and a year after them, or a word such as @daily."""
-    if any(field.startswith("r") for field in fields):  # croniter's random times, which no other cron supports
-        return False
-    readings = [fields]  # croniter expects seconds after the five fields, and the year after the seconds
-    if len(fields) > 5:
-        readings += [*fields[1:6], fields[0], *fields[6:]], [*fields[:5], "0", *fields[5:]]
-    return any(croniter.is_valid(_replace_quartz_days(reading)) for reading in readings)
-
-
-def _replace_quartz_days(fields: Sequence[str]) -> str:
-    """Replace the days of Quartz that croniter cannot parse: `LW`, `L-3`, `5L`, `FRIL`, and `L` for SAT."""
-    days = [LAST_DAY.sub("l", field) for field in fields[2:3]]
-    weekdays = ["sat" if field == "l" else LAST_WEEKDAY.sub(r"\1", field) for field in fields[4:5]]
-    return " ".join([*fields[:2], *days, *fields[3:4], *weekdays, *fields[5:]])

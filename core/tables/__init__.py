@@ -16,6 +16,7 @@ from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, Total
 from core.tables.packages import Package
 from core.tables.records import StoredRecord
+from core.tables.schedules import Schedule, ScheduleTick, TickJob
 from core.tables.work import Agent, Category, Job, Project, Task
 
 __all__ = [
@@ -44,8 +45,11 @@ __all__ = [
     "PythonExtension",
     "RateCounter",
     "Receiver",
+    "Schedule",
+    "ScheduleTick",
     "StoredRecord",
     "Task",
+    "TickJob",
     "Total",
     "UtcDateTime",
     "Webhook",

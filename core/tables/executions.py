@@ -52,6 +52,8 @@ class Execution(Owned):
     metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
     progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
     dataset_id: Mapped[str | None] = mapped_column(String(36))
+    trigger: Mapped[str] = mapped_column(default="rest")
+    tick_at: Mapped[datetime | None]
 
 
 class OutboxMessage(Base):

@@ -62,7 +62,8 @@ class Job(Owned):
     cloud_credential_id: Mapped[str | None] = mapped_column(String(36))
     cloud_credential_ids: Mapped[list[str]] = mapped_column(default=list)
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    scheduled_time: Mapped[datetime | None]
+    scheduled_time: Mapped[datetime | None] = mapped_column(index=True)
+    handled_time: Mapped[datetime | None]
     enabled: Mapped[bool] = mapped_column(default=True)
     execution_count: Mapped[int] = mapped_column(default=0)
     latest_execution_id: Mapped[str | None] = mapped_column(String(36))
@@ -84,7 +85,8 @@ class Task(Base):
     execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
     execution_log: Mapped[str | None] = mapped_column(Text)
     sealed_api_key: Mapped[str | None] = mapped_column(Text)
-    scheduled_time: Mapped[datetime | None]
+    scheduled_time: Mapped[datetime | None] = mapped_column(index=True)
+    handled_time: Mapped[datetime | None]
     enabled: Mapped[bool] = mapped_column(default=True)
     created_at: Mapped[datetime] = mapped_column(default=now)
     updated_at: Mapped[datetime] = mapped_column(default=now, onupdate=now)

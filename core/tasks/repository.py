@@ -15,6 +15,7 @@ from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.repository import lock_organization, lock_row, validate_fields
 from core.infra.validation import check_storable
 from core.jobs.repository import JobRepository
+from core.schedules.times import check_scheduled_time
 from core.tables import Execution, Task
 from core.tasks.report import TaskWithExecution
 
@@ -37,6 +38,7 @@ class TaskRepository:
     def create(self, project_id: str, job_id: str, values: Mapping[str, Any]) -> TaskWithExecution:
         job = JobRepository(self.session, self.organization_id).get(project_id, job_id)
         known = _validate(values)
+        check_scheduled_time(known.get("scheduled_time"))
         if "name" not in known:
             raise BadInput("A task needs a 'name'.", path="name", code="missing-field")
         task = Task(organization_id=self.organization_id, job_id=job.id, **known)
@@ -72,7 +74,9 @@ class TaskRepository:
 
     def update(self, project_id: str, job_id: str, task_id: str, changes: Mapping[str, Any]) -> TaskWithExecution:
         found = self.get(project_id, job_id, task_id)
-        for field, value in _validate(changes).items():
+        known = _validate(changes)
+        check_scheduled_time(known.get("scheduled_time"), found.task.scheduled_time)
+        for field, value in known.items():
             setattr(found.task, field, value)
         self.session.flush()
         return found
