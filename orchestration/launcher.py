@@ -25,6 +25,9 @@ from core.infra.database import Database, open_database
 from core.infra.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, postpone
 from core.infra.pidfile import is_alive
 from core.infra.settings import Settings
+from core.schedules.firing import fire_overdue
+from core.schedules.once import execute_scheduled
+from core.schedules.waiting import submit_waiting
 from core.tables import Execution, OutboxMessage, now
 from orchestration.client import DagsterClient, LaunchedRun
 from orchestration.compute import create_compute
@@ -68,6 +71,7 @@ class Launcher:
                     self.kill_orphans,
                     self.release_slots,
                     self.fail_lost,
+                    self.sync_schedules,
                 ):
                     outages.run_step(step)
         self._pool.shutdown(cancel_futures=True)
@@ -144,6 +148,14 @@ class Launcher:
     def fail_lost(self) -> None:
         for execution_id in fail_lost(self._database, self._settings, now(), self._up_since):
             log.warning("execution lost its driver", execution_id=execution_id)
+
+    def sync_schedules(self) -> None:
+        """Execute what is due and was not fired, or had to wait."""
+        at = now()
+        for tick in fire_overdue(self._database, self._settings, at):
+            log.info("fired overdue tick", tick_id=tick.tick_id, state=tick.state)
+        submit_waiting(self._database, self._settings)
+        execute_scheduled(self._database, self._settings, at)
 
     def _launch(self, message: OutboxMessage, run_id: str) -> None:
         request = {"run_id": run_id, "execution_id": message.execution_id, "attempt": message.attempt}

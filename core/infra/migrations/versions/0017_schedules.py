@@ -89,7 +89,7 @@ def _schedule_ticks() -> None:
             ["schedule_id"], ["schedules.id"], name="fk_schedule_ticks_schedule_id", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("id", name="pk_schedule_ticks"),
-        sa.UniqueConstraint("schedule_id", "tick_at", name="uq_schedule_ticks_schedule_id"),
+        sa.UniqueConstraint("schedule_id", "tick_at", name="uq_schedule_ticks_schedule_id_tick_at"),
     )
 
 
@@ -111,7 +111,7 @@ def _schedule_tick_jobs() -> None:
             ["tick_id"], ["schedule_ticks.id"], name="fk_schedule_tick_jobs_tick_id", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("id", name="pk_schedule_tick_jobs"),
-        sa.UniqueConstraint("tick_id", "job_id", name="uq_schedule_tick_jobs_tick_id"),
+        sa.UniqueConstraint("tick_id", "job_id", name="uq_schedule_tick_jobs_tick_id_job_id"),
     )
     op.create_index(
         "ix_schedule_tick_jobs_waiting",
