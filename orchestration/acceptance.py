@@ -86,6 +86,7 @@ class Acceptance:
             environment=get_allowed_environment(self._settings),
             queue=True,
             run_id=context.run_id,
+            trigger="dagster",
         )
 
     def _retry(self, context: OpExecutionContext, execution_id: str) -> Execution:

@@ -110,7 +110,7 @@ class ExecutionRecord(ExecutionStatus):
     output_dataset_format: str | None
     output_dataset_schema: str | None
     trigger: str
-    """What caused it: `rest`, `schedule`, or `scheduledTime` of the job or task."""
+    """What caused it: `rest`, `dagster` (its UI), `schedule`, or `scheduledTime` of the job or task."""
     schedule_tick: datetime | None
     """The tick of the schedule, or the scheduled time; null for other triggers."""
     created_at: datetime
