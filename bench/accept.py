@@ -1,6 +1,6 @@
-"""How long POST …/execute takes to accept: `python -m bench.accept`.
+"""Latency of POST …/execute: `python -m bench.accept`.
 
-200 sequential calls, ten for each of twenty projects, to an API process with SQLite. Without a launcher, no driver
+200 sequential calls, ten per project, to one API process with SQLite. Without a launcher, no driver
 competes for the cores.
 """
 

@@ -1,4 +1,4 @@
-"""Accepting work, beside Prefect: `python -m bench.accept_peer [SECONDS]`.
+"""Accepted executions per minute, compared with Prefect: `python -m bench.accept_peer [SECONDS]`.
 
 `execute` without a launcher, and Prefect server's create-flow-run without background services. Both have one process,
 their own database in the same PostgreSQL and the same load: first calls begin at a fixed rate, then ten clients call
@@ -25,7 +25,7 @@ from bench.service import Json, describe_machine, find_free_port, run_process, w
 from tests.support.postgres import cluster, new_database
 
 CLIENTS = 10
-REFUSED = float("inf")  # what a server that is overloaded answers with 503
+REFUSED = float("inf")  # an overloaded server answers 503
 # the server of this version does not start on a later FastAPI
 PREFECT = ("prefect==3.8.8", "fastapi==0.139.0")
 WARM_UP_SECONDS, WARM_UP_PAUSE = 180, 1
@@ -90,13 +90,13 @@ async def call_without_pause(calls: Sequence[Call], seconds: float) -> list[floa
     durations: list[float] = []
     until = time.monotonic() + seconds
 
-    async def caller(number: int, client: httpx.AsyncClient) -> None:
+    async def call_repeatedly(number: int, client: httpx.AsyncClient) -> None:
         while time.monotonic() < until:
             durations.append(await _measure_call(client, calls[number % len(calls)]))
             number += CLIENTS
 
     async with _create_client() as client:
-        await asyncio.gather(*(caller(number, client) for number in range(CLIENTS)))
+        await asyncio.gather(*(call_repeatedly(number, client) for number in range(CLIENTS)))
     return durations
 
 

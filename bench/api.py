@@ -1,10 +1,10 @@
 """The API under load: `python -m bench.api [SECONDS [REQUESTS]]`, on SQLite and on PostgreSQL.
 
-Two uvicorn workers, 100 keys of ten organizations with 300 projects. Reads by id from 100 connections (wrk) beside a
-bare FastAPI route that answers JSON of the same shape from memory; the workers' memory over these reads and more, up to
-REQUESTS; 10,000 jobs listed page by page; and `execute` at 25 a second, with the launcher not running, on an empty
-instance for SECONDS, and for four times as long on one that holds 100,000 executions. By default all in five minutes;
-`30 100000` is the full measure, of ten minutes, twelve at most.
+The instance has two uvicorn workers and 100 keys of ten organizations with 300 projects. Four measurements: reads by id
+from 100 connections (wrk), compared with a bare FastAPI route that answers JSON of the same shape from memory; the
+memory of the workers during REQUESTS reads; 10,000 jobs listed page by page; `execute` at 25 per second without a
+launcher, for SECONDS on an empty instance and four times as long with 100,000 stored executions. The defaults take five
+minutes, the full measurement (`30 100000`) ten to twelve.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RATE, STORED_FACTOR = 25, 4
 STORED_EXECUTIONS, LISTED_JOBS, PAGE = 100_000, 10_000, 1000
 BATCH = 5000
 MEMORY_SECONDS, LOAD_SECONDS, WARM_UP_SECONDS = 60, 5, 2
-IDLE_SECONDS = 2  # the server closes what is idle for five
+IDLE_SECONDS = 2  # the server closes a connection that is idle for five
 PIPELINE = (
     "fetch: {url: 'http://127.0.0.1:9/'}\npipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n"
 )
@@ -240,7 +240,7 @@ async def call_execute(spindle: Instance, seconds: int) -> list[float]:
     limits = httpx.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS)
     async with httpx.AsyncClient(base_url=spindle.url, limits=limits, timeout=60) as client:
 
-        async def one(number: int) -> float:
+        async def call_once(number: int) -> float:
             target = spindle.targets[number % len(spindle.targets)]
             began = time.perf_counter()
             path = f"{target.path}/jobs/{target.job_id}/execute"
@@ -250,7 +250,7 @@ async def call_execute(spindle: Instance, seconds: int) -> list[float]:
         began, calls = time.monotonic(), []
         for number in range(RATE * seconds):
             await asyncio.sleep(max(0, began + number / RATE - time.monotonic()))
-            calls.append(asyncio.create_task(one(number)))
+            calls.append(asyncio.create_task(call_once(number)))
         return list(await asyncio.gather(*calls))
 
 

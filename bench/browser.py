@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from bench.contenders import install_contender, read_output
 from bench.nginx import install_packages, run_nginx
 from bench.service import Json, describe_machine
-from bench.sites import TEMPLATES, page
+from bench.sites import TEMPLATES, build_page
 from bench.visitors.fields import TABS, list_addresses
 from pipelines.browser.model import BrowserOptions
 
@@ -62,7 +62,7 @@ def serve_site(pages: int) -> Generator[str]:
         (root / "app.js").write_text(SCRIPT)
         (root / "app.css").write_text("li { margin: 0 1em } #made { columns: 3 }")
         for number in range(TEMPLATES):
-            (root / f"{number}.html").write_text(page(number, SIZE).replace("</head>", f"{HEAD}</head>"))
+            (root / f"{number}.html").write_text(build_page(number, SIZE).replace("</head>", f"{HEAD}</head>"))
         links = "".join(f'<li class="item"><a href="{url}">page</a></li>' for url in list_addresses("", pages))
         (root / "index.html").write_text(f"<!doctype html><h1>All</h1><ul>{links}</ul>")
         with run_nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;") as address:

@@ -1,8 +1,8 @@
-"""A chain of 200 pages with "next" links, crawled beside Scrapy: `python -m bench.chain [PAGES]`.
+"""A chain of 200 pages with "next" links, compared with Scrapy: `python -m bench.chain [PAGES]`.
 
-Five fields a page, robots.txt and politeness off, the guard on; one core each, nginx on the other. Each round runs
-Scrapy and a pass of one driver; a ratio counts within its round. Spark's start is shown apart, and so is the first pass
-of a driver, for which Java has compiled nothing yet. Installs nginx with apt, and Scrapy into `.bench`.
+Five fields a page, robots.txt and politeness off, the guard on; one core each, nginx on the other. A round
+runs Scrapy and a pass of one driver; ratios are of one round. The output shows Spark's start and the first pass, which
+runs before Java compiles its code, separately. Installs nginx with apt, and Scrapy into `.bench`.
 """
 
 from __future__ import annotations

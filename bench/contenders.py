@@ -1,4 +1,4 @@
-"""Other tools as contenders, each installed into its own virtual environment."""
+"""Install other tools into virtual environments and run them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Pages per second from a single seed: `python -m bench.crawl [PAGES]`.
 
 Spindle, Scrapy, Crawlee and two bare loops crawl the same static site: five fields a page, equally many requests in
-flight, politeness and page cache off, guard on. Each has one core, and nginx the other. Then the page cache is written
-and read, and two cores are compared with one, with nginx on the same cores.
+flight, politeness and page cache off, guard on. Every contender has one core, and nginx the other.
+Then the page cache is written and read, and two cores are compared with one, with nginx on the same cores.
 
-A virtual machine has phases of seconds to minutes in which everything takes twice as long. So all take turns, and what
-counts is the median of the ratios within a round. Takes about half an hour; installs nginx with apt, and the other
+A virtual machine has phases of seconds to minutes in which everything takes twice as long. So all take turns, and
+the result is the median of the ratios within a round. Takes about half an hour; installs nginx with apt, and the other
 contenders into `.bench`.
 """
 
@@ -114,7 +114,7 @@ def start_on_two_cores(stack: ExitStack, pages: int) -> dict[str, Contender]:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A driver of Spindle; each call runs a pass."""
+    """A driver of Spindle; a call runs one pass."""
 
     process: subprocess.Popen[str]
     log: Path

@@ -1,7 +1,7 @@
 """load_csv → dedup → save_parquet of a million rows, compared with bare PySpark: `python -m bench.dedup`.
 
-Both run in one session, in turn; each round prints seconds, and seconds of the JVM's CPU; the end is the ratio of the
-best of each.
+Both run in one session, in turn. A round prints seconds and CPU seconds of the JVM; the result is the ratio of the best
+rounds.
 Bare PySpark keeps any of several equal rows, Spindle the first; Spindle also caches and counts the rows.
 """
 

@@ -1,6 +1,6 @@
 """Count the modules of ours that take part in one execution and in one page: `python -m bench.modules`.
 
-A module counts when one of its functions runs in any process after the start, apart from what its import runs.
+A module counts when one of its functions runs in any process after the start, not counting its import.
 The execution is the README's job on a small site; the page is one of bench.crawl, counted in Spark's Python workers.
 """
 
@@ -37,7 +37,7 @@ PAGES = {
     "b.html": "<h1>B</h1><p class=price_color>£2.50</p>",
 }
 CATALOG = {"index.html": "<li class=item><a href=a.html>A</a></li>", "a.html": "<h1>A</h1><p class=price>€ 1,50</p>"}
-# runs in each Python process: writes a line to the process's file for each module, once the file `start` exists
+# runs in every Python process: from the creation of the file `start` on, writes the modules to a file per process
 HOOK = """
 import os, sys, threading, time
 _clone, _folder, _rooms = {clone!r} + "/", {folder!r}, {rooms!r}

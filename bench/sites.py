@@ -26,7 +26,7 @@ def serve_catalog(pages: int, size: int, cores: str = "0") -> Generator[str]:
     with TemporaryDirectory() as folder:
         root = _make_readable(folder)
         for number in range(TEMPLATES):
-            (root / f"{number}.html").write_text(page(number, size))
+            (root / f"{number}.html").write_text(build_page(number, size))
         links = "\n".join(
             f'<li class="item"><a href="page/{n}/{n % TEMPLATES}.html">{n}</a></li>' for n in range(pages)
         )
@@ -37,7 +37,7 @@ def serve_catalog(pages: int, size: int, cores: str = "0") -> Generator[str]:
 
 @contextmanager
 def serve_graph(pages: int, size: int = 3_000, links: int = 10) -> Generator[str]:
-    """Serve `pages` files with `links` links each: six children in a tree, and random pages."""
+    """Serve `pages` files with `links` links each: six to children in a tree, the others to random pages."""
     with TemporaryDirectory() as folder:
         root = _make_readable(folder)
         for number in range(pages):
@@ -45,19 +45,19 @@ def serve_graph(pages: int, size: int = 3_000, links: int = 10) -> Generator[str
                 *range(6 * number + 1, 6 * number + 7),
                 *(number * 7919 + step * 104729 for step in range(1, links - 5)),
             ]
-            (root / f"{number}.html").write_text(page(number, size, {other % pages for other in others}))
+            (root / f"{number}.html").write_text(build_page(number, size, {other % pages for other in others}))
         with run_nginx(root) as site:
             yield f"{site}/0.html"
 
 
 @contextmanager
 def serve_chain(pages: int, size: int = 6_000) -> Generator[str]:
-    """Serve `pages` files, each with a link to the next one."""
+    """Serve `pages` files with a link from one to the next."""
     with TemporaryDirectory() as folder:
         root = _make_readable(folder)
         for number in range(pages):
             following = f'<p><a class="next" href="{number + 1}.html">Next</a></p>' if number + 1 < pages else ""
-            (root / f"{number}.html").write_text(page(number, size).replace("</body>", f"{following}</body>"))
+            (root / f"{number}.html").write_text(build_page(number, size).replace("</body>", f"{following}</body>"))
         with run_nginx(root) as site:
             yield f"{site}/0.html"
 
@@ -68,14 +68,14 @@ def _make_readable(folder: str) -> Path:
     return Path(folder)
 
 
-def page(number: int, size: int, linked: Iterable[int] = ()) -> str:
+def build_page(number: int, size: int, linked: Iterable[int] = ()) -> str:
     """Return a page of about `size` bytes with a usual mix of markup and text."""
     links = "".join(f'<li class="item"><a href="{each}.html">Item {each}</a></li>' for each in sorted(linked))
     bare = PAGE.format(number=number, brand=number % 7, links=links, text="")
-    return PAGE.format(number=number, brand=number % 7, links=links, text=filling(number, max(size - len(bare), 0)))
+    return PAGE.format(number=number, brand=number % 7, links=links, text=build_text(number, max(size - len(bare), 0)))
 
 
-def filling(number: int, size: int) -> str:
+def build_text(number: int, size: int) -> str:
     """Return `size` bytes of paragraphs, lists and unrelated links."""
     words, parts, length = WORDS.split(), list[str](), 0
     while length < size:

@@ -1,6 +1,6 @@
 """The phases of a 20-row load_csv execution: `python -m bench.small_execution`.
 
-In turns with it, the same work as a script with spark-submit.
+It takes turns with a script that does the same work with spark-submit.
 """
 
 from __future__ import annotations

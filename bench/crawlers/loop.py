@@ -19,7 +19,7 @@ async def run(crawl: Crawl, seed: str) -> list[Row]:
     waiting.put_nowait(seed)
     seen, rows = {seed}, []
 
-    async def work(session: aiohttp.ClientSession) -> None:
+    async def fetch_pages(session: aiohttp.ClientSession) -> None:
         while True:
             url = await waiting.get()
             async with session.get(url) as answer:
@@ -33,7 +33,7 @@ async def run(crawl: Crawl, seed: str) -> list[Row]:
             waiting.task_done()
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CONCURRENCY)) as session:
-        workers = [asyncio.create_task(work(session)) for _ in range(CONCURRENCY)]
+        workers = [asyncio.create_task(fetch_pages(session)) for _ in range(CONCURRENCY)]
         await waiting.join()
         for worker in workers:
             worker.cancel()

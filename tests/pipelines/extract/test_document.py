@@ -356,11 +356,11 @@ class TestBadPages:
     @pytest.mark.parametrize("tag", ["div", "b", "span", "table", "ul><li", "a", "font", "p><div"])
     def test_two_thousand_levels_are_read_at_once(self, tag: str) -> None:
         body = f"<{tag}>" * 2000 + "deep"
-        began = time.monotonic()
+        began = time.process_time()  # not what other processes take
         root = document(body).root
         assert root.text() == "deep"
         assert isinstance(root.select("div:contains(deep)"), list)
-        assert time.monotonic() - began < 10
+        assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(
