@@ -12,6 +12,7 @@ from api.agents import endpoints as agents
 from api.auth import endpoints as auth
 from api.catalog import endpoints as catalog
 from api.categories import endpoints as categories
+from api.cloud import cron_jobs, spark
 from api.cloud_credentials import endpoints as cloud_credentials
 from api.cms_tables import endpoints as cms_tables
 from api.datasets import endpoints as datasets
@@ -72,6 +73,9 @@ def create_app(settings: Settings) -> FastAPI:
     service = f"{settings.root_path}/{settings.service_segment}/api"
     _include_service(app, service)
     app.include_router(packages.links, prefix=service)
+    cloud = f"{settings.root_path}/{settings.service_segment}/cloud"
+    for router in (cron_jobs.router, spark.router):
+        app.include_router(router, prefix=cloud, responses=EVERYWHERE)
     tables = f"{settings.root_path}/api/{settings.tables_segment}"
     app.include_router(cms_tables.router, prefix=tables, responses=EVERYWHERE)
     app.add_middleware(EncodedSlashes)

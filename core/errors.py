@@ -13,6 +13,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "concurrency-limit": "Too many requests of this kind are running at once. Retry after `Retry-After` seconds.",
     "conflict": "The request does not fit the current state of the record.",
     "credential-disabled": "The cloud credential is disabled.",
+    "cron-job-limit": "The organization has as many cron jobs as it may have.",
     "disabled": "The job, its agent or the task is disabled.",
     "duplicate-name": "A package contains two things of one name.",
     "execution-limit": "The project has its maximum number of executions. Retry after `Retry-After` seconds.",

@@ -24,6 +24,7 @@ from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.database import Database, open_database
 from core.infra.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, postpone
 from core.infra.pidfile import is_alive
+from core.infra.run_socket import get_run_pidfile, send_request
 from core.infra.settings import Settings
 from core.schedules.firing import fire_overdue
 from core.schedules.once import execute_scheduled
@@ -32,7 +33,6 @@ from core.tables import Execution, OutboxMessage, now
 from orchestration.client import DagsterClient, LaunchedRun
 from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute, DriverHandle
-from orchestration.run_socket import get_run_pidfile, send_request
 
 POLL_SECONDS = 0.1
 OUTAGE_POLL_SECONDS = 2.0  # while the database or Dagster cannot be reached

@@ -17,8 +17,8 @@ from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
 from core.infra.pidfile import is_alive, read_alive_pid
+from core.infra.run_socket import get_run_pidfile, send_request
 from orchestration.instance import LOCATION
-from orchestration.run_socket import get_run_pidfile, send_request
 
 
 class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):

@@ -23,10 +23,10 @@ from typing import Any
 import dagster
 
 from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
+from core.infra.run_socket import get_run_pidfile, get_run_socket
 from core.infra.settings import Settings
 from orchestration.acceptance import Attempt
 from orchestration.compute import create_compute
-from orchestration.run_socket import get_run_pidfile, get_run_socket
 from orchestration.runs import execute_attempt, execute_run, preload
 from pipelines.registry.catalog import load_plugins
 

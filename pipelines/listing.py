@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from pipelines.browser.actions import ACTIONS
 from pipelines.extract.extractors import METHODS
-from pipelines.planning.stage import STAGES, Stage
+from pipelines.planning.stage import STAGES, Sink, Source, Stage
 from pipelines.registry.catalog import ENGINE, Entry
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction
 from pipelines.transforms.transform import describe_function
@@ -38,6 +38,16 @@ def list_all_stages() -> tuple[StageListing, ...]:
     """Return all stages by name; every row transform of a plugin is listed as a stage."""
     found = (*(_list_stage(entry) for entry in STAGES), *(_list_transform(entry) for entry in ROW_TRANSFORMS))
     return tuple(sorted(found, key=lambda each: each.name.casefold()))
+
+
+def list_formats() -> tuple[Sequence[str], Sequence[str]]:
+    """Return the file formats that stages read, and those that they write, as the stages name them."""
+    return _list_formats(Source), _list_formats(Sink)
+
+
+def _list_formats(base: type[Stage]) -> Sequence[str]:
+    stages = (entry.thing for entry in STAGES if issubclass(entry.thing, base))
+    return sorted({format_ for stage in stages if (format_ := getattr(stage, "format", None))})
 
 
 def _list_stage(entry: Entry[type[Stage]]) -> StageListing:

@@ -25,11 +25,13 @@ GROUPS = {  # the tags of operations, in the order of their use
     "cloud credentials": "Keys of providers, encrypted, for the pipelines that need them.",
     "events": "Executions followed live, as Server-Sent Events.",
     "webhooks": "Events of a project, sent to the addresses that it names.",
+    "cron jobs": "Addresses that are called on a cron schedule.",
     "metrics": "Usage and costs of executions, jobs, projects and organizations.",
     "declarations": "All records of a file such as spindle.yaml, written at once.",
     "packages": "Projects with their jobs and agents, exported to a file and imported from one.",
     "html": "A single page, fetched as pipelines do.",
     "cms-tables": "Generic tables: JSON records in tables that users name.",
+    "spark": "Facts about Spark, and whether it works.",
     "auth": "API keys, their scopes, and organizations.",
     "health": "Whether the service works.",
 }

@@ -15,6 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from core.agents.service import AgentService
 from core.categories.service import CategoryService
 from core.credentials.service import CredentialService
+from core.cron_jobs.embedded import open_cron_scheduler
+from core.cron_jobs.scheduler import CronScheduler
 from core.datasets.service import DatasetService
 from core.declarations.service import DeclarationService
 from core.events.service import EventService
@@ -33,6 +35,7 @@ from core.projects.service import ProjectService
 from core.python_extensions.service import PythonExtensionService
 from core.records.service import RecordService
 from core.schedules.service import ScheduleService
+from core.spark.service import SparkService
 from core.sql.engine import SqlEngine
 from core.sql.service import QueryService, open_sql_engine
 from core.tasks.service import TaskService
@@ -55,6 +58,8 @@ class Services:
     organizations: OrganizationService
     credentials: CredentialService
     webhooks: WebhookService
+    cron_jobs: CronScheduler
+    spark: SparkService
     sql_engine: SqlEngine
     datasets: DatasetService
     queries: QueryService
@@ -90,6 +95,8 @@ def open_services(settings: Settings) -> Services:
         organizations=OrganizationService(database),
         credentials=CredentialService(settings, database),
         webhooks=WebhookService(settings, database),
+        cron_jobs=open_cron_scheduler(settings, database),
+        spark=SparkService(settings),
         limiter=RateLimiter(database, settings.requests_per_minute),
         sql_engine=sql_engine,
         datasets=DatasetService(database),

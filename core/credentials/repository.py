@@ -64,6 +64,11 @@ class CredentialRepository(Repository[CloudCredential]):
     def get(self, credential_id: str) -> CloudCredential:
         return self._fetch_by_id(credential_id)
 
+    def find_own(self, name: str) -> CloudCredential | None:
+        """Return the organization's own credential with this name: of several, the oldest enabled one."""
+        named = self._select().where(CloudCredential.organization_id.is_not(None), CloudCredential.name == name)
+        return self.session.scalar(named.order_by(CloudCredential.enabled.desc(), CloudCredential.id).limit(1))
+
     def update(self, credential_id: str, changes: Mapping[str, Any], key_ring: KeyRing) -> CloudCredential:
         """Merge the changes. A secret that is sent masked stays, unless `endpoint` changes: BadInput."""
         credential, known = self._get_changeable(credential_id), self._validate(changes)
@@ -175,7 +180,7 @@ def decrypt_environment(execution: Execution, key_ring: KeyRing) -> dict[str, st
 
 def decrypt_fields(credential: CloudCredential, key_ring: KeyRing) -> dict[str, str]:
     """Return all fields of the credential that are set, in clear; raise like `freeze_environment`."""
-    values = {field: _decrypt_field(credential, field, key_ring) for field in (*SECRETS, *PLAIN)}
+    values = {field: decrypt_field(credential, field, key_ring) for field in (*SECRETS, *PLAIN)}
     return {field: value for field, value in values.items() if value}
 
 
@@ -191,13 +196,14 @@ def _build_variables(credential: CloudCredential, key_ring: KeyRing) -> dict[str
     """Map the credential to the environment variables of its provider."""
     variables: dict[str, str] = {}
     for name, fields in PROVIDERS.get(credential.provider, {}).items():
-        value = next(filter(None, (_decrypt_field(credential, field, key_ring) for field in fields)), None)
+        value = next(filter(None, (decrypt_field(credential, field, key_ring) for field in fields)), None)
         if value is not None:
             variables[name] = value
     return variables
 
 
-def _decrypt_field(credential: CloudCredential, field: str, key_ring: KeyRing) -> str | None:
+def decrypt_field(credential: CloudCredential, field: str, key_ring: KeyRing) -> str | None:
+    """Return the field in clear, None when it is not set; raise like `freeze_environment`."""
     if field in PLAIN:
         return getattr(credential, field)
     stored = credential.secrets.get(field)

@@ -12,7 +12,18 @@ from datetime import timedelta
 from sqlalchemy import delete, insert, inspect, select
 from sqlalchemy.orm import Session, UOWTransaction
 
-from core.tables import Agent, Dataset, DefinitionChange, Job, Organization, Owned, Project, Schedule, now
+from core.tables import (
+    Agent,
+    CronJob,
+    Dataset,
+    DefinitionChange,
+    Job,
+    Organization,
+    Owned,
+    Project,
+    Schedule,
+    now,
+)
 
 # the columns that definitions depend on; new and deleted rows always count
 COLUMNS: dict[type[Owned | Organization], frozenset[str]] = {
@@ -20,6 +31,7 @@ COLUMNS: dict[type[Owned | Organization], frozenset[str]] = {
     Project: frozenset({"name", "slug", "enabled", "parameters"}),
     Job: frozenset({"name", "slug", "description", "agent_id", "input_dataset_id", "parameters", "enabled"}),
     Agent: frozenset({"name", "pipeline_yaml", "code", "enabled"}),
+    CronJob: frozenset(),
     Dataset: frozenset({"job_id", "schema_slug", "slug", "logical_path"}),
     Schedule: frozenset({"job_id", "planned_for"}),  # the latter is made of cron expression, timezone and switch
 }

@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 import certifi
 import pycurl
 
+from core.errors import BadInput
 from core.infra.settings import Settings
 from pipelines.fetch import Guard, GuardRefused, canonical_url
 
 CONNECT_SECONDS = 5.0
 TOTAL_SECONDS = 15.0
 MAX_BODY = 256 * 2**10
+MAX_URL_LENGTH = 2048
 # one sentence for both cases, so that callers cannot learn which names a private network knows
 UNKNOWN_HOST = "there is no such host, or this service may not call it"
 ALL_NETWORKS = ("0.0.0.0/0", "::/0")
@@ -62,6 +64,27 @@ def send_request(
 def normalize_url(url: str) -> str | None:
     """Return the canonical form in which the URL is requested; None unless it is http or https."""
     return canonical_url(url)
+
+
+def check_target_url(settings: Settings, url: str, path: str) -> str:
+    """Return the canonical form of a URL that the service is to call later, from the field `path`.
+
+    Raise BadInput for one that it never may. Host names are checked with every connection.
+    """
+    address = normalize_url(url)
+    if address is None or len(address) > MAX_URL_LENGTH:
+        sentence = f"'{path}' is an http or https address of at most {MAX_URL_LENGTH} characters."
+        raise BadInput(sentence, path=path)
+    if "@" in urlsplit(address).netloc:
+        raise BadInput(f"'{path}' contains a user name or password, which every reader of it would see.", path=path)
+    host = urlsplit(address).hostname or ""
+    try:
+        if not is_host_name(host) and not is_own_url(settings, address):
+            Guard(settings.fetch_allow_networks).check(host)
+    except GuardRefused as refused:
+        sentence = f"'{path}' leads to an address that this service may not call: {refused}."
+        raise BadInput(sentence, code="address-refused", path=path) from refused
+    return address
 
 
 def is_host_name(host: str) -> bool:

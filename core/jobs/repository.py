@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from core.agents.repository import AgentRepository
 from core.credentials.repository import CredentialRepository
+from core.cron_jobs.repository import delete_cron_jobs_of_job
 from core.datasets.repository import DatasetRepository
 from core.errors import BadInput, NotFound
 from core.executions.states import State
@@ -132,8 +133,9 @@ class JobRepository(Repository[Job]):
         return self._apply(job, self._validate(changes, job))
 
     def delete(self, project_id: str, job_id: str) -> None:
-        """Cancel the job's executions, then delete it with its executions and datasets."""
+        """Cancel the job's executions, then delete it with its executions, datasets and cron jobs."""
         job = self.get(project_id, job_id)
+        delete_cron_jobs_of_job(self.session, self.organization_id, job.id)
         cancel_all(self.session, Execution.job_id == job.id, "The job was deleted.")
         release_slots(self.session, Execution.job_id == job.id)
         self.session.delete(job)

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, select
 
+from core.cron_jobs.repository import delete_cron_jobs_of_project
 from core.errors import BadInput, Conflict
 from core.executions.transitions import cancel_all, release_slots
 from core.infra.database import Database
@@ -108,8 +109,9 @@ class ProjectRepository(Repository[Project]):
         ScheduleRepository(self.session, self.organization_id).plan(project)
 
     def delete(self, project_id: str) -> None:
-        """Cancel the project's executions, then delete it with its jobs, executions and datasets."""
+        """Cancel the project's executions, then delete it with its jobs, executions, datasets and cron jobs."""
         project = self.get(project_id)
+        delete_cron_jobs_of_project(self.session, self.organization_id, project.id)
         cancel_all(self.session, Execution.project_id == project.id, "The project was deleted.")
         release_slots(self.session, Execution.project_id == project.id)
         self.session.delete(project)

@@ -1,7 +1,8 @@
-"""`python -m core.webhooks`: deliver events to webhooks until a signal stops the process."""
+"""`python -m core.webhooks`: deliver events to webhooks and the calls of cron jobs until a signal stops the process."""
 
 from __future__ import annotations
 
+from core.cron_jobs.calls import CallQueue
 from core.infra import logs
 from core.infra.background import create_shutdown_event
 from core.infra.database import open_database
@@ -15,7 +16,7 @@ def main() -> None:
     settings = Settings()
     shutdown = create_shutdown_event()
     database = open_database(settings)
-    Dispatcher(settings, database, [WebhookQueue()]).run(shutdown)
+    Dispatcher(settings, database, [WebhookQueue(), CallQueue()]).run(shutdown)
     database.close()
 
 

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic.alias_generators import to_camel
 from sqlalchemy import func, select
@@ -16,16 +15,14 @@ from core.errors import BadInput, Conflict, NotFound
 from core.events.recorder import TYPES
 from core.executions.tokens import PREFIX
 from core.infra.encryption import AssociatedData, KeyRing
-from core.infra.http_client import is_host_name, is_own_url, normalize_url
+from core.infra.http_client import check_target_url
 from core.infra.repository import Repository
 from core.infra.settings import Settings
 from core.infra.validation import check_storable, is_storable
 from core.projects.repository import ProjectRepository
 from core.tables import Delivery, Webhook, new_id, now
-from pipelines.fetch import Guard, GuardRefused
 
 MAX_WEBHOOKS = 20
-MAX_URL_LENGTH = 2048
 SECRET_BYTES = 32
 OVERLAP = timedelta(hours=24)
 
@@ -114,7 +111,7 @@ class WebhookRepository(Repository[Webhook]):
         for field, value in known.items():
             check_storable(to_camel(field), value)
         if "url" in known:
-            known["url"] = _normalize(settings, known["url"])
+            known["url"] = check_target_url(settings, known["url"], "url")
         unknown = sorted(set(known.get("events", ())) - set(TYPES))
         if unknown:
             sentence = f"Unknown event: {', '.join(unknown)}. Events are {', '.join(TYPES)}."
@@ -124,22 +121,3 @@ class WebhookRepository(Repository[Webhook]):
 
 def bind_webhook(webhook: Webhook, field: str) -> AssociatedData:
     return AssociatedData(webhook.organization_id, webhook.id, field)
-
-
-def _normalize(settings: Settings, url: str) -> str:
-    """Return the canonical URL. Addresses are checked here, host names with every connection."""
-    address = normalize_url(url)
-    if address is None or len(address) > MAX_URL_LENGTH:
-        sentence = f"'url' is an http or https address of at most {MAX_URL_LENGTH} characters."
-        raise BadInput(sentence, path="url")
-    if "@" in urlsplit(address).netloc:
-        sentence = "'url' contains a user name or password, which every reader of the webhook would see."
-        raise BadInput(sentence, path="url")
-    host = urlsplit(address).hostname or ""
-    try:
-        if not is_host_name(host) and not is_own_url(settings, address):
-            Guard(settings.fetch_allow_networks).check(host)
-    except GuardRefused as refused:
-        sentence = f"'url' leads to an address that this service may not call: {refused}."
-        raise BadInput(sentence, code="address-refused", path="url") from refused
-    return address

@@ -40,7 +40,8 @@ def test_an_operation_is_described_whole(operation: Operation):
     assert all(parameter["description"] for parameter in operation.spec.get("parameters", ()))
     assert {*operation.spec["tags"]} <= {group["name"] for group in OPENAPI["tags"]}
     assert operation.spec["security"][0].keys() == {"ApiKeyAuth"}
-    assert {"200", "400", "401", "403", "500"} <= operation.spec["responses"].keys()
+    assert {"200", "201"} & operation.spec["responses"].keys()
+    assert {"400", "401", "403", "500"} <= operation.spec["responses"].keys()
     assert "422" not in operation.spec["responses"]
     error = operation.spec["responses"]["401"]["content"]["application/json"]["schema"]
     assert error == {"$ref": "#/components/schemas/Error"}

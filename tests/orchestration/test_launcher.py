@@ -16,12 +16,12 @@ import pytest
 from core.executions.states import State
 from core.infra.database import open_database
 from core.infra.migrations import migrate
+from core.infra.run_socket import get_run_socket
 from core.infra.settings import Settings
 from core.tables import Execution
 from orchestration import launcher
 from orchestration.client import DagsterClient
 from orchestration.compute import create_compute
-from orchestration.run_socket import get_run_socket
 from tests.support.shop import Shop, make_shop
 
 

@@ -1,0 +1,1 @@
+"""Cron jobs, and facts about Spark."""

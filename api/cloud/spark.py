@@ -1,0 +1,83 @@
+"""What Spark is here, what it can do, and whether it works."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Literal
+
+from fastapi import APIRouter
+
+from api.kit.auth import KeyRoute, Reader
+from api.kit.concurrency import OUTBOUND
+from api.kit.errors import answers
+from api.kit.schemas import Record
+from api.kit.services import ServicesOf
+from pipelines.listing import list_all_stages, list_formats
+
+router = APIRouter(prefix="/spark", tags=["spark"], route_class=KeyRoute)
+
+
+class SparkInfo(Record):
+    version: str
+    """Version of Spark."""
+    java_version: str | None
+    """Version of Java; null when it cannot be found out without starting it."""
+    python_version: str
+    """Version of Python, in which drivers and rows' functions run."""
+    master: str
+    """Spark master of the drivers."""
+    cores: int | None
+    """Cores that a driver uses; null when they are another machine's."""
+    driver_memory: str
+    """Heap of a driver's JVM, such as `2g`."""
+    running_drivers: int
+    """Number of the organization's drivers that run now."""
+
+
+class SparkFormats(Record):
+    read: list[str]
+    """Formats of the files that `load_*` stages read."""
+    written: list[str]
+    """Formats of the files that `save_*` stages write."""
+    output: list[str]
+    """Formats of the tables that executions publish."""
+
+
+class SparkCapabilities(SparkInfo):
+    formats: SparkFormats
+    """Formats of files."""
+    stages: list[str]
+    """Names of the stages that pipelines can be made of; `/catalog/stages` describes them."""
+
+
+class SparkHealth(Record):
+    status: Literal["UP"] = "UP"
+    """`UP`; another state is answered with 503."""
+
+
+@router.get("/info", summary="Facts about Spark")
+def read_spark_info(caller: Reader, services: ServicesOf) -> SparkInfo:
+    """Return the versions, master and memory of drivers, and how many of the organization's run now."""
+    return SparkInfo(**asdict(services.spark.describe(caller)))
+
+
+@router.get("/capabilities", summary="What Spark can do here")
+def read_spark_capabilities(caller: Reader, services: ServicesOf) -> SparkCapabilities:
+    """Return the facts about Spark together with the formats and stages that pipelines can use."""
+    read, written = list_formats()
+    return SparkCapabilities(
+        **asdict(services.spark.describe(caller)),
+        formats=SparkFormats(read=list(read), written=list(written), output=["parquet"]),
+        stages=[stage.name for stage in list_all_stages()],
+    )
+
+
+@router.get("/health", summary="Whether a Spark session can be had", responses=answers(503))
+def read_spark_health(caller: Reader, services: ServicesOf) -> SparkHealth:
+    """Return `UP` when drivers can be started and a Spark session has run a job within the last ten minutes.
+
+    When the last test is older, the request waits some seconds for a new one.
+    """
+    with OUTBOUND.acquire(caller.organization_id):
+        services.spark.check_health()
+    return SparkHealth()

@@ -1,0 +1,1 @@
+"""Cron jobs: cron schedules whose ticks post to an address that their user names."""

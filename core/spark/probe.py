@@ -1,0 +1,107 @@
+"""A probe of Spark: a session in a process of its own, whose result is kept for ten minutes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+
+import structlog
+
+from core.errors import Unavailable
+from core.infra.secrets import write_private
+from core.infra.settings import Settings
+
+FRESH_SECONDS = {True: 600.0, False: 30.0}  # by whether the probe has succeeded
+PROBE_SECONDS = 120.0
+WAIT_SECONDS = 15.0  # of a request
+PRIVATE = ("SPINDLE_", "DAGSTER_")  # prefixes of variables that may hold secrets
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """Whether a session could be had at this time (seconds since 1970)."""
+
+    at: float
+    works: bool
+
+    @property
+    def is_fresh(self) -> bool:
+        return 0 <= time.time() - self.at < FRESH_SECONDS[self.works]
+
+
+class SparkProbe:
+    """Probes Spark when the last result has expired. Processes share the result in DATA/spark-probe.json."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._path = settings.data / "spark-probe.json"
+        self._lock = threading.Lock()
+        self._running: threading.Thread | None = None
+
+    def load_result(self) -> ProbeResult:
+        """Return a result that has not expired; raise Unavailable while a probe takes long."""
+        result = self._read()
+        if result is not None and result.is_fresh:
+            return result
+        self._ensure_running().join(WAIT_SECONDS)
+        result = self._read()
+        if result is None or not result.is_fresh:
+            raise Unavailable("Whether Spark works is being tested. Ask again in a moment.")
+        return result
+
+    def _ensure_running(self) -> threading.Thread:
+        with self._lock:
+            if self._running is None or not self._running.is_alive():
+                self._running = threading.Thread(target=self._probe, name="spark probe", daemon=True)
+                self._running.start()
+            return self._running
+
+    def _read(self) -> ProbeResult | None:
+        try:
+            return ProbeResult(**json.loads(self._path.read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def _probe(self) -> None:
+        works = _start_session(self._settings)
+        write_private(self._path, json.dumps(asdict(ProbeResult(time.time(), works))))
+
+
+def _start_session(settings: Settings) -> bool:
+    """Return whether a Spark session in a new process has run a job in time."""
+    command = [sys.executable, "-P", "-m", "driver.probe", settings.spark_master, settings.spark_driver_memory]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)}
+    process = subprocess.Popen(
+        command,
+        cwd=settings.data,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=PROBE_SECONDS)
+    except subprocess.TimeoutExpired:
+        output = b"It took too long."
+    finally:
+        _kill_group(process)
+    if process.returncode != 0:
+        log.warning("no Spark session", reason=output.decode("utf-8", "replace")[-2000:])
+    return process.returncode == 0
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of the probe: Python, if it took too long, and its JVM."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

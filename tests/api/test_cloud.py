@@ -1,0 +1,226 @@
+"""Cron jobs and facts about Spark over REST."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from core.cron_jobs.calls import CallQueue
+from core.cron_jobs.fire import fire
+from core.errors import Unavailable
+from core.infra.database import open_database
+from core.infra.dispatcher import Dispatcher
+from core.infra.pidfile import hold_pidfile
+from core.infra.run_socket import get_run_socket
+from core.infra.settings import Settings
+from core.spark.probe import SparkProbe
+from core.spark.service import SparkService
+from core.tables import CronJob
+from tests.support.api import Api, Job, Server, answered
+from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.webhook_receiver import Receiver, receive_webhooks
+
+CRON_JOBS = "/api/svc/cloud/scheduler/cronjobs"
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receive_webhooks() as receiver:
+        yield receiver
+
+
+def create(api: Api, name: str, **fields: Any) -> Any:
+    body = {"name": name, "schedule": "* * * * *", "webhookUrl": "https://example.com/hook"} | fields
+    return api.post(CRON_JOBS, body)
+
+
+def fire_and_deliver(api: Api, name: str) -> None:
+    """Fire the tick that is next, as Dagster's schedule does, and make its call, as the process `webhooks` does."""
+    database = open_database(api.settings)
+    with database.read() as session:
+        cron_job = session.query(CronJob).filter_by(organization_id=api.organization_id, name=name).one()
+    tick_at = cron_job.created_at.replace(second=0, microsecond=0) + MINUTE
+    assert fire(database, cron_job.id, tick_at, tick_at - MINUTE).call_id is not None
+    dispatcher = Dispatcher(api.settings, database, [CallQueue()])
+    with database.write() as session:
+        session.execute(CallQueue.messages.__table__.update().values(available_at=cron_job.created_at))
+    dispatcher.deliver_due()
+    for pool in dispatcher._pools.values():
+        pool.shutdown(wait=True)
+    database.close()
+
+
+def test_a_cron_job_is_created_listed_read_and_deleted(acme: Api, rival: Api) -> None:
+    fields = {
+        "clusterProvider": "gke",
+        "clusterConfigId": "c-1",
+        "image": "registry/image:1",
+        "jobId": "any",
+        "projectId": "other",
+    }
+    response = acme.call("POST", CRON_JOBS, json={"name": "a", "cronSchedule": "0 30 6 ? * MON-FRI",
+                                                   "webhookUrl": "https://example.com/x", **fields})  # fmt: skip
+    assert response.status_code == 201
+    created = response.json()
+    assert fields.items() <= created.items()
+    assert (created["namespace"], created["timezone"], created["schedule"]) == ("default", "UTC", "0 30 6 ? * MON-FRI")
+    assert datetime.fromisoformat(created["nextTickAt"]) > datetime.fromisoformat(created["createdAt"])
+    night = create(acme, "a", namespace="night", timezone="Europe/Berlin")
+    assert acme.get(CRON_JOBS) == acme.get(CRON_JOBS, namespace="default") == [created]
+    assert acme.get(CRON_JOBS, namespace="night") == [night]
+    assert acme.get(f"{CRON_JOBS}/a") == {**created, "results": []}
+    for namespace in ("default", "night"):
+        assert rival.get(CRON_JOBS, namespace=namespace) == []
+        for method in ("GET", "DELETE"):
+            assert rival.call(method, f"{CRON_JOBS}/a", params={"namespace": namespace}).status_code == 404
+    assert answered(acme.call("DELETE", f"{CRON_JOBS}/a")) == {}
+    assert acme.call("GET", f"{CRON_JOBS}/a").status_code == acme.call("DELETE", f"{CRON_JOBS}/a").status_code == 404
+    assert acme.get(f"{CRON_JOBS}/a", namespace="night")["name"] == "a"
+    answered(acme.call("DELETE", f"{CRON_JOBS}/a", params={"namespace": "night"}))
+
+
+def test_a_cron_job_executes_a_job_of_this_service(server: Server, job: Job, receiver: Receiver) -> None:
+    """The key comes from a credential, and stays out of the answer."""
+    api = job.api
+    key = {"name": "own", "provider": "spindle", "apiKey": api.key}
+    api.post("/cloud-credentials", key)
+    url = f"{server.client.base_url}".rstrip("/") + f"/api/svc/api{job.path}/execute"
+    ids = {"jobId": job.id, "projectId": job.project_id}
+    create(api, "executes", webhookUrl=url, secretName="own", **ids)
+    fire_and_deliver(api, "executes")
+    read = api.call("GET", f"{CRON_JOBS}/executes")
+    assert api.key not in read.text
+    (result,) = read.json()["results"]
+    assert (result["state"], result["nextTryAt"], result["tries"][0]["status"]) == ("DELIVERED", None, 200)
+    assert len(api.get(f"{job.path}/executions")) == 1
+
+
+def test_a_failed_call_shows_its_results_and_when_it_is_repeated(acme: Api, receiver: Receiver) -> None:
+    create(acme, "fails", webhookUrl=f"{receiver.url}/500/x")
+    fire_and_deliver(acme, "fails")
+    (result,) = acme.get(f"{CRON_JOBS}/fails")["results"]
+    assert (result["state"], result["tries"][0]["error"]) == ("PENDING", "It answered 500.")
+    assert result["nextTryAt"] > result["tickAt"][:10]
+    answered(acme.call("DELETE", f"{CRON_JOBS}/fails"))
+
+
+@pytest.mark.parametrize("name", ["a/b", 'quo"ted', "emoji 🦔", "\u202eright to left", "100%", "..%2F.."])
+def test_a_name_of_any_characters_is_found_by_its_path(acme: Api, name: str) -> None:
+    create(acme, name)
+    path = f"{CRON_JOBS}/{quote(name, safe='')}"
+    assert acme.get(path)["name"] == name
+    answered(acme.call("DELETE", path))
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"name": None}, "name"),
+        ({"name": " "}, "name"),
+        ({"name": "x" * 256}, "name"),
+        ({"namespace": "x" * 256}, "namespace"),
+        ({"schedule": ""}, "schedule"),
+        ({"schedule": "daily"}, "schedule"),
+        ({"schedule": "* * * * * *"}, "schedule"),  # each second
+        ({"schedule": "0 0 30 2 *"}, "schedule"),
+        ({"schedule": 5}, "schedule"),
+        ({"timezone": "Mars/Olympus"}, "timezone"),
+        ({"timezone": "../../etc/passwd"}, "timezone"),
+        ({"webhookUrl": None}, "webhookUrl"),
+        ({"webhookUrl": "ftp://example.com/"}, "webhookUrl"),
+        ({"webhookUrl": "http://10.0.0.1/"}, "webhookUrl"),
+        ({"webhookUrl": "http://169.254.169.254/latest"}, "webhookUrl"),
+        ({"webhookUrl": "https://user:password@example.com/"}, "webhookUrl"),
+        ({"secretName": "unknown"}, "secretName"),
+        ({"secretKey": "apiKey"}, "secretName"),
+        ({"secretName": "unknown", "secretKey": "password"}, "secretKey"),
+        ({"image": "NUL \u0000"}, "image"),
+    ],
+)
+def test_what_could_not_be_fired_is_refused_with_its_field(acme: Api, fields: dict[str, Any], path: str) -> None:
+    body = {"name": "bad", "schedule": "* * * * *", "webhookUrl": "https://example.com/"} | fields
+    response = acme.call("POST", CRON_JOBS, json=body)
+    assert (response.status_code, response.json()["details"][0]["path"]) == (400, path)
+    assert acme.call("GET", f"{CRON_JOBS}/bad").status_code == 404
+
+
+def test_the_same_name_twice_is_bad_input(acme: Api) -> None:
+    create(acme, "twice")
+    response = acme.call("POST", CRON_JOBS, json={"name": "twice", "schedule": "@daily", "webhookUrl": "https://a.b/"})
+    assert (response.status_code, response.json()["details"][0]["code"]) == (400, "name-taken")
+    answered(acme.call("DELETE", f"{CRON_JOBS}/twice"))
+
+
+def test_pages_of_a_namespace(acme: Api) -> None:
+    created = [create(acme, f"page {number}", namespace="pages") for number in range(3)]
+    first = acme.call("GET", CRON_JOBS, params={"namespace": "pages", "limit": 2})
+    following = first.headers["Link"].split(">")[0].removeprefix("<")
+    assert [*first.json(), *acme.call("GET", following).json()] == created
+
+
+def test_scopes(server: Server, acme: Api) -> None:
+    reader = server.caller(acme.organization_id, "etl:read")
+    body = {"name": "no", "schedule": "@daily", "webhookUrl": "https://example.com/"}
+    assert reader.call("POST", CRON_JOBS, json=body).status_code == 403
+    assert reader.call("DELETE", f"{CRON_JOBS}/no").status_code == 403
+    assert reader.call("GET", CRON_JOBS).status_code == 200
+
+
+SPARK = "/api/svc/cloud/spark"
+
+
+def test_spark_shows_true_facts(acme: Api, rival: Api) -> None:
+    drivers = acme.settings.data / "drivers"
+    drivers.mkdir(exist_ok=True)
+    pidfile = drivers / f"{acme.organization_id}.execution.1"
+    (drivers / f"{acme.organization_id}.ended.1").write_text("1")
+    with hold_pidfile(pidfile) as descriptor:
+        os.write(descriptor, str(os.getpid()).encode())
+        info = acme.get(f"{SPARK}/info")
+        assert (info["runningDrivers"], rival.get(f"{SPARK}/info")["runningDrivers"]) == (1, 0)
+    assert info["version"] == version("pyspark")
+    assert info["cores"] == len(os.sched_getaffinity(0))
+    assert (info["master"], info["driverMemory"], bool(info["javaVersion"])) == ("local[*]", "2g", True)
+    capabilities = acme.get(f"{SPARK}/capabilities")
+    assert capabilities == {**info, "runningDrivers": 0} | {each: capabilities[each] for each in ("formats", "stages")}
+    assert {"csv", "json", "parquet"} <= set(capabilities["formats"]["read"])
+    assert {"csv", "json", "parquet"} <= set(capabilities["formats"]["written"])
+    assert {"extract", "load_csv"} <= set(capabilities["stages"])
+
+
+def test_spark_is_up_when_a_session_has_run(acme: Api) -> None:
+    probe, home = acme.settings.data / "spark-probe.json", acme.settings.data / "dagster"
+    without = acme.call("GET", f"{SPARK}/health")
+    assert (without.status_code, without.json()["details"][0]["code"]) == (503, "unavailable")
+    assert not probe.exists()
+    home.mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as server:  # the run server's, of which only a connection is asked
+        server.bind(get_run_socket(home))
+        server.listen()
+        wait_until(lambda: acme.call("GET", f"{SPARK}/health").status_code == 200, PATIENCE_SECONDS)
+        tested = probe.read_text()
+        assert acme.get(f"{SPARK}/health") == {"status": "UP"}
+        assert probe.read_text() == tested  # the result is kept
+        probe.write_text(json.dumps({"at": time.time(), "works": False}))
+        assert acme.call("GET", f"{SPARK}/health").status_code == 503
+    Path(get_run_socket(home)).unlink()
+
+
+def test_a_session_that_does_not_start_is_no_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(data=tmp_path, spark_driver_memory="more than there is")
+    monkeypatch.setattr("core.spark.probe.WAIT_SECONDS", PATIENCE_SECONDS)
+    assert not SparkProbe(settings).load_result().works
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(Unavailable, match="no Java"):
+        SparkService(settings).check_health()
