@@ -19,6 +19,7 @@ from dagster import (
     NodeInvocation,
     OutputMapping,
     ResourceDefinition,
+    ScheduleDefinition,
     in_process_executor,
 )
 from dagster._core.definitions.composition import MappedInputPlaceholder
@@ -58,10 +59,15 @@ def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
     )
 
 
-def build_definitions(assets: Iterable[AssetsDefinition | AssetSpec], drivers: ResourceDefinition) -> Definitions:
-    """Return the definitions of these assets, whose steps run in the process of their run."""
+def build_definitions(
+    assets: Iterable[AssetsDefinition | AssetSpec],
+    drivers: ResourceDefinition,
+    schedules: Iterable[ScheduleDefinition] = (),
+) -> Definitions:
+    """Return the definitions of these assets, whose steps run in the process of their run, and of schedules."""
     return Definitions(
         assets=list(assets),
+        schedules=list(schedules),
         resources={RESOURCE: drivers},
         executor=in_process_executor,
     )

@@ -12,6 +12,7 @@ from dagster import (
     ScheduleDefinition,
     ScheduleEvaluationContext,
     SkipReason,
+    in_process_executor,
     job,
     op,
 )
@@ -32,7 +33,7 @@ def store_call(context: OpExecutionContext) -> None:
     context.log.info(_fire(context.op_config["cron_job_id"], now()).message)
 
 
-@job
+@job(executor_def=in_process_executor)
 def call_cron_job() -> None:
     """Makes a cron job's call at once, beside its schedule. The launchpad takes the cron job's id."""
     store_call()
@@ -56,7 +57,7 @@ def build_cron_job_schedule(outline: CronJobOutline, target: JobDefinition = cal
         cron_schedule=outline.expression,
         execution_timezone=outline.timezone,
         execution_fn=evaluate,
-        job=target,
+        job=target,  # a schedule must have one, and asset jobs exist only beside assets
         description=f"Calls {outline.url} for the cron job '{outline.name}'.",
         metadata=metadata,
         default_status=DefaultScheduleStatus.RUNNING,

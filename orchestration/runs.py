@@ -35,6 +35,7 @@ from core.jobs.outlines import JobOutline, load_outline, load_outlines
 from core.tables import Execution
 from orchestration.acceptance import Attempt
 from orchestration.assets import build_definitions, build_job_asset, get_graph_name
+from orchestration.cron_jobs import call_cron_job
 from orchestration.instance import LOCATION
 from orchestration.run_drivers import build_drivers
 from orchestration.run_tags import build_run_tags
@@ -87,6 +88,9 @@ def execute_run(run_id: str) -> None:
     with DagsterInstance.get() as instance:
         run = instance.get_run_by_id(run_id)
         if run is None:
+            return
+        if run.job_name == call_cron_job.name:
+            _execute(instance, call_cron_job, run)
             return
         checked = {key.asset_key for key in run.asset_check_selection or ()}
         keys = sorted(tuple(key.path) for key in {*(run.asset_selection or ()), *checked})

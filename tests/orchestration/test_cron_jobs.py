@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from dagster import Definitions, build_schedule_context
+from dagster import DagsterInstance, build_schedule_context
 
 from core.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
 from core.cron_jobs.repository import CronJobRepository
@@ -19,6 +19,7 @@ from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.tables import CronJob, CronJobCall, now
 from orchestration.cron_jobs import build_cron_job_schedule, call_cron_job, get_schedule_name
+from orchestration.runs import execute_run
 
 
 @pytest.fixture
@@ -62,21 +63,29 @@ def test_a_tick_of_the_schedule_stores_one_call(database: Database) -> None:
 
 
 def test_definitions_show_each_cron_job(database: Database) -> None:
+    from orchestration.definitions import load_definitions  # which loads them, and so needs a database
+
     outlines = [
         create_cron_job(database, name, "0 30 6 ? * MON-FRI *", "Europe/Berlin") for name in ("a/b", "a b", "ab 🦔")
     ]
     with database.read() as session:
         assert load_cron_job_outlines(session) == outlines
-    definitions = Definitions(jobs=[call_cron_job], schedules=[build_cron_job_schedule(each) for each in outlines])
-    repository = definitions.get_repository_def()
+    repository = load_definitions().get_repository_def()
     schedules = {each.name: each for each in repository.schedule_defs}
     assert set(schedules) == {get_schedule_name(each) for each in outlines}
     schedule = schedules[get_schedule_name(outlines[0])]
     assert (schedule.execution_timezone, schedule.metadata["cron job"].value) == ("Europe/Berlin", "a/b")
 
 
-def test_a_call_can_be_made_by_hand(database: Database) -> None:
+def test_a_call_can_be_made_by_hand(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outline = create_cron_job(database, "by hand", "@yearly")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}")
     config = {"ops": {"store_call": {"config": {"cron_job_id": outline.cron_job_id}}}}
-    assert call_cron_job.execute_in_process(config).success
+    with DagsterInstance.get() as instance:
+        run = instance.create_run_for_job(call_cron_job, run_config=config)
+        execute_run(run.run_id)
+        stored = instance.get_run_by_id(run.run_id)
+    assert stored is not None
+    assert stored.is_success
     assert len(list_ticks(database)) == 1
