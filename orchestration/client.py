@@ -12,6 +12,12 @@ from core.errors import Unavailable
 
 RUNS = """query ($filter: RunsFilter!) { runsOrError(filter: $filter) {
   __typename ... on Runs { results { runId status } } ... on Error { message } } }"""
+REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "spindle"}
+SCHEDULES = """query ($repository: RepositorySelector!) { schedulesOrError(repositorySelector: $repository) {
+  __typename ... on Schedules { results { name scheduleState { id status } } } ... on Error { message } } }"""
+START = """mutation ($schedule: ScheduleSelector!) { startSchedule(scheduleSelector: $schedule) {
+  __typename ... on Error { message } } }"""
+STOP = """mutation ($id: String!) { stopRunningSchedule(id: $id) { __typename ... on Error { message } } }"""
 ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
 
@@ -27,6 +33,14 @@ class LaunchedRun:
         return self.status in ENDED
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduleSwitch:
+    """The switch of a schedule in Dagster, with the id of its state."""
+
+    state_id: str
+    enabled: bool
+
+
 class DagsterClient:
     """Raises Unavailable when the webserver does not answer as it should."""
 
@@ -39,6 +53,24 @@ class DagsterClient:
 
     def list_runs_with_tags(self, tags: Mapping[str, str]) -> list[LaunchedRun]:
         return self._list({"tags": _format_tags(tags)})
+
+    def list_schedules(self) -> dict[str, ScheduleSwitch]:
+        """Return the switches of all schedules by name; none while the code server loads."""
+        found = self._query(SCHEDULES, {"repository": REPOSITORY})["schedulesOrError"]
+        if found["__typename"] != "Schedules":
+            return {}
+        return {
+            each["name"]: ScheduleSwitch(each["scheduleState"]["id"], each["scheduleState"]["status"] == "RUNNING")
+            for each in found["results"]
+        }
+
+    def turn_schedule(self, name: str, switch: ScheduleSwitch, enabled: bool) -> None:
+        if enabled:
+            answer = self._query(START, {"schedule": {"scheduleName": name, **REPOSITORY}})["startSchedule"]
+        else:
+            answer = self._query(STOP, {"id": switch.state_id})["stopRunningSchedule"]
+        if answer["__typename"] != "ScheduleStateResult":
+            raise Unavailable(f"Dagster did not turn a schedule: {answer.get('message', answer['__typename'])}")
 
     def close(self) -> None:
         self._http.close()

@@ -28,6 +28,7 @@ from core.infra.run_socket import get_run_pidfile, send_request
 from core.infra.settings import Settings
 from core.schedules.firing import fire_overdue
 from core.schedules.once import execute_scheduled
+from core.schedules.switches import agree_on_switches
 from core.schedules.waiting import submit_waiting
 from core.tables import Execution, OutboxMessage, now
 from orchestration.client import DagsterClient, LaunchedRun
@@ -57,6 +58,7 @@ class Launcher:
         self._compute = compute
         self._home = settings.data.resolve() / "dagster"
         self._up_since = now()
+        self._next_switches = 0.0
         self._pool = ThreadPoolExecutor(4)
 
     def run(self, stop: threading.Event) -> None:
@@ -72,6 +74,7 @@ class Launcher:
                     self.release_slots,
                     self.fail_lost,
                     self.sync_schedules,
+                    self.sync_switches,
                 ):
                     outages.run_step(step)
         self._pool.shutdown(cancel_futures=True)
@@ -156,6 +159,18 @@ class Launcher:
             log.info("fired overdue tick", tick_id=tick.tick_id, state=tick.state)
         submit_waiting(self._database, self._settings)
         execute_scheduled(self._database, self._settings, at)
+
+    def sync_switches(self) -> None:
+        """Let schedules be on and off in Dagster as they are here; whichever switch was turned last holds."""
+        started = time.monotonic()
+        if started < self._next_switches:
+            return
+        switches = self._dagster.list_schedules()
+        shown = {name: switch.enabled for name, switch in switches.items()}
+        for name, enabled in agree_on_switches(self._database, shown).items():
+            self._dagster.turn_schedule(name, switches[name], enabled)
+        # at most a twentieth of the time, however many schedules there are
+        self._next_switches = started + 20 * (time.monotonic() - started)
 
     def _launch(self, message: OutboxMessage, run_id: str) -> None:
         request = {"run_id": run_id, "execution_id": message.execution_id, "attempt": message.attempt}

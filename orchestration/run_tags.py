@@ -19,6 +19,23 @@ def build_run_tags(outline: JobOutline, execution: Execution, is_single: bool = 
         "spindle/project": outline.project_slug,
         "spindle/job": outline.slug,
         "spindle/agent_revision": str(execution.agent_revision),
+        **_build_schedule_tags(outline, execution),
+    }
+
+
+def get_schedule_name(outline: JobOutline) -> str:
+    """Return the name of the schedule of the job's project."""
+    return "__".join(outline.key[:-1])
+
+
+def _build_schedule_tags(outline: JobOutline, execution: Execution) -> dict[str, str]:
+    """Return the tags by which the UI lists the runs of a schedule."""
+    if execution.trigger != "schedule" or execution.tick_at is None:
+        return {}
+    return {
+        "dagster/schedule_name": get_schedule_name(outline),
+        "dagster/scheduled_execution_time": execution.tick_at.isoformat(),
+        "dagster/run_key": f"{execution.project_id}:{execution.tick_at.isoformat()}:{outline.job_id}",
     }
 
 

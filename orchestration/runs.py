@@ -38,7 +38,8 @@ from orchestration.assets import build_definitions, build_job_asset, get_graph_n
 from orchestration.cron_jobs import call_cron_job
 from orchestration.instance import LOCATION
 from orchestration.run_drivers import build_drivers
-from orchestration.run_tags import build_run_tags
+from orchestration.run_tags import build_run_tags, get_schedule_name
+from orchestration.schedules import record_run_of_tick
 
 REPOSITORY = "__repository__"
 ASSET_JOB = "__ASSET_JOB"
@@ -70,16 +71,32 @@ def execute_attempt(run_id: str, attempt: Attempt) -> None:
         outline = _freeze(load_outline(session, execution.job_id), execution)
     job = build_run_job([outline], attempt)
     with DagsterInstance.get() as instance:
+        origin = _make_remote_origin(Path(instance.root_directory))
         run = instance.create_run_for_job(
             job,
             run_id=run_id,
             run_config=_build_config(outline, execution),
             tags=build_run_tags(outline, execution),
             asset_selection={AssetKey(outline.key)},
-            remote_job_origin=_make_remote_origin(Path(instance.root_directory)),
+            remote_job_origin=origin,
             job_code_origin=_make_code_origin(),
         )
-        _execute(instance, job, run)
+        shown = _show_in_tick(instance, origin, outline, execution, run_id)
+        try:
+            _execute(instance, job, run)
+        finally:
+            if not shown:
+                _show_in_tick(instance, origin, outline, execution, run_id)
+
+
+def _show_in_tick(
+    instance: DagsterInstance, origin: RemoteJobOrigin, outline: JobOutline, execution: Execution, run_id: str
+) -> bool:
+    """Add the run to the tick of the schedule that caused it; return False while the tick is not finished."""
+    if execution.trigger != "schedule" or execution.tick_at is None:
+        return True
+    repository, name = origin.repository_origin, get_schedule_name(outline)
+    return record_run_of_tick(instance, repository, name, execution.tick_at, run_id)
 
 
 def execute_run(run_id: str) -> None:

@@ -1,0 +1,83 @@
+"""Schedules of projects as Dagster's schedules: they call the service at each tick, which executes the jobs.
+
+A tick returns no run requests: the executions are stored before Dagster knows of their runs, and the launcher starts
+those as it does for REST. Each run then adds itself to its tick.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from dagster import (
+    DagsterInstance,
+    DefaultScheduleStatus,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
+    SkipReason,
+)
+from dagster._core.definitions.selector import InstigatorSelector
+from dagster._core.remote_origin import RemoteInstigatorOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import TickStatus
+
+from core.infra.database import Database, open_database
+from core.infra.settings import Settings
+from core.schedules.firing import FiredTick, fire
+from core.schedules.outlines import ScheduleOutline
+from core.schedules.results import describe_tick
+from core.tables import now
+
+ASSET_JOB = "__ASSET_JOB"
+
+
+def build_schedule(outline: ScheduleOutline) -> ScheduleDefinition:
+    """Return the schedule, which fires ticks of the stored one."""
+    jobs = f"job {outline.job_name!r}" if outline.job_name else "enabled jobs"
+    return ScheduleDefinition(
+        name=outline.name,
+        cron_schedule=outline.cron,
+        execution_timezone=outline.timezone,
+        job_name=ASSET_JOB,
+        execution_fn=_make_tick_function(outline.schedule_id),
+        default_status=DefaultScheduleStatus.RUNNING if outline.enabled else DefaultScheduleStatus.STOPPED,
+        description=f"Executes the {jobs} of the project {outline.project_name!r}.",
+        tags={"spindle/project": outline.name},
+    )
+
+
+def record_run_of_tick(
+    instance: DagsterInstance, repository: RemoteRepositoryOrigin, name: str, tick_at: datetime, run_id: str
+) -> bool:
+    """Add the run to its tick, which then counts as a success; return False while the daemon still works on it."""
+    origin = RemoteInstigatorOrigin(repository, name)
+    location = repository.code_location_origin.location_name
+    selector = InstigatorSelector(location_name=location, repository_name=repository.repository_name, name=name)
+    lock_path = Path(instance.root_directory) / "ticks.lock"
+    with lock_path.open("w") as lock:  # several runs of a tick start at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tick = instance.get_tick(origin.get_id(), selector.get_id(), tick_at.timestamp())
+        if tick is None or tick.status is TickStatus.STARTED:
+            return False
+        if run_id not in tick.run_ids:
+            instance.update_tick(tick.with_run_info(run_id).with_status(TickStatus.SUCCESS))
+        return True
+
+
+def _make_tick_function(schedule_id: str) -> Callable[[ScheduleEvaluationContext], SkipReason]:
+    def execute_tick(context: ScheduleEvaluationContext) -> SkipReason:
+        settings, database = _open()
+        at = now()
+        tick_at = context.scheduled_execution_time.astimezone(UTC)
+        tick: FiredTick = fire(database, settings, schedule_id, tick_at, at)
+        return SkipReason(describe_tick(database, tick))
+
+    return execute_tick
+
+
+@cache
+def _open() -> tuple[Settings, Database]:
+    settings = Settings()
+    return settings, open_database(settings)
