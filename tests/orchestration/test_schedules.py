@@ -24,7 +24,7 @@ def find_schedule(service: Service, project: str) -> dict[str, Any]:
 @pytest.mark.long
 def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) -> None:
     with service.client() as client:
-        job: Job = service.make_job('fetch: {url: "http://127.0.0.1:1/"}\npipeline:\n  - {stage: extract, args: []}\n')
+        job: Job = service.make_job('fetch: {url: "http://127.0.0.1:1/"}\npipeline:\n  - {stage: echo, args: [1]}\n')
         slug = service.get(f"/projects/id/{job.project_id}")["slug"]
         path = f"/projects/id/{job.project_id}/schedule"
         client.put(path, json={"cronSchedule": "* * * * *", "timezone": "Europe/Berlin"}).raise_for_status()
