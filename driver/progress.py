@@ -125,6 +125,8 @@ class Progress:
         }
         if results := self._run.check_results:
             report["checks"] = self._mask([_describe_result(each) for each in results])
+        if failed := self._run.list_failed_pages():
+            report["failedPages"] = self._mask([{"url": url, "reason": reason} for url, reason in failed])
         return report
 
     def _build_stage(
@@ -178,6 +180,7 @@ def _describe_result(result: CheckResult) -> dict[str, Any]:
         "severity": result.call.check.severity,
         "passed": result.fault is None,
         "message": result.fault,
+        "figures": dict(result.figures),
     }
 
 

@@ -49,7 +49,7 @@ REPORT_SECONDS = 2.0  # from the end of the execution to the driver's own messag
 EXIT_SECONDS = 15.0
 LOG_LINES_READ, LAST_LOG_LINES = 500, 20  # most lines may be those of stack traces
 INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
-LINE = re.compile(r"line (\d+): ")
+LINE = re.compile(r"lines? (\d+)\b")
 
 Message = Mapping[str, Any]
 

@@ -77,7 +77,7 @@ def list_executions(
     """
     executions = services.executions.list(caller, project_id, job_id, limit=page.limit, before=page.after)
     page.link([execution["id"] for execution in executions])
-    return [build_execution_record(execution) for execution in executions]
+    return [build_execution_record(each, services.settings.dagster_url) for each in executions]
 
 
 @router.get("/executions/{executionId}", summary="Read an execution", responses=answers(404))
@@ -85,7 +85,8 @@ def read_execution(
     project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
 ) -> ExecutionRecord:
     """Return an execution with its status, progress, attempt and dataset."""
-    return build_execution_record(services.executions.get(caller, project_id, job_id, execution_id))
+    execution = services.executions.get(caller, project_id, job_id, execution_id)
+    return build_execution_record(execution, services.settings.dagster_url)
 
 
 @router.get("/executions/{executionId}/status", summary="Status and progress of an execution", responses=answers(404))

@@ -57,6 +57,17 @@ class CheckOutcome(Record):
     """Whether the output passed it."""
     message: str | None = None
     """Why not; null when it passed."""
+    figures: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """What was measured, such as `rows`."""
+
+
+class FailedPage(Record):
+    model_config = ConfigDict(extra="allow")
+
+    url: str
+    """Address of the page."""
+    reason: str = ""
+    """Why it could not be fetched."""
 
 
 class Progress(Record):
@@ -70,6 +81,8 @@ class Progress(Record):
     """The stages in order; empty before the driver has planned them."""
     checks: list[CheckOutcome] = Field(default_factory=list[CheckOutcome])
     """Outcomes of the pipeline's checks of its output; empty before its end."""
+    failed_pages: list[FailedPage] = Field(default_factory=list[FailedPage])
+    """Some of the pages that could not be fetched, at most 20."""
 
     @classmethod
     def from_report(cls, stored: Mapping[str, Any]) -> Progress:

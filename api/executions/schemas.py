@@ -113,6 +113,10 @@ class ExecutionRecord(ExecutionStatus):
     """What caused it: `rest`, `dagster` (its UI), `schedule`, or `scheduledTime` of the job or task."""
     schedule_tick: datetime | None
     """The tick of the schedule, or the scheduled time; null for other triggers."""
+    dagster_run_id: str | None
+    """Id of the Dagster run of the current attempt; null before it has one."""
+    dagster_run_url: str | None
+    """Address of that run's page in the Dagster UI."""
     created_at: datetime
 
 
@@ -131,8 +135,8 @@ def build_execution_status(execution: RowMapping) -> ExecutionStatus:
     return ExecutionStatus(**_get_status_fields(execution))
 
 
-def build_execution_record(execution: RowMapping) -> ExecutionRecord:
-    task_id = execution["task_id"]
+def build_execution_record(execution: RowMapping, dagster_url: str) -> ExecutionRecord:
+    task_id, run_id = execution["task_id"], execution["run_id"]
     return ExecutionRecord(
         **_get_status_fields(execution),
         job_id=execution["job_id"],
@@ -143,6 +147,8 @@ def build_execution_record(execution: RowMapping) -> ExecutionRecord:
         **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
         trigger=execution["trigger"],
         schedule_tick=execution["tick_at"],
+        dagster_run_id=run_id,
+        dagster_run_url=run_id and f"{dagster_url}/runs/{run_id}",
         created_at=execution["created_at"],
     )
 

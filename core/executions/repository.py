@@ -21,7 +21,7 @@ PUBLIC_COLUMNS = select(
     *(Execution.id, Execution.organization_id, Execution.project_id, Execution.job_id, Execution.task_id),
     *(Execution.state, Execution.attempt, Execution.created_at, Execution.started_at, Execution.completed_at),
     *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
-    *(Execution.trigger, Execution.tick_at),
+    *(Execution.trigger, Execution.tick_at, Execution.run_id),
 )
 
 

@@ -31,6 +31,9 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, description="Port of the API.")
     api_workers: int = Field(default=1, ge=1, le=64, description="Processes that serve the API.")
     ui_port: int = Field(default=3000, description="Port of the Dagster UI, always on loopback.")
+    ui_url: str | None = Field(
+        default=None, description="Address that people reach the Dagster UI at; http://127.0.0.1:UI_PORT when unset."
+    )
     root_path: str = Field(default="/api", description="Path that every operation hangs under.")
     service_segment: str = Field(default="svc", description="The service's own path segment.")
     tables_segment: str = Field(default="cms-tables", description="The path segment of the generic tables.")
@@ -102,6 +105,11 @@ class Settings(BaseSettings):
         """Address of the API's root path as drivers and the command line call it."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
         return (self.public_url or f"http://{host}:{self.port}").rstrip("/") + self.root_path
+
+    @property
+    def dagster_url(self) -> str:
+        """Address of the Dagster UI for people."""
+        return (self.ui_url or f"http://127.0.0.1:{self.ui_port}").rstrip("/")
 
     @property
     def own_endpoints(self) -> tuple[tuple[str, int], ...]:

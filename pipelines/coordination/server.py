@@ -49,6 +49,7 @@ from pipelines.fetch.session import LocalSession
 
 _log = logging.getLogger(__name__)
 _HELLO_SECONDS = 10.0
+_MAX_FAILED_PAGES = 20
 _MAX_FRAME_BYTES = 256 * 1024 * 1024
 _ROBOTS_FETCHERS = 16  # robots.txt files fetched in parallel
 _ROBOTS_SECONDS = 20.0
@@ -162,6 +163,12 @@ class Coordinator:
             failed = sum(not ok for ok in self._urls.values())
             examples = [each for report in self._reports.values() for each in report.failures]
             return FetchTotals(len(self._urls), failed, len(self._forbidden), tuple(examples[:3]))
+
+    def list_failed_pages(self) -> list[tuple[str, str]]:
+        """Return the first distinct addresses that tasks could not fetch, with the reasons, at most 20."""
+        with self._lock:
+            failures = {url: reason for report in self._reports.values() for url, reason in report.failures}
+        return [*islice(failures.items(), _MAX_FAILED_PAGES)]
 
     def _sum(self, key: str) -> Counts:
         reports = self._reports.values()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -16,10 +17,11 @@ from pipelines.planning.checks import Check, CheckCall, Severity
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """How a check ended; `fault` is None when it passed."""
+    """How a check ended; `fault` is None when it passed, and `figures` are what was measured."""
 
     call: CheckCall
     fault: str | None
+    figures: Mapping[str, int | float | str] = field(default_factory=dict[str, int | float | str])
 
     @property
     def failed(self) -> bool:
@@ -46,10 +48,16 @@ def run_checks(calls: Sequence[CheckCall], output: DataFrame, limit: int | None)
         aggregates.extend(own)
     (row,) = output.agg(*aggregates).collect()
     measured = row.asDict()
-    return tuple(CheckResult(call, _find_fault(number, call, measured, limit)) for number, call in enumerate(calls))
+    return tuple(_judge(number, call, measured, limit) for number, call in enumerate(calls))
 
 
-def _find_fault(number: int, call: CheckCall, measured: Mapping[str, Any], limit: int | None) -> str | None:
+def _judge(number: int, call: CheckCall, measured: Mapping[str, Any], limit: int | None) -> CheckResult:
     prefix = f"{number}."
     own = {name.removeprefix(prefix): value for name, value in measured.items() if name.startswith(prefix)}
-    return call.check.find_fault({Check.ROWS: measured[Check.ROWS], **own}, limit)
+    own = {Check.ROWS: measured[Check.ROWS], **own}
+    figures = {name: each.isoformat() if isinstance(each, datetime) else each for name, each in own.items()}
+    return CheckResult(
+        call,
+        call.check.find_fault(own, limit),
+        {name: each for name, each in figures.items() if isinstance(each, int | float | str)},
+    )

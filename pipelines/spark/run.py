@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
@@ -117,6 +117,10 @@ class Run:
     def check_results(self) -> tuple[CheckResult, ...]:
         """How the checks of the output ended, once they have run."""
         return self._check_results
+
+    def list_failed_pages(self) -> Sequence[tuple[str, str]]:
+        """Return the addresses of some pages that could not be fetched, with the reasons."""
+        return self._coordinator.list_failed_pages()
 
     def get_preview(self, step: str) -> Iterable[Mapping[str, Any]]:
         """Return the first rows of a step that Python workers run, or that it shows, at most `preview_rows`."""
