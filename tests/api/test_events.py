@@ -250,6 +250,7 @@ def test_many_keys_of_an_organization_leave_streams_for_others(
         assert response.status_code == 200
 
 
+@pytest.mark.long
 def test_a_stream_that_is_not_read_is_closed(acme: Api, server: Server, job: Job, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stream, "SLOWEST_SECONDS", 0.5)
     execution = job.execute()

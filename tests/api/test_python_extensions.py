@@ -245,6 +245,7 @@ def test_the_supported_types_and_limits_are_listed(acme: Api):
     }
 
 
+@pytest.mark.long
 def test_a_script_calls_the_function_for_each_row_of_a_file(acme: Api, agent: str, tmp_path: Path):
     code = acme.post(f"{ROOM}/{registered(acme, agent)}/generate-pyspark")["code"]
     (tmp_path / "script.py").write_text(code)

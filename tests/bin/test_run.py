@@ -29,13 +29,14 @@ pipeline:
     return file
 
 
+@pytest.mark.parametrize("runs", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_rows_are_written_and_steps_are_shown_and_a_second_run_takes_the_pages_of_the_first(
-    pipeline: Path, tmp_path: Path
+    pipeline: Path, tmp_path: Path, runs: int
 ) -> None:
     given = ("--transforms", str(tmp_path / "functions.py"), "--cache", str(tmp_path / "pages"))
     with serve_site() as site:
         address = f"SITE={site.serve(PAGES)}"
-        for rows in (tmp_path / "first.jsonl", tmp_path / "second.jsonl"):
+        for rows in (tmp_path / f"{number}.jsonl" for number in range(runs)):
             done = run("bin/spindle", "run", str(pipeline), "-p", address, *given, "-o", str(rows))
             assert done.returncode == 0, done.stderr
             written = [json.loads(line) for line in rows.read_text().splitlines()]

@@ -35,6 +35,7 @@ def shout(row, *, mark) -> Loud:
 """
 
 
+@pytest.mark.long
 def test_a_job_loads_the_output_of_another_jobs_python_transform(service: Service, site: GatedSite) -> None:
     site.open()
     saving = service.make_job(SAVING.format(url=site.url))

@@ -90,6 +90,7 @@ def check_measured(service: Service, job: Job, execution: str, written: int) -> 
     assert (summary["totalExecutions"], summary["totalDataProcessedGb"]) == (1, work["dataVolumeGb"])
 
 
+@pytest.mark.long
 def test_a_failed_check_keeps_the_published_version(service: Service, site: GatedSite) -> None:
     site.open()
     job = service.make_job(PIPELINE.format(url=site.url) + "checks: [{check: row_count, min: '${LEAST}'}]\n")

@@ -26,6 +26,7 @@ spindle: {{keepColumns: [_status]}}
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.mark.long
 def test_each_snapshot_is_a_row_and_a_screenshot_a_column_that_queries_give(service: Service, site: GatedSite) -> None:
     site.open()
     job = service.make_job(PIPELINE.format(url=site.url))

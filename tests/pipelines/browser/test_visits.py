@@ -151,7 +151,10 @@ def test_each_action_does_what_a_person_does(
     assert (page.error, texts(page, selector)) == (None, expected)
 
 
-@pytest.mark.parametrize("params", [{"pauseMs": 300}, {"behavior": "smooth", "step": 900, "pauseMs": 600}])
+@pytest.mark.parametrize(
+    "params",
+    [{"pauseMs": 300}, pytest.param({"behavior": "smooth", "step": 900, "pauseMs": 600}, marks=pytest.mark.long)],
+)
 def test_scrolling_continues_until_the_page_stops_growing(browser_site: BrowserSite, params: dict[str, Any]) -> None:
     [page] = visited(f"{browser_site.url}/feed", {"action": "scroll_to_bottom", "params": params})
     assert len(texts(page, "p")) == 30

@@ -60,7 +60,9 @@ def crawl(
     return rows, counts
 
 
-@pytest.mark.parametrize(("options", "frontiers"), [("", (SMALL, LARGE)), (", maxPages: 17", (SMALL,))])
+@pytest.mark.parametrize(
+    ("options", "frontiers"), [("", (SMALL, LARGE)), pytest.param(", maxPages: 17", (SMALL,), marks=pytest.mark.long)]
+)
 def test_rows_counts_and_requests_are_those_of_exchanges(
     options: str, frontiers: tuple[int, ...], spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
