@@ -16,6 +16,7 @@ from api.cloud import cron_jobs, spark
 from api.cloud_credentials import endpoints as cloud_credentials
 from api.cms_tables import endpoints as cms_tables
 from api.datasets import endpoints as datasets
+from api.datasets import records as dataset_records
 from api.declarations import endpoints as declarations
 from api.events import endpoints as events
 from api.executions import completion
@@ -27,6 +28,7 @@ from api.jobs import endpoints as jobs
 from api.kit import docs, errors
 from api.kit.errors import answers
 from api.kit.middleware import AccessLog, EncodedSlashes, RateHeaders, SizeLimits
+from api.kit.multipart import FORM_BYTES
 from api.kit.openapi import describe
 from api.kit.services import run_services
 from api.metrics import endpoints as metrics
@@ -80,7 +82,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(cms_tables.router, prefix=tables, responses=EVERYWHERE)
     app.add_middleware(EncodedSlashes)
     app.add_middleware(RateHeaders)
-    app.add_middleware(SizeLimits, larger={f"{service}{packages.LINKS}/": MAX_PACKAGE})
+    uploads = f"{service}{dataset_records.router.prefix}{dataset_records.UPLOAD}"
+    larger = {f"{service}{packages.LINKS}/": MAX_PACKAGE, uploads: settings.upload_bytes + FORM_BYTES}
+    app.add_middleware(SizeLimits, larger=larger)
     app.add_middleware(AccessLog)
     describe(app, settings)
     return app
@@ -95,7 +99,14 @@ def _include_service(app: FastAPI, prefix: str) -> None:
     _include_python_extensions(app, prefix)
     routers = [
         *(categories.router, agents.router, catalog.router, tasks.administration),
-        *(datasets.task_router, datasets.router, html.router, auth.router, cloud_credentials.router),
+        *(
+            datasets.task_router,
+            datasets.router,
+            dataset_records.router,
+            html.router,
+            auth.router,
+            cloud_credentials.router,
+        ),
         *(declarations.router, packages.router, metrics.router),
     ]
     for router in routers:

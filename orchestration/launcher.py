@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import structlog
 
+from core.datasets.collector import FileCollector
 from core.executions.reconcile import fail_lost
 from core.executions.reports import cancel, fail, release_cancelled
 from core.executions.repository import list_claimed, list_stopping
@@ -26,6 +27,7 @@ from core.infra.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, 
 from core.infra.pidfile import is_alive
 from core.infra.run_socket import get_run_pidfile, send_request
 from core.infra.settings import Settings
+from core.infra.storage import open_storage
 from core.schedules.firing import fire_overdue
 from core.schedules.once import execute_scheduled
 from core.schedules.switches import agree_on_switches
@@ -226,6 +228,8 @@ def main() -> None:
     settings = Settings()
     stop = create_shutdown_event()
     database = open_database(settings)
+    collector = FileCollector(settings, database, open_storage(settings))
+    threading.Thread(target=collector.run, args=(stop,), name="collector", daemon=True).start()
     Launcher(settings, database, DagsterClient(settings.ui_port), create_compute(settings)).run(stop)
 
 

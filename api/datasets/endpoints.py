@@ -12,17 +12,14 @@ from api.datasets.schemas import (
     BoundRows,
     ColumnRecord,
     DatasetQuery,
-    DatasetRecord,
     DatasetSchema,
     Rows,
     TableRecord,
-    dataset_record,
     dataset_schema,
 )
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
-from api.kit.pagination import PageOf
 from api.kit.schemas import DatasetId, JobId, ProjectId, TaskId
 from api.kit.services import ServicesOf
 
@@ -77,23 +74,6 @@ def list_columns(
     """Return the columns of a table with their SQL types. An unknown table is 404."""
     columns = services.queries.list_columns(caller, table, catalog, schema)
     return [ColumnRecord(name=column.name, type=column.type) for column in columns]
-
-
-@router.get("", summary="List the datasets")
-def list_datasets(caller: DatasetReader, services: ServicesOf, page: PageOf) -> list[DatasetRecord]:
-    """Return the organization's datasets, oldest first.
-
-    With `limit` they come in pages, and the `Link` header has the next one.
-    """
-    records = [dataset_record(each) for each in services.datasets.list(caller, limit=page.limit, after=page.after)]
-    page.link([each.id for each in records])
-    return records
-
-
-@router.get("/{datasetId}", summary="Read a dataset", responses=answers(404))
-def read_dataset(dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf) -> DatasetRecord:
-    """Return a dataset with the place, format and size of its current version."""
-    return dataset_record(services.datasets.get(caller, dataset_id))
 
 
 @job_router.post(

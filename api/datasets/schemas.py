@@ -7,14 +7,26 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from api.kit.schemas import WHOLE, Body, Record, example
-from core.datasets.repository import DatasetWithVersion, get_address
-from core.sql.catalog import Table
+from api.kit.schemas import WHOLE, Body, Name, Record, example
+from core.datasets.files.process import TakenFile
+from core.datasets.repository import STORAGE_TYPE, DatasetWithVersion, get_address
+from core.datasets.service import is_indexed
+from core.datasets.versions import Lineage
+from core.sql.catalog import Table, convert_type
 from core.sql.service import DEFAULT_ROWS, MAX_ROWS, Query
+from core.tables import Dataset, DatasetVersion
 
 
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
+
+
+def _to_text(value: object) -> object:
+    """A version's number may be sent as a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+VERSION = "Number or id of the dataset's version; the current one when left out."
 
 
 class Paged(Body):
@@ -39,6 +51,9 @@ class DatasetQuery(Paged):
     schema_: str | None = Field(
         default=None, alias="schema", description="Where unqualified names are looked for first."
     )
+    dataset_id: str | None = None
+    """A dataset that the query may call `dataset` or `output`."""
+    version: Annotated[str, BeforeValidator(_to_text)] | None = Field(default=None, description=VERSION)
 
     def to_query(self, exact_numbers: bool, dataset_id: str | None = None) -> Query:
         return Query(
@@ -47,7 +62,8 @@ class DatasetQuery(Paged):
             schema=self.schema_,
             limit=DEFAULT_ROWS if self.limit is None else self.limit,
             offset=self.offset or 0,
-            dataset_id=dataset_id,
+            dataset_id=dataset_id or self.dataset_id or None,
+            version=self.version or None,
             exact_numbers=exact_numbers,
         )
 
@@ -58,11 +74,17 @@ class BoundQuery(Paged):
     model_config = example({"sql": "SELECT title, price FROM output ORDER BY price", "limit": 10})
 
     sql: str
+    version: Annotated[str, BeforeValidator(_to_text)] | None = Field(default=None, description=VERSION)
 
     def to_query(self, exact_numbers: bool, dataset_id: str) -> Query:
-        limit = DEFAULT_ROWS if self.limit is None else self.limit
-        offset = self.offset or 0
-        return Query(self.sql, limit=limit, offset=offset, dataset_id=dataset_id, exact_numbers=exact_numbers)
+        return Query(
+            self.sql,
+            limit=DEFAULT_ROWS if self.limit is None else self.limit,
+            offset=self.offset or 0,
+            dataset_id=dataset_id,
+            version=self.version or None,
+            exact_numbers=exact_numbers,
+        )
 
 
 class Rows(Record):
@@ -112,10 +134,49 @@ class DatasetSchema(Record):
     size_bytes: int | None
 
 
+class DatasetUpdate(Body):
+    model_config = example({"name": "Prices", "description": "Prices of one shop", "datasetType": "INPUT"})
+
+    name: str | None = None
+    description: str | None = None
+    dataset_type: str | None = None
+    """INPUT or OUTPUT, in any case."""
+    type: str | None = None
+    """The same as `datasetType`."""
+    format: str | None = None
+    """Format of its files; a published dataset keeps its own."""
+
+    def to_values(self) -> dict[str, Any]:
+        values = self.values()
+        return values | {"dataset_type": values.get("dataset_type") or values.get("type")}
+
+
+class DatasetCreate(DatasetUpdate):
+    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+    project_id: str | None = None
+    """Project whose schema gets the table; the schema is `default` when left out."""
+    storage_path: str | None = None
+    """Address such as `spindle://project/name` that saves and loads use; from the name when left out."""
+    file_path: str | None = None
+    """The same as `storagePath`."""
+
+
+class Retention(Body):
+    model_config = example({"versions": 10, "days": 30})
+
+    versions: Annotated[int, WHOLE] | None = None
+    """How many of the newest versions are kept; all when left out."""
+    days: Annotated[int, WHOLE] | None = None
+    """For how many days versions are kept; for ever when left out."""
+
+
 class DatasetRecord(Record):
     id: str
     """Id of the dataset."""
     name: str
+    description: str | None
+    dataset_type: str
+    """INPUT or OUTPUT."""
     project_id: str | None
     """Id of its project; null for a dataset without one."""
     job_id: str | None
@@ -125,26 +186,128 @@ class DatasetRecord(Record):
     """The dataset's table in SQL."""
     format: str
     """Format of its files, such as parquet."""
+    storage_type: str
+    """Kind of the storage: LOCAL."""
+    indexed: bool
+    """Whether SQL can query it."""
     storage_path: str = Field(description="Address that every `load_*` stage accepts.")
     file_path: str
     """The same as `storagePath`."""
+    version: int | None
+    """Number of the current version; null before the first."""
     row_count: int | None
     size_bytes: int | None
+    retained_versions: int | None
+    """How many of the newest versions are kept; null for all."""
+    retained_days: int | None
+    """For how many days versions are kept; null for ever."""
     created_at: datetime
     updated_at: datetime
 
 
+class Detected(Record):
+    format: str
+    """csv, jsonl or parquet."""
+    compression: str | None
+    """gzip, zip or null."""
+    encoding: str | None
+    """Encoding of text; null for Parquet."""
+    delimiter: str | None
+    """Of CSV, else null."""
+    header: bool | None
+    """Whether CSV begins with a header, else null."""
+
+
+class UploadedDataset(DatasetRecord):
+    columns: list[ColumnRecord]
+    """The columns in order, with Trino's SQL types."""
+    preview: list[dict[str, Any]]
+    """The first rows."""
+    detected: Detected
+    """How the file was read."""
+
+
+class VersionRecord(Record):
+    id: str
+    """Id of the version."""
+    version: int
+    """Its number, from 1."""
+    current: bool
+    """Whether it is the one that queries read."""
+    format: str
+    """Format of its files."""
+    row_count: int | None
+    size_bytes: int | None
+    execution_id: str | None
+    """Id of the execution that wrote it; null for an upload."""
+    created_at: datetime
+
+
+class LineageLink(Record):
+    job_id: str | None
+    """Id of the job; null for an upload."""
+    job_name: str | None
+    """Name of the job."""
+    project_id: str | None
+    """Id of the job's project."""
+    execution_id: str | None
+    """The job's newest execution that did so; null before one."""
+    version: int | None
+    """Number of the version that it wrote or read; null when it was removed."""
+    at: datetime | None
+    """When it did."""
+
+
+class DatasetLineage(Record):
+    written_by: list[LineageLink]
+    """Jobs that wrote versions, and the newest upload."""
+    read_by: list[LineageLink]
+    """Jobs that read it, or have it as their input."""
+
+
 def dataset_record(found: DatasetWithVersion) -> DatasetRecord:
+    return DatasetRecord(**_get_dataset_fields(found))
+
+
+def uploaded_record(found: DatasetWithVersion, taken: TakenFile) -> UploadedDataset:
+    columns = [
+        ColumnRecord(name=column["name"], type=convert_type(column["type"], "spark", "trino"))
+        for column in taken.columns
+    ]
+    detected = Detected(**taken.detected)
+    return UploadedDataset(
+        **_get_dataset_fields(found), columns=columns, preview=list(taken.preview), detected=detected
+    )
+
+
+def _get_dataset_fields(found: DatasetWithVersion) -> dict[str, Any]:
     dataset, version = found.dataset, found.version
-    same = ("id", "name", "project_id", "job_id", "format", "created_at", "updated_at")
-    return DatasetRecord(
-        **{name: getattr(dataset, name) for name in same},
-        schema=dataset.schema_slug,
-        table_name=dataset.slug,
-        storage_path=get_address(dataset),
-        file_path=get_address(dataset),
-        row_count=version and version.row_count,
-        size_bytes=version and version.size_bytes,
+    same = (
+        *("id", "name", "description", "dataset_type", "project_id", "job_id", "format"),
+        *("retained_versions", "retained_days", "created_at", "updated_at"),
+    )
+    return {name: getattr(dataset, name) for name in same} | {
+        "schema": dataset.schema_slug,
+        "table_name": dataset.slug,
+        "storage_type": STORAGE_TYPE,
+        "indexed": is_indexed(version),
+        "storage_path": get_address(dataset),
+        "file_path": get_address(dataset),
+        "version": version and version.number,
+        "row_count": version and version.row_count,
+        "size_bytes": version and version.size_bytes,
+    }
+
+
+def version_record(dataset: Dataset, version: DatasetVersion) -> VersionRecord:
+    current = version.id == dataset.current_version_id
+    return VersionRecord.from_row(version, version=version.number, current=current)
+
+
+def lineage_record(lineage: Lineage) -> DatasetLineage:
+    return DatasetLineage(
+        written_by=[LineageLink.model_validate(link) for link in lineage.written_by],
+        read_by=[LineageLink.model_validate(link) for link in lineage.read_by],
     )
 
 

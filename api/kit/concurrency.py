@@ -46,3 +46,7 @@ QUERIES = ConcurrencyLimiter(8, 16, "Too many queries are running. Try again in 
 PACKAGES = ConcurrencyLimiter(4, 8, "Too many packages are being read. Try again in a moment.")
 # an upload holds a file and a connection for as long as its sender likes
 UPLOADS = ConcurrencyLimiter(8, 128, "Too many packages are being uploaded. Try again in a moment.")
+# each holds a file, and at its end a process that converts it
+DATASET_UPLOADS = ConcurrencyLimiter(4, 16, "Too many datasets are being uploaded. Try again in a moment.")
+# each may hold a process that reads files
+DOWNLOADS = ConcurrencyLimiter(8, 32, "Too many datasets are being downloaded. Try again in a moment.")

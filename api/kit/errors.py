@@ -65,6 +65,7 @@ MEANINGS = {
     401: "The API key is missing or not valid.",
     403: "The key lacks the operation's scope.",
     404: "Unknown, or another organization's.",
+    408: "The body did not arrive in time.",
     409: "In conflict with the current state.",
     412: "The record has changed since the version in `If-Match`.",
     413: "The request or its answer is too large.",

@@ -17,6 +17,7 @@ from core.categories.service import CategoryService
 from core.credentials.service import CredentialService
 from core.cron_jobs.embedded import open_cron_scheduler
 from core.cron_jobs.scheduler import CronScheduler
+from core.datasets.files.process import open_file_reader
 from core.datasets.service import DatasetService
 from core.declarations.service import DeclarationService
 from core.events.service import EventService
@@ -99,7 +100,7 @@ def open_services(settings: Settings) -> Services:
         spark=SparkService(settings),
         limiter=RateLimiter(database, settings.requests_per_minute),
         sql_engine=sql_engine,
-        datasets=DatasetService(database),
+        datasets=DatasetService(settings, database, storage, open_file_reader(settings)),
         queries=QueryService(settings, database, sql_engine),
         declarations=DeclarationService(database),
         events=EventService(database),

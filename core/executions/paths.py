@@ -8,13 +8,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.datasets.repository import SCHEME, DatasetRepository
+from core.datasets.repository import MAX_PATH_CHARACTERS, SCHEME, DatasetRepository
 from core.errors import BadInput, Detail
-from core.tables import Project
+from core.tables import Dataset, DatasetRead, Execution, Project
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Sink
-
-MAX_PATH_CHARACTERS = 1000
 
 
 def resolve_output(session: Session, project: Project, path: str | None, field: str = "output.path") -> str | None:
@@ -57,11 +55,20 @@ def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, 
                     "format": version.format,
                     "locations": version.locations,
                     "snapshot": version.snapshot,
+                    "dataset": version.dataset_id,
+                    "version": version.id,
                 }
             elif path not in saved:
                 message = f"There is no dataset at '{path}' yet."
                 raise BadInput(message, [Detail(f"line {step.line}", message, "unknown-dataset")])
     return inputs
+
+
+def record_reads(session: Session, execution: Execution) -> None:
+    """Store which datasets a new execution reads, for their lineage; a dataset deleted meanwhile has none."""
+    versions = {read["dataset"]: read["version"] for read in execution.inputs.values()}
+    for dataset_id in session.scalars(select(Dataset.id).where(Dataset.id.in_(versions))) if versions else ():
+        session.add(DatasetRead(execution_id=execution.id, dataset_id=dataset_id, version_id=versions[dataset_id]))
 
 
 def _list_reads(step: Step) -> Iterator[str]:

@@ -34,7 +34,7 @@ def publish_output(session: Session, execution: Execution, payload: CompletionPa
         size_bytes=payload.output_file_size_bytes,
     )
     earlier = _find_appended(datasets, execution, dataset) if execution.output_mode == "append" else None
-    datasets.publish(dataset, execution, files, path=execution.output_name, append_to=earlier)
+    datasets.publish(dataset, execution.id, files, path=execution.output_name, append_to=earlier)
     dataset.logical_path = execution.output_name
     job.output_dataset_id = execution.dataset_id = dataset.id
     return dataset
@@ -58,7 +58,7 @@ def publish_saves(session: Session, storage: Storage, execution: Execution, payl
         )
         earlier = datasets.find_at(path) if saved.mode == "append" else None
         dataset = datasets.ensure_of_path(project, path, saved.format)
-        datasets.publish(dataset, execution, files, path=path, append_to=earlier)
+        datasets.publish(dataset, execution.id, files, path=path, append_to=earlier)
 
 
 def _has_files(storage: Storage, folder: str) -> bool:

@@ -23,7 +23,7 @@ from core.executions.parameters import (
     resolve_parameters,
     select_positional,
 )
-from core.executions.paths import resolve_inputs, resolve_output
+from core.executions.paths import record_reads, resolve_inputs, resolve_output
 from core.executions.repository import ExecutionRepository
 from core.executions.states import State, Trigger, get_next_state
 from core.executions.transitions import enqueue_launch, lock_project, move, take_slot_or_queue
@@ -287,6 +287,7 @@ def _accept(session: Session, execution: Execution, task: Task | None) -> Execut
     execution.task_id = task.id
     session.add(execution)
     session.flush()
+    record_reads(session, execution)
     record_state(session, execution)
     if not execution.pipeline_yaml:
         move(session, execution, Trigger.FAIL, error_message=PYTHON_AGENT)

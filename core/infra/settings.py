@@ -70,6 +70,13 @@ class Settings(BaseSettings):
     sql_catalog: str = Field(default="spindle", description="Name of the SQL catalog.")
     sql_catalog_aliases: CommaSeparated = Field(default=("minio",), description="Names that mean the same catalog.")
     sql_timeout_seconds: float = Field(default=60, description="Longest time that one query may take.")
+    sql_background_seconds: float = Field(default=3600, gt=0, description="The same for queries with `?async=true`.")
+    upload_gigabytes: float = Field(
+        default=4, gt=0, description="Largest upload of a dataset, also after decompression."
+    )
+    removed_files_hours: float = Field(
+        default=24, gt=0, description="Hours between the removal of a dataset's version and that of its files."
+    )
     spark_master: str = Field(default="local[*]", description="Spark master of the drivers.")
     spark_driver_memory: str = Field(default="2g", description="Heap of a driver's JVM.")
     cloud_provider: str = Field(default="local", description="Whose machines drivers run on, in the price table.")
@@ -99,6 +106,10 @@ class Settings(BaseSettings):
                 sentence = f"SPINDLE_FETCH_ALLOW_NETWORKS: '{text}' is not a network such as 10.0.0.0/8 or fd00::/8."
                 raise ValueError(sentence) from None
         return value
+
+    @property
+    def upload_bytes(self) -> int:
+        return int(self.upload_gigabytes * 1e9)
 
     @property
     def api_url(self) -> str:

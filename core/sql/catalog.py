@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
+from core.datasets.repository import QUERYABLE_FORMATS
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion
 
-QUERYABLE_FORMATS = frozenset({"parquet"})
 _CURRENT = DatasetVersion.id == Dataset.current_version_id
 
 
@@ -79,6 +79,12 @@ class Catalog:
         """Return the version of a dataset that an execution published, current or not."""
         published = and_(DatasetVersion.dataset_id == Dataset.id, DatasetVersion.execution_id == execution_id)
         found = self._load(self._select(published).where(Dataset.id == dataset_id))
+        return found[0] if found else None
+
+    def find_by_version(self, dataset_id: str, version_id: str) -> Table | None:
+        """Return one version of a dataset, current or not."""
+        chosen = and_(DatasetVersion.dataset_id == Dataset.id, DatasetVersion.id == version_id)
+        found = self._load(self._select(chosen).where(Dataset.id == dataset_id))
         return found[0] if found else None
 
     def _select(self, version: ColumnElement[bool] = _CURRENT) -> Select[Any]:

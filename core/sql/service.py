@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from core.datasets.repository import DatasetRepository
+from core.datasets.versions import get_version
 from core.errors import BadInput, NotFound
 from core.identity.api_keys import Identity
 from core.infra.database import Database
@@ -39,8 +40,8 @@ def open_sql_engine(settings: Settings, storage: Storage) -> SqlEngine:
 class Query:
     """One page of a query. `catalog` and `schema` are the defaults of unqualified names.
 
-    In a query bound to `dataset_id`, the names `output` and `dataset` mean that dataset: its current version, or with
-    `execution_id` the one that the execution published.
+    In a query bound to `dataset_id`, the names `output` and `dataset` mean that dataset: its current version, with
+    `version` the one of this number or id, or with `execution_id` the one that the execution published.
     """
 
     sql: str
@@ -50,6 +51,7 @@ class Query:
     offset: int = 0
     dataset_id: str | None = None
     execution_id: str | None = None
+    version: str | None = None
     exact_numbers: bool = False
 
 
@@ -79,7 +81,7 @@ class QueryService:
         owner = caller.organization_id
         with self._database.read() as session:
             catalog = Catalog(session, owner)
-            bound = _get_table(catalog, query.dataset_id, query.execution_id) if query.dataset_id is not None else None
+            bound = _get_bound_table(session, catalog, query, owner)
             scope = make_scope(self._settings, query.catalog, query.schema, bound)
             if isinstance(parsed, statement.Select):
                 tables = self._resolve_tables(parsed, scope, catalog)
@@ -171,6 +173,21 @@ def _get_table(catalog: Catalog, dataset_id: str, execution_id: str | None = Non
     table = catalog.find_by_execution(dataset_id, execution_id) if execution_id else catalog.find_by_dataset(dataset_id)
     if table is None:
         raise NotFound("There is no dataset with this id.")
+    return table
+
+
+def _get_bound_table(session: Session, catalog: Catalog, query: Query, organization_id: str) -> Table | None:
+    """Return the version that the query is bound to; raise NotFound, BadInput for a version of no dataset."""
+    if query.dataset_id is None:
+        if query.version is not None:
+            raise BadInput("'version' needs the 'datasetId' whose version it is.", path="version")
+        return None
+    if query.version is None:
+        return _get_table(catalog, query.dataset_id, query.execution_id)
+    dataset = DatasetRepository(session, organization_id).get(query.dataset_id)
+    table = catalog.find_by_version(dataset.id, get_version(session, dataset, query.version).id)
+    if table is None:
+        raise BadInput("SQL cannot read the format of this version.", path="version", code="unsupported-format")
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.tables.base import Base, Owned, UtcDateTime, new_id, now
 from core.tables.credentials import CloudCredential
 from core.tables.cron_jobs import CronJob, CronJobCall
-from core.tables.datasets import Dataset, DatasetVersion
+from core.tables.datasets import Dataset, DatasetRead, DatasetVersion, FileRemoval, StoredQuery
 from core.tables.definitions import DefinitionChange
 from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Execution, OutboxMessage
@@ -28,12 +28,14 @@ __all__ = [
     "CronJob",
     "CronJobCall",
     "Dataset",
+    "DatasetRead",
     "DatasetVersion",
     "DefinitionChange",
     "Delivery",
     "Execution",
     "ExecutionBill",
     "ExecutionEvent",
+    "FileRemoval",
     "IdempotencyRecord",
     "Job",
     "Message",
@@ -47,6 +49,7 @@ __all__ = [
     "Receiver",
     "Schedule",
     "ScheduleTick",
+    "StoredQuery",
     "StoredRecord",
     "Task",
     "TickJob",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, Owned, new_id, now
@@ -15,7 +15,11 @@ class Dataset(Owned):
     """A named table. Publishing switches `current_version_id`, the one pointer that readers follow."""
 
     __tablename__ = "datasets"
-    __table_args__ = (UniqueConstraint("organization_id", "schema_slug", "slug"),)
+    __table_args__ = (
+        UniqueConstraint("organization_id", "schema_slug", "slug"),
+        Index("ix_datasets_organization_slug", "organization_id", "slug"),
+        Index("ix_datasets_organization_path", "organization_id", "logical_path"),
+    )
     project_id: Mapped[str | None] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
@@ -24,6 +28,10 @@ class Dataset(Owned):
     logical_path: Mapped[str | None] = mapped_column(Text)
     format: Mapped[str] = mapped_column(default="parquet")
     current_version_id: Mapped[str | None] = mapped_column(String(36))
+    dataset_type: Mapped[str] = mapped_column(default="OUTPUT")
+    description: Mapped[str | None] = mapped_column(Text)
+    retained_versions: Mapped[int | None]
+    retained_days: Mapped[int | None]
 
 
 class DatasetVersion(Base):
@@ -31,12 +39,17 @@ class DatasetVersion(Base):
 
     `locations` are the storage keys of its folders. In formats of plain files an append adds a folder to those of the
     earlier version; a table format (Delta, Iceberg) has one location, and `snapshot` is the version in its log.
+    `number` counts the dataset's versions from 1. A version without an execution was uploaded.
     """
 
     __tablename__ = "dataset_versions"
-    __table_args__ = (UniqueConstraint("dataset_id", "execution_id"),)
+    __table_args__ = (
+        UniqueConstraint("dataset_id", "execution_id"),
+        Index("ix_dataset_versions_number", "dataset_id", "number"),
+    )
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id", ondelete="CASCADE"), index=True)
+    number: Mapped[int] = mapped_column(default=1)
     execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
     logical_path: Mapped[str | None] = mapped_column(Text, index=True)
     format: Mapped[str] = mapped_column(default="parquet")
@@ -46,3 +59,40 @@ class DatasetVersion(Base):
     row_count: Mapped[int | None] = mapped_column(BigInteger)
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
     created_at: Mapped[datetime] = mapped_column(default=now)
+
+
+class DatasetRead(Base):
+    """A dataset that an execution reads, in the version that was frozen for it."""
+
+    __tablename__ = "dataset_reads"
+    execution_id: Mapped[str] = mapped_column(ForeignKey("executions.id", ondelete="CASCADE"), primary_key=True)
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id", ondelete="CASCADE"), primary_key=True, index=True)
+    version_id: Mapped[str] = mapped_column(String(36))
+
+
+class FileRemoval(Base):
+    """A folder of the storage that no version names: its files are deleted at `due_at`, or never if that is null."""
+
+    __tablename__ = "file_removals"
+    __table_args__ = (UniqueConstraint("organization_id", "location"), Index("ix_file_removals_due", "due_at"))
+    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
+    organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
+    location: Mapped[str] = mapped_column(Text)
+    due_at: Mapped[datetime | None]
+
+
+class StoredQuery(Owned):
+    """A query that runs in the background, and whose rows are kept in the storage for some time."""
+
+    __tablename__ = "stored_queries"
+    __table_args__ = (Index("ix_stored_queries_updated_at", "updated_at"),)
+    state: Mapped[str] = mapped_column(default="PENDING")
+    sql: Mapped[str] = mapped_column(Text)
+    columns: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
+    row_count: Mapped[int | None] = mapped_column(BigInteger)
+    size_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    error_message: Mapped[str | None] = mapped_column(Text)
+    error_code: Mapped[str | None]
+    started_at: Mapped[datetime | None]
+    completed_at: Mapped[datetime | None]
+    heartbeat_at: Mapped[datetime] = mapped_column(default=now)

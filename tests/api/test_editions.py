@@ -19,6 +19,7 @@ PATHS = {
     "credential": "/cloud-credentials/id/{credentialId}",
     "webhook": "/projects/{projectId}/webhooks/{webhookId}",
     "extension": "/python-extensions/{extensionId}",
+    "dataset": "/datasets/{datasetId}",
 }
 FIELDS = dict.fromkeys(PATHS, "name") | {"webhook": "description"}
 

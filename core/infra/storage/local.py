@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from core.infra.files import sync
@@ -57,19 +58,28 @@ class LocalStorage:
         return self._describe(key, path.stat())
 
     def list(self, folder: str) -> Iterator[StoredFile]:
-        top = self.path(folder)
-        paths = [Path(parent, name) for parent, _, names in os.walk(top) for name in names]
-        for key in sorted(path.relative_to(self._root).as_posix() for path in paths):
+        for path in _walk(self.path(folder)):
+            key = path.relative_to(self._root).as_posix()
             try:
                 yield self._describe(key, self.path(key).stat())
             except FileNotFoundError:  # deleted in the meantime
                 continue
 
     def delete(self, key: str) -> None:
-        self.path(key).unlink(missing_ok=True)
+        path = self.path(key)
+        path.unlink(missing_ok=True)
+        with suppress(OSError):  # it is not empty
+            path.parent.rmdir()
 
     def url_for(self, key: str, reader: Reader) -> str:
         return str(self.path(key))
+
+    def find_key(self, url: str) -> str | None:
+        path = unquote(urlsplit(url).path) if url.startswith("file:") else url
+        try:
+            return Path(path).relative_to(self._root).as_posix() if "\0" not in path else None
+        except ValueError:
+            return None
 
     def _new_partial(self) -> Path:
         folder = self._root / PARTIAL
@@ -82,3 +92,17 @@ class LocalStorage:
 
     def _describe(self, key: str, stat: os.stat_result) -> StoredFile:
         return StoredFile(key, stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder in the order of their keys, one folder in memory at a time."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(f"{each.name}/" if each.is_dir(follow_symlinks=False) else each.name for each in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        if name.endswith("/"):
+            yield from _walk(folder / name[:-1])
+        else:
+            yield folder / name

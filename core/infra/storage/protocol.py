@@ -5,6 +5,8 @@
 <organization>/executions/<execution>/<attempt>/saves/<number>/...
 <organization>/executions/<execution>/<attempt>/driver.log
 <organization>/executions/<execution>/files/<sha-256>
+<organization>/datasets/<dataset>/<version>/part-00000.parquet
+<organization>/queries/<query>/rows.parquet
 <organization>/packages/<sha-256>.zip
 <organization>/pages
 """
@@ -66,9 +68,13 @@ class Storage(Protocol):
         """Return the address of a file or folder for Spark or for the SQL engine. The key need not exist."""
         ...
 
+    def find_key(self, url: str) -> str | None:
+        """Return the key of an address that `url_for` may have returned; None for an address elsewhere."""
+        ...
+
 
 def execution_key(organization_id: str, execution_id: str, attempt: int) -> str:
-    return f"{organization_id}/executions/{execution_id}/{attempt}"
+    return f"{executions_key(organization_id)}/{execution_id}/{attempt}"
 
 
 def spec_key(organization_id: str, execution_id: str, attempt: int) -> str:
@@ -87,11 +93,35 @@ def saves_key(organization_id: str, execution_id: str, attempt: int) -> str:
 
 def files_key(organization_id: str, execution_id: str) -> str:
     """Return the key of the folder for the files that an execution downloads, by the hash of their content."""
-    return f"{organization_id}/executions/{execution_id}/files"
+    return f"{executions_key(organization_id)}/{execution_id}/files"
 
 
 def log_key(organization_id: str, execution_id: str, attempt: int) -> str:
     return f"{execution_key(organization_id, execution_id, attempt)}/driver.log"
+
+
+def datasets_key(organization_id: str) -> str:
+    """Return the key of the folder for the files of uploaded datasets."""
+    return f"{organization_id}/datasets"
+
+
+def version_key(organization_id: str, dataset_id: str, version_id: str) -> str:
+    """Return the key of the folder of one uploaded version, which nothing else writes to."""
+    return f"{datasets_key(organization_id)}/{dataset_id}/{version_id}"
+
+
+def queries_key(organization_id: str) -> str:
+    """Return the key of the folder for the rows of queries that ran in the background."""
+    return f"{organization_id}/queries"
+
+
+def query_key(organization_id: str, query_id: str) -> str:
+    return f"{queries_key(organization_id)}/{query_id}"
+
+
+def executions_key(organization_id: str) -> str:
+    """Return the key of the folder for the files of an organization's executions."""
+    return f"{organization_id}/executions"
 
 
 def packages_key(organization_id: str) -> str:

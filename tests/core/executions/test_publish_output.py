@@ -6,13 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
 import pytest
+from sqlalchemy import select
 
 from core.datasets.repository import DatasetRepository, get_address
 from core.errors import BadInput
 from core.infra.storage.protocol import output_key
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
-from core.tables import Dataset, DatasetVersion, Execution, Job
+from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job
 from tests.support.shop import PIPELINE, Shop
 
 NO_ROWS = {"rows": 0, "bytes": 0}
@@ -181,7 +182,12 @@ def test_a_load_reads_the_version_current_at_submission(shop: Shop) -> None:
     shop.write_pipeline(LOAD % "${OUTPUT_CSV}")
     reader = shop.submit()
     expected = {"spindle://shop/output_csv": {"locations": [key(first)], "format": "parquet", "snapshot": None}}
+    with shop.database.read() as session:
+        (version,) = session.scalars(select(DatasetVersion))
+        (read,) = session.scalars(select(DatasetRead))
+    expected["spindle://shop/output_csv"] |= {"dataset": version.dataset_id, "version": version.id}
     assert reader.inputs == expected
+    assert (read.execution_id, read.dataset_id, read.version_id) == (reader.id, version.dataset_id, version.id)
 
 
 def test_a_load_finds_tables_by_schema_and_name(shop: Shop) -> None:

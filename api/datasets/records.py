@@ -1,0 +1,302 @@
+"""Records of datasets, and their files: create, change, delete, upload, download, versions, lineage, retention."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, BinaryIO, Literal
+
+import anyio
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BeforeValidator
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from api.datasets.schemas import (
+    DatasetCreate,
+    DatasetLineage,
+    DatasetRecord,
+    DatasetUpdate,
+    Retention,
+    UploadedDataset,
+    VersionRecord,
+    dataset_record,
+    lineage_record,
+    uploaded_record,
+    version_record,
+)
+from api.kit.auth import DatasetReader, DatasetWriter, KeyRoute
+from api.kit.concurrency import DATASET_UPLOADS, DOWNLOADS
+from api.kit.errors import answers
+from api.kit.multipart import Form, receive_form
+from api.kit.pagination import PageOf
+from api.kit.preconditions import TAGGED, IfMatch, set_etag
+from api.kit.schemas import DatasetId, Nothing
+from api.kit.services import ServicesOf
+from api.kit.streams import begin, stream
+from core.datasets.repository import DatasetFilter
+from core.datasets.service import Download, UploadOptions
+from core.errors import BadInput
+
+UPLOAD = "/upload"
+BODY_SECONDS = 3600
+MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+PARQUET = "application/vnd.apache.parquet"
+TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+FORM = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {
+            "type": "string",
+            "format": "binary",
+            "description": "CSV, JSON lines or Parquet; text may be compressed with gzip, or be the one file of a ZIP.",
+        },
+        "name": {"type": "string", "description": "Name of the dataset; that of the file when left out."},
+        "datasetType": {"type": "string", "description": "INPUT or OUTPUT, in any case; INPUT when left out."},
+        "type": {"type": "string", "description": "The same as `datasetType`."},
+        "description": {"type": "string", "description": "Text for people."},
+        "projectId": {"type": "string", "description": "Project whose schema gets the table; none when left out."},
+        "datasetId": {"type": "string", "description": "Dataset that gets the rows as its next version."},
+        "format": {"type": "string", "description": "csv, jsonl or parquet; detected when left out."},
+        "delimiter": {"type": "string", "description": "Of CSV; detected when left out."},
+        "header": {"type": "string", "description": "true or false: whether CSV begins with a header; else detected."},
+        "encoding": {"type": "string", "description": "Of text, such as windows-1252; else UTF-8 or UTF-16."},
+    },
+}
+router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+Format = Annotated[
+    Literal["csv", "jsonl", "parquet"],
+    BeforeValidator(_lower),
+    Query(alias="format", description="csv, jsonl or parquet."),
+]
+Version = Annotated[str | None, Query(description="Number or id of a version; the current one when left out.")]
+
+
+def parse_filter(
+    dataset_type: Annotated[str | None, Query(alias="datasetType", description="INPUT or OUTPUT.")] = None,
+    type_: Annotated[str | None, Query(alias="type", description="The same as `datasetType`.")] = None,
+    format_: Annotated[str | None, Query(alias="format", description="Format of the files, such as parquet.")] = None,
+    storage_type: Annotated[str | None, Query(alias="storageType", description="LOCAL.")] = None,
+    indexed: Annotated[str | None, Query(description="true: SQL can query it; false: it cannot.")] = None,
+    project_id: Annotated[str | None, Query(alias="projectId", description="Id of its project.")] = None,
+    name: Annotated[str | None, Query(description="Its exact name.")] = None,
+) -> DatasetFilter:
+    """Return the filter of a list; values are accepted in any case."""
+    if indexed is not None and indexed.lower() not in TRUTH:
+        raise BadInput("'indexed' is true or false.", path="indexed")
+    return DatasetFilter(
+        dataset_type=dataset_type or type_ or None,
+        format=format_ or None,
+        storage_type=storage_type or None,
+        indexed=TRUTH[indexed.lower()] if indexed else None,
+        project_id=project_id or None,
+        name=name or None,
+    )
+
+
+@router.post("", summary="Create a dataset", responses={**TAGGED, **answers(409)})
+def create_dataset(
+    body: DatasetCreate, caller: DatasetWriter, services: ServicesOf, response: Response
+) -> DatasetRecord:
+    """Create a dataset without rows, which an upload with its `datasetId` or a save to its `storagePath` fills.
+
+    Without a project it is in the schema `default`.
+    """
+    made = services.datasets.create(caller, body.to_values(), body.project_id, body.storage_path or body.file_path)
+    return dataset_record(set_etag(response, made))
+
+
+@router.post(
+    UPLOAD,
+    summary="Upload a file as a dataset",
+    responses=answers(404, 408, 409),
+    openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}},
+)
+async def upload_dataset(request: Request, caller: DatasetWriter, services: ServicesOf) -> UploadedDataset:
+    """Store the rows of a CSV, JSON lines or Parquet file as a new dataset, or as the next version of one.
+
+    The file is read as it arrives and converted to Parquet. A file that cannot be read whole is refused with its line,
+    and nothing is stored. The answer has what was detected and the first rows.
+    """
+    with DATASET_UPLOADS.acquire(caller.organization_id):
+        scratch: AbstractContextManager[Any] = services.datasets.open_scratch()
+        folder = await run_in_threadpool(scratch.__enter__)
+        try:
+            source = folder / "upload"
+            with source.open("xb") as file:
+                form = await _receive(request, file, services.settings.upload_bytes)
+            options = _parse_options(form.fields, form.file_name or "")
+            made, taken = await run_in_threadpool(services.datasets.upload, caller, source, options)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await run_in_threadpool(scratch.__exit__, None, None, None)
+    return uploaded_record(made.value, taken)
+
+
+async def _receive(request: Request, file: BinaryIO, max_bytes: int) -> Form:
+    try:
+        with anyio.fail_after(BODY_SECONDS):
+            return await receive_form(request, file, "file", max_bytes)
+    except TimeoutError as error:
+        raise HTTPException(408, headers={"Connection": "close"}) from error
+
+
+def _parse_options(fields: dict[str, str], file_name: str) -> UploadOptions:
+    header = fields.get("header", "").lower()
+    if header and header not in TRUTH:
+        raise BadInput("'header' is true or false.", path="header")
+    stem = file_name.removesuffix(".gz").removesuffix(".zip").rpartition(".")
+    delimiter = fields.get("delimiter") or None
+    return UploadOptions(
+        name=fields.get("name") or stem[0] or stem[2] or "upload",
+        dataset_type=fields.get("datasetType") or fields.get("type") or None,
+        description=fields.get("description") or None,
+        project_id=fields.get("projectId") or None,
+        dataset_id=fields.get("datasetId") or None,
+        format=fields.get("format", "").lower() or None,
+        delimiter="\t" if delimiter in ("\\t", "tab") else delimiter,
+        header=TRUTH[header] if header else None,
+        encoding=fields.get("encoding") or None,
+    )
+
+
+@router.get("", summary="List the datasets")
+def list_datasets(
+    caller: DatasetReader, services: ServicesOf, page: PageOf, where: Annotated[DatasetFilter, Depends(parse_filter)]
+) -> list[DatasetRecord]:
+    """Return the organization's datasets that have all given values, oldest first. Values are accepted in any case.
+
+    With `limit` they come in pages, and the `Link` header has the next one.
+    """
+    found = services.datasets.list(caller, limit=page.limit, after=page.after, where=where)
+    page.link([each.dataset.id for each in found])
+    return [dataset_record(each) for each in found]
+
+
+@router.get("/{datasetId}", summary="Read a dataset", responses={**TAGGED, **answers(404)})
+def read_dataset(
+    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, response: Response
+) -> DatasetRecord:
+    """Return a dataset with the place, format and size of its current version."""
+    return dataset_record(set_etag(response, services.datasets.get(caller, dataset_id)))
+
+
+@router.put(
+    "/{datasetId}",
+    summary="Change a dataset; what the body leaves out stays",
+    responses={**TAGGED, **answers(404, 409, 412)},
+)
+def update_dataset(
+    dataset_id: DatasetId,
+    body: DatasetUpdate,
+    caller: DatasetWriter,
+    services: ServicesOf,
+    if_match: IfMatch,
+    response: Response,
+) -> DatasetRecord:
+    """Change name, description and type. The table's name in SQL stays."""
+    changed = services.datasets.update(caller, dataset_id, body.to_values(), if_match)
+    return dataset_record(set_etag(response, changed))
+
+
+@router.delete("/{datasetId}", summary="Delete a dataset", responses=answers(404, 409, 412))
+def delete_dataset(
+    dataset_id: DatasetId,
+    caller: DatasetWriter,
+    services: ServicesOf,
+    if_match: IfMatch,
+    files: Annotated[bool, Query(description="Whether its files are deleted too; else they are kept.")] = False,
+) -> Nothing:
+    """Delete a dataset with its history. A job that wrote it makes a new one at its next execution.
+
+    Its files are deleted some time later, so that queries which read them end. The input of a job cannot be deleted.
+    """
+    services.datasets.delete(caller, dataset_id, files, if_match)
+    return Nothing()
+
+
+@router.get(
+    "/{datasetId}/download",
+    summary="Download the rows of a dataset",
+    responses=answers(404, 503),
+    response_class=Response,
+)
+def download_dataset(
+    dataset_id: DatasetId,
+    caller: DatasetReader,
+    services: ServicesOf,
+    format_: Format = "csv",
+    version: Version = None,
+) -> StreamingResponse:
+    """Send all rows of a version as a file. It is produced while it is sent, so that its size is not known before."""
+    with DOWNLOADS.acquire(caller.organization_id):  # begins only within the limit; the stream itself holds a slot
+        download = services.datasets.open_download(caller, dataset_id, format_, version)
+    return send(download, format_, caller.organization_id)
+
+
+def send(download: Download, format: str, organization_id: str) -> StreamingResponse:
+    """Return the answer that streams a file, and holds a slot for as long."""
+
+    def hold() -> Generator[bytes]:
+        with DOWNLOADS.acquire(organization_id):
+            yield from download.content
+
+    headers = {
+        "Content-Disposition": f'attachment; filename="{download.name}"',
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    if download.size_bytes is not None:
+        headers["Content-Length"] = str(download.size_bytes)
+    media_type = MEDIA_TYPES.get(format, PARQUET)
+    return StreamingResponse(stream(begin(hold())), media_type=media_type, headers=headers)
+
+
+@router.get("/{datasetId}/versions", summary="List the versions of a dataset", responses=answers(404))
+def list_dataset_versions(
+    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, page: PageOf
+) -> list[VersionRecord]:
+    """Return the dataset's versions, newest first, with their rows and bytes."""
+    dataset, versions = services.datasets.list_versions(caller, dataset_id, page.limit, page.number)
+    page.link([version.number for version in versions])
+    return [version_record(dataset, version) for version in versions]
+
+
+@router.get("/{datasetId}/lineage", summary="Who writes and reads a dataset", responses=answers(404))
+def read_dataset_lineage(dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf) -> DatasetLineage:
+    """Return the jobs that wrote the dataset and those that read it, each with its newest execution that did.
+
+    An upload is a writer without a job; a job that has the dataset as its input and never ran, a reader without an
+    execution.
+    """
+    return lineage_record(services.datasets.load_lineage(caller, dataset_id))
+
+
+@router.put(
+    "/{datasetId}/retention",
+    summary="Set which versions of a dataset are kept",
+    responses={**TAGGED, **answers(404, 412)},
+)
+def set_dataset_retention(
+    dataset_id: DatasetId,
+    body: Retention,
+    caller: DatasetWriter,
+    services: ServicesOf,
+    if_match: IfMatch,
+    response: Response,
+) -> DatasetRecord:
+    """Keep the newest `versions`, and those of the last `days`; a version must satisfy both, and null keeps all.
+
+    The current version is always kept. Versions that are removed disappear at once, their files some time later, so
+    that queries, downloads and executions which read them end.
+    """
+    changed = services.datasets.set_retention(caller, dataset_id, body.versions, body.days, if_match)
+    return dataset_record(set_etag(response, changed))

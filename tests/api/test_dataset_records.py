@@ -1,0 +1,258 @@
+"""Datasets as records: create, change, filter, delete, download, versions, lineage and retention."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import timedelta
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from core.datasets.collector import FileCollector
+from core.infra.database import open_database
+from core.infra.storage import open_storage
+from core.tables import now
+from tests.support.api import ROWS, Api
+
+SAVE = "pipeline:\n  - {stage: load_csv, args: ['%s']}\n"
+
+
+def upload(api: Api, content: bytes, **fields: Any) -> Any:
+    answer = api.call("POST", "/datasets/upload", files={"file": ("rows.csv", content)}, data=fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def list_files(api: Api, dataset_id: str) -> list[str]:
+    return [file.key for file in open_storage(api.settings).list(f"{api.organization_id}/datasets/{dataset_id}")]
+
+
+def collect(api: Api, later: timedelta = timedelta(0), *, sweep: bool = False) -> None:
+    database = open_database(api.settings)
+    collector = FileCollector(api.settings, database, open_storage(api.settings))
+    if sweep:
+        collector.sweep(now() + later)
+    else:
+        collector.collect(now() + later)
+    database.close()
+
+
+def test_a_dataset_is_created_changed_and_deleted(acme: Api) -> None:
+    project = acme.project("dataset records")
+    made = acme.post("/datasets", {"name": "Prices (EU)", "projectId": project, "datasetType": "input"})
+    assert (made["schema"], made["tableName"]) == ("dataset_records", "prices_eu")
+    assert (made["datasetType"], made["storagePath"]) == ("INPUT", "spindle://dataset_records/prices_eu")
+    path = f"/datasets/{made['id']}"
+    changed = acme.put(path, made | {"name": "Prices", "description": "", "type": None, "rowCount": 5})
+    assert (changed["name"], changed["tableName"], changed["rowCount"]) == ("Prices", "prices_eu", None)
+    assert acme.get(path) == changed
+    assert acme.call("DELETE", path).json() == {}
+    assert acme.call("GET", path).status_code == 404
+
+
+def test_a_dataset_can_be_made_for_a_path(acme: Api) -> None:
+    acme.project("paths of datasets")
+    made = acme.post("/datasets", {"name": "X", "storagePath": "spindle://paths_of_datasets/in/goods"})
+    assert (made["schema"], made["tableName"]) == ("paths_of_datasets", "goods")
+    assert made["storagePath"] == "spindle://paths_of_datasets/in/goods"
+    again = acme.call("POST", "/datasets", json={"name": "Y", "filePath": "spindle://paths_of_datasets/in/goods"})
+    assert (again.status_code, again.json()["details"][0]["code"]) == (409, "path-taken")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "missing-field"),
+        ({"name": " "}, "invalid-value"),
+        ({"name": "x", "datasetType": "BOTH"}, "invalid-value"),
+        ({"name": "x", "projectId": "unknown"}, "not-found"),
+        ({"name": "x", "storagePath": "s3://bucket/x"}, "path-outside-storage"),
+        ({"name": "x", "storagePath": "/etc/passwd"}, "path-outside-storage"),
+        ({"name": "x", "storagePath": "spindle://nobody/x"}, "path-outside-storage"),
+        ({"name": "x", "storagePath": "spindle://default/../x"}, "path-outside-storage"),
+    ],
+)
+def test_wrong_bodies_are_refused(acme: Api, body: Any, code: str) -> None:
+    answer = acme.call("POST", "/datasets", json=body)
+    assert (answer.status_code, answer.json()["details"][0]["code"]) == (400, code)
+
+
+def test_lists_are_filtered_in_any_case(acme: Api) -> None:
+    project = acme.project("filters")
+    full = upload(acme, b"a\n1\n", projectId=project, datasetType="Input")["id"]
+    empty = acme.post("/datasets", {"name": "none", "projectId": project, "format": "DELTA"})["id"]
+
+    def find(**params: str) -> list[str]:
+        return [each["id"] for each in acme.get("/datasets", projectId=project, **params)]
+
+    assert find() == [full, empty]
+    assert find(datasetType="INPUT") == find(type="input") == [full]
+    assert find(type="output") == find(format="Delta") == find(indexed="FALSE") == [empty]
+    assert find(indexed="true", format="PARQUET", storageType="local", name="rows") == [full]
+    assert find(storageType="S3") == find(name="nobody") == find(format="avro\0") == []
+    assert acme.call("GET", "/datasets?indexed=perhaps").status_code == 400
+
+
+def test_a_download_has_all_rows_in_each_format(acme: Api) -> None:
+    content = b'id,name,at,tags\n1,"a ""b""\nc",2026-01-02T03:04:05,\n2,,,x\n'
+    made = upload(acme, content)
+    path = f"/datasets/{made['id']}/download"
+    text = acme.call("GET", path)
+    assert text.headers["Content-Disposition"] == f'attachment; filename="{made["tableName"]}-1.csv"'
+    assert text.headers["Content-Type"].startswith("text/csv")
+    rows = [
+        {"id": 1, "name": 'a "b"\nc', "at": "2026-01-02T03:04:05.000000", "tags": None},
+        {"id": 2, "name": None, "at": None, "tags": "x"},
+    ]
+    read = list(csv.DictReader(io.StringIO(text.text)))
+    assert read == [{key: "" if value is None else str(value) for key, value in row.items()} for row in rows]
+    lines = acme.call("GET", path, params={"format": "JSONL"}).text.splitlines()
+    assert [json.loads(line) for line in lines] == rows
+    whole = acme.call("GET", path, params={"format": "parquet"})
+    table = pq.read_table(io.BytesIO(whole.content))
+    assert table.column("id").to_pylist() == [1, 2]
+    assert int(whole.headers["Content-Length"]) == len(whole.content)
+    assert acme.call("GET", path, params={"format": "xlsx"}).status_code == 400
+    empty = acme.post("/datasets", {"name": "never filled"})
+    assert acme.call("GET", f"/datasets/{empty['id']}/download").status_code == 404
+
+
+def test_the_output_of_a_job_is_downloaded_too(acme: Api) -> None:
+    job = acme.job("downloads")
+    dataset = job.complete(job.execute(), ROWS)
+    assert acme.call("GET", f"/datasets/{dataset}/download").text == "title,price\nkettle,19.5\nmug,\n"
+    again = job.complete(job.execute(), ROWS.slice(0, 0))
+    assert acme.call("GET", f"/datasets/{again}/download").text == "title,price\n"
+    empty = acme.call("GET", f"/datasets/{again}/download", params={"format": "parquet"})
+    assert pq.read_table(io.BytesIO(empty.content)).num_rows == 0
+
+
+def test_versions_are_listed_downloaded_and_queried(acme: Api) -> None:
+    made = upload(acme, b"a\n1\n")
+    for number in (2, 3):
+        upload(acme, b"a\n" + b"5\n" * number, datasetId=made["id"])
+    path = f"/datasets/{made['id']}"
+    versions = acme.get(f"{path}/versions")
+    assert [(each["version"], each["rowCount"], each["current"]) for each in versions] == [
+        (3, 3, True),
+        (2, 2, False),
+        (1, 1, False),
+    ]
+    assert all(each["sizeBytes"] > 0 and each["executionId"] is None for each in versions)
+    page = acme.call("GET", f"{path}/versions?limit=2")
+    assert [each["version"] for each in page.json()] == [3, 2]
+    following = page.headers["Link"].partition("<")[2].partition(">")[0]
+    assert [each["version"] for each in acme.call("GET", following).json()] == [1]
+    first = {"version": versions[-1]["id"]}
+    assert acme.call("GET", f"{path}/download", params=first).text == "a\n1\n"
+    query = {"sql": "SELECT count(*) AS n FROM dataset", "datasetId": made["id"]}
+    for version, rows in ((None, 3), (2, 2), ("1", 1)):
+        assert acme.post("/datasets/query", query | {"version": version})["results"] == [{"n": rows}]
+    for version in (4, "x", "1\0"):
+        assert acme.call("POST", "/datasets/query", json=query | {"version": version}).status_code == 404
+    assert acme.call("POST", "/datasets/query", json={"sql": "SELECT 1", "version": "1"}).status_code == 400
+
+
+def test_lineage_names_writers_and_readers(acme: Api) -> None:
+    source = upload(acme, b"a\n1\n", projectId=acme.project("lineage source"))
+    reader = acme.job("lineage reader", pipeline=SAVE % source["storagePath"])
+    execution = reader.execute()
+    idle = acme.job("lineage idle")
+    acme.put(idle.path, {"inputDatasetId": source["id"]})
+    lineage = acme.get(f"/datasets/{source['id']}/lineage")
+    assert [(link["jobId"], link["version"]) for link in lineage["writtenBy"]] == [(None, 1)]
+    assert [(link["jobId"], link["executionId"], link["version"]) for link in lineage["readBy"]] == [
+        (reader.id, execution, 1),
+        (idle.id, None, None),
+    ]
+    assert lineage["readBy"][0]["jobName"] == "lineage reader"
+    output = reader.complete(execution, ROWS)
+    (writer,) = acme.get(f"/datasets/{output}/lineage")["writtenBy"]
+    assert (writer["jobId"], writer["executionId"], writer["projectId"]) == (reader.id, execution, reader.project_id)
+    refused = acme.call("DELETE", f"/datasets/{source['id']}")
+    assert (refused.status_code, refused.json()["details"][0]["code"]) == (409, "dataset-in-use")
+
+
+def test_retention_keeps_what_is_read_and_deletes_files_later(acme: Api) -> None:
+    made = upload(acme, b"a\n1\n", projectId=acme.project("retention"))
+    for _ in range(3):
+        upload(acme, b"a\n1\n", datasetId=made["id"])
+    reader = acme.job("retention reader", pipeline=SAVE % made["storagePath"])
+    execution = reader.execute()  # reads version 4
+    path = f"/datasets/{made['id']}"
+    kept = acme.put(f"{path}/retention", {"versions": 2})
+    assert (kept["retainedVersions"], kept["retainedDays"]) == (2, None)
+    assert [each["version"] for each in acme.get(f"{path}/versions")] == [4, 3]
+    assert len(list_files(acme, made["id"])) == 4
+    collect(acme)
+    assert len(list_files(acme, made["id"])) == 4
+    collect(acme, timedelta(hours=25))
+    assert len(list_files(acme, made["id"])) == 2
+
+    for _ in range(3):  # the collector applies it from then on
+        upload(acme, b"a\n1\n", datasetId=made["id"])
+    collect(acme)
+    assert [each["version"] for each in acme.get(f"{path}/versions")] == [7, 6]
+    collect(acme, timedelta(hours=25))
+    collect(acme, timedelta(hours=60))
+    assert len(list_files(acme, made["id"])) == 3, "an execution reads version 4"
+    reader.report(execution, "FAILED", errorMessage="x")
+    collect(acme, timedelta(hours=120))
+    assert len(list_files(acme, made["id"])) == 2
+    assert acme.post("/datasets/query", {"sql": f"SELECT * FROM retention.{made['tableName']}"})["results"]
+
+    acme.put(f"{path}/retention", {"days": 1})
+    collect(acme, timedelta(days=2))
+    assert [each["version"] for each in acme.get(f"{path}/versions")] == [7]
+    for body in ({"versions": 0}, {"days": -1}, {"versions": 10**9}):
+        assert acme.call("PUT", f"{path}/retention", json=body).status_code == 400
+
+
+def test_files_without_a_version_are_collected(acme: Api) -> None:
+    kept, gone = upload(acme, b"a\n1\n"), upload(acme, b"a\n1\n")
+    assert acme.call("DELETE", f"/datasets/{kept['id']}").status_code == 200
+    assert acme.call("DELETE", f"/datasets/{gone['id']}?files=true").status_code == 200
+    storage = open_storage(acme.settings)
+    orphan = f"{acme.organization_id}/datasets/nobody/version"
+    storage.put(f"{orphan}/part-0.parquet", io.BytesIO(b"x"))
+    job = acme.job("collected")
+    job.complete(job.execute(), ROWS)
+    failed = job.execute()
+    left = f"{acme.organization_id}/executions/{failed}/1"
+    for name in ("output/part-0.parquet", "saves/1/part-0.csv", "driver.log"):
+        storage.put(f"{left}/{name}", io.BytesIO(b"x"))
+    collect(acme, timedelta(hours=25), sweep=True)
+    job.report(failed, "FAILED", errorMessage="x")
+    assert len(list(storage.list(left))) == 3
+    collect(acme, timedelta(hours=30))
+    assert list_files(acme, gone["id"]) == []
+    collect(acme, timedelta(hours=30), sweep=True)
+    collect(acme, timedelta(hours=60))
+    assert list(storage.list(orphan)) == []
+    assert [file.key.rpartition("/")[2] for file in storage.list(left)] == ["driver.log"]
+    assert len(list_files(acme, kept["id"])) == 1, "it was deleted without its files"
+    assert acme.call("GET", f"/datasets/{acme.get(job.path)['outputDatasetId']}/download").status_code == 200
+
+
+def test_a_deleted_output_is_made_anew(acme: Api) -> None:
+    job = acme.job("deleted output")
+    first = job.complete(job.execute(), ROWS)
+    assert acme.call("DELETE", f"/datasets/{first}?files=true").status_code == 200
+    assert acme.get(job.path)["outputDatasetId"] is None
+    second = job.complete(job.execute(), ROWS)
+    assert second != first
+    rows = acme.post("/datasets/query", {"sql": "SELECT count(*) AS n FROM deleted_output.deleted_output"})["results"]
+    assert rows == [{"n": 2}]
+
+
+def test_reading_and_writing_need_their_scopes(acme: Api, server: Any) -> None:
+    made = upload(acme, b"a\n1\n")
+    reader = server.caller(acme.organization_id, "datasets:read")
+    assert reader.call("GET", f"/datasets/{made['id']}/download").status_code == 200
+    assert reader.call("PUT", f"/datasets/{made['id']}", json={}).status_code == 403
+    assert reader.call("POST", "/datasets/upload", files={"file": b"a\n1\n"}).status_code == 403
+    nobody = server.caller(acme.organization_id, "etl:write")
+    assert nobody.call("GET", f"/datasets/{made['id']}/versions").status_code == 403
