@@ -283,20 +283,15 @@ def read_dataset_lineage(dataset_id: DatasetId, caller: DatasetReader, services:
 @router.put(
     "/{datasetId}/retention",
     summary="Set which versions of a dataset are kept",
-    responses={**TAGGED, **answers(404, 412)},
+    responses={**TAGGED, **answers(404)},
 )
 def set_dataset_retention(
-    dataset_id: DatasetId,
-    body: Retention,
-    caller: DatasetWriter,
-    services: ServicesOf,
-    if_match: IfMatch,
-    response: Response,
+    dataset_id: DatasetId, body: Retention, caller: DatasetWriter, services: ServicesOf, response: Response
 ) -> DatasetRecord:
     """Keep the newest `versions`, and those of the last `days`; a version must satisfy both, and null keeps all.
 
     The current version is always kept. Versions that are removed disappear at once, their files some time later, so
     that queries, downloads and executions which read them end.
     """
-    changed = services.datasets.set_retention(caller, dataset_id, body.versions, body.days, if_match)
+    changed = services.datasets.set_retention(caller, dataset_id, body.versions, body.days)
     return dataset_record(set_etag(response, changed))

@@ -194,7 +194,7 @@ class DatasetService:
             return load_lineage(session, DatasetRepository(session, caller.organization_id).get(dataset_id))
 
     def set_retention(
-        self, caller: Identity, dataset_id: str, versions: int | None, days: int | None, if_match: Collection[str]
+        self, caller: Identity, dataset_id: str, versions: int | None, days: int | None
     ) -> Versioned[DatasetWithVersion]:
         """Set how many versions are kept, and for how many days; None keeps all. Applied at once, and from then on."""
         for name, value in (("versions", versions), ("days", days)):
@@ -202,7 +202,7 @@ class DatasetService:
                 raise BadInput(f"'{name}' is 1 to {MAX_RETAINED:,}, or null to keep all.", path=name)
         with self._database.write() as session:
             datasets = DatasetRepository(session, caller.organization_id)
-            dataset = datasets.lock(datasets.get(dataset_id), if_match)
+            dataset = datasets.lock(datasets.get(dataset_id))
             dataset.retained_versions, dataset.retained_days = versions, days
             session.flush()
             apply_retention(session, dataset, now(), now() + self.removal_delay)
