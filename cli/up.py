@@ -151,14 +151,13 @@ def _create_children(
 ) -> Sequence[Child]:
     quiet = ["--log-level", "warning"]
     workspace = [*quiet, "-w", str(settings.data / "dagster" / "workspace.yaml")]
-    code = ["-m", "orchestration.definitions", "-d", str(ROOT), "--location-name", "spindle", "--port", str(code_port)]
     ready = ["orchestration.wait_until_ready", str(code_port)]
     commands = {
         "runs": ["orchestration.run_server"],
         "api": ["api"],
         "launcher": ["orchestration.launcher"],
         "webhooks": ["core.webhooks"],
-        "code": ["dagster", "api", "grpc", "--host", "127.0.0.1", *quiet, *code],
+        "code": ["orchestration.code_server", str(code_port)],
         "ui": [*ready, "dagster_webserver.cli", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
         "daemon": [*ready, "dagster._daemon.cli", "run", *workspace],
     }

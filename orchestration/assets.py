@@ -25,7 +25,7 @@ from dagster import (
 from dagster._core.definitions.composition import MappedInputPlaceholder
 
 from core.jobs.outlines import JobKey, JobOutline
-from orchestration.metadata import build_definition_metadata
+from orchestration.asset_specs import build_attributes, build_plain_asset
 from orchestration.steps import AFTER, RESOURCE, RESULT, config_mapping, get_check_output, make_publish, stage, start
 
 START, PUBLISH = "start", "publish"
@@ -33,16 +33,10 @@ START, PUBLISH = "start", "publish"
 
 def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
     """Return the asset of a job; one that cannot be executed is a spec, whose description says why."""
-    key = AssetKey(outline.key)
     if outline.obstacle is not None:
-        return AssetSpec(
-            key,
-            deps=[AssetKey(each) for each in outline.inputs],
-            description=_describe(outline),
-            group_name=get_group_name(outline.key),
-            metadata=build_definition_metadata(outline),
-            kinds={"spark"},
-        )
+        return build_plain_asset(outline)
+    attributes = build_attributes(outline)
+    key = attributes.key
     specs = [
         AssetCheckSpec(each.name, asset=key, description=each.description, metadata={"severity": each.severity})
         for each in outline.checks
@@ -51,10 +45,12 @@ def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
         _build_graph(outline, specs),
         keys_by_input_name={_name_input(each): AssetKey(each) for each in outline.inputs},
         keys_by_output_name={RESULT: key},
-        group_name=get_group_name(outline.key),
-        descriptions_by_output_name={RESULT: _describe(outline)},
-        metadata_by_output_name={RESULT: build_definition_metadata(outline)},
-        tags_by_output_name={RESULT: {"dagster/kind/spark": ""}},
+        group_name=attributes.group_name,
+        descriptions_by_output_name={RESULT: attributes.description},
+        metadata_by_output_name={RESULT: attributes.metadata},
+        tags_by_output_name={RESULT: attributes.tags},
+        owners_by_output_name={RESULT: attributes.owners},
+        code_versions_by_output_name={RESULT: attributes.code_version},
         check_specs=specs,
     )
 
@@ -76,10 +72,6 @@ def build_definitions(
 def get_graph_name(key: JobKey) -> str:
     """Return the name of the asset's graph, which the keys of its steps begin with."""
     return AssetKey(key).to_python_identifier()
-
-
-def get_group_name(key: JobKey) -> str:
-    return "__".join(key[:-1])
 
 
 def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> GraphDefinition:
@@ -113,7 +105,3 @@ def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> Graph
 def _name_input(key: JobKey) -> str:
     return "__".join(key)
 
-
-def _describe(outline: JobOutline) -> str:
-    parts = (outline.description, outline.obstacle and f"Cannot be materialized: {outline.obstacle}", *outline.notes)
-    return "\n\n".join(part for part in parts if part)

@@ -1,4 +1,7 @@
-"""The definitions that Dagster's code server loads."""
+"""The definitions that Dagster loads: assets and schedules as they are in the database at import.
+
+The code server of `spindle up` replaces them whenever they change (orchestration.code_server).
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,19 @@ from contextlib import closing
 
 from dagster import Definitions
 
-from core.cron_jobs.outlines import load_cron_job_outlines
 from core.infra.database import open_database
 from core.infra.settings import Settings
-from core.jobs.outlines import load_outlines
-from core.schedules.outlines import load_schedules
-from orchestration.assets import build_definitions, build_job_asset
-from orchestration.cron_jobs import build_cron_job_schedule
-from orchestration.run_drivers import build_drivers
-from orchestration.schedules import build_schedule
+from core.jobs.outlines import OutlineLoader
+from orchestration.definitions_builder import DefinitionsBuilder, load_outlines
+
+builder, loader = DefinitionsBuilder(), OutlineLoader()
 
 
 def load_definitions() -> Definitions:
-    """Return the definitions of all jobs as they are now."""
+    """Return the definitions of all jobs and schedules as they are now."""
     with closing(open_database(Settings())) as database, database.read() as session:
-        outlines, schedules = load_outlines(session), load_schedules(session)
-        cron_jobs = load_cron_job_outlines(session)
-    assets = [build_job_asset(outline) for outline in outlines]
-    timed = [*map(build_schedule, schedules), *map(build_cron_job_schedule, cron_jobs)]
-    return build_definitions(assets, build_drivers({}), timed)
+        outlines = load_outlines(session, loader)
+    return builder.build(outlines)
 
 
 definitions = load_definitions()

@@ -12,25 +12,16 @@ from core.infra.settings import Settings
 from core.jobs.outlines import CheckOutline, JobOutline
 from core.metrics.bills import AMOUNTS, MILLION
 from core.tables import Execution, ExecutionBill
+from orchestration.markdown import format_code
 
 Columns = Sequence[Mapping[str, str]]
 Rows = Sequence[Mapping[str, Any]]
 MAX_CELL_CHARACTERS = 200
 
 
-def build_definition_metadata(outline: JobOutline) -> dict[str, Any]:
-    """Return the metadata of a job's asset: its columns and its pipeline."""
-    metadata: dict[str, Any] = {}
-    if outline.columns:
-        metadata["dagster/column_schema"] = TableSchema([TableColumn(name, type_) for name, type_ in outline.columns])
-    if outline.pipeline_yaml is not None:
-        metadata["pipeline"] = build_pipeline(outline)
-    return metadata
-
-
 def build_pipeline(outline: JobOutline) -> MetadataValue:
     """Return the pipeline as text that the UI shows in a window of its own."""
-    return MetadataValue.md(f"```yaml\n{outline.pipeline_yaml}\n```")
+    return MetadataValue.md(format_code(outline.pipeline_yaml or "", "yaml"))
 
 
 def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from core.agents.plan_outline import CheckOutline, ColumnTypes, PlanOutline, StepOutline, outline_pipeline, read_outline
+from core.agents.plan_outline import (
+    CheckOutline,
+    ColumnTypes,
+    PlanOutline,
+    StepOutline,
+    dump_outline,
+    outline_pipeline,
+    read_outline,
+)
 from core.datasets.repository import SCHEME
 from core.errors import NotFound
 from core.identity.organizations import is_shared
+from core.infra.database import execute_update
 from core.jobs.lineage import DatasetPlace, JobPaths, Lineage, drop_cycles, find_inputs, resolve_path
 from core.jobs.obstacles import (
     DISABLED_AGENT,
@@ -25,7 +34,7 @@ from core.jobs.obstacles import (
 )
 from core.tables import Agent, Dataset, Job, Organization, Project
 
-__all__ = ["CheckOutline", "JobKey", "JobOutline", "StepOutline", "load_outline", "load_outlines"]
+__all__ = ["CheckOutline", "JobKey", "JobOutline", "OutlineLoader", "StepOutline", "load_outline", "load_outlines"]
 
 JobKey = tuple[str, ...]
 
@@ -64,7 +73,7 @@ class JobOutline:
 
 def load_outline(session: Session, job_id: str) -> JobOutline:
     """Return the outline of one job; raise NotFound."""
-    outlines = load_outlines(session, [job_id])
+    outlines = OutlineLoader().load(session, [job_id])
     if not outlines:
         raise NotFound("There is no job with this id.")
     return outlines[0]
@@ -72,10 +81,7 @@ def load_outline(session: Session, job_id: str) -> JobOutline:
 
 def load_outlines(session: Session, job_ids: Collection[str] | None = None) -> list[JobOutline]:
     """Return the outlines of these jobs, or of all, oldest first; unknown ids are left out."""
-    loader = _Loader(session)
-    rows = loader.load_rows(job_ids)
-    lineage = loader.load_lineage(rows, everything=job_ids is None)
-    return [loader.build(row, lineage.get(row.id, Lineage())) for row in rows]
+    return OutlineLoader().load(session, job_ids)
 
 
 _ROWS = (
@@ -103,44 +109,96 @@ _ROWS = (
 _PLACES = select(
     Dataset.id, Dataset.organization_id, Dataset.job_id, Dataset.schema_slug, Dataset.slug, Dataset.logical_path
 )
-_AGENTS = select(Agent.id, Agent.name, Agent.enabled, Agent.revision, Agent.pipeline_yaml, Agent.code, Agent.outline)
+_AGENTS = select(Agent.id, Agent.name, Agent.enabled, Agent.revision)
+_PIPELINES = select(
+    Agent.id, Agent.revision, Agent.pipeline_yaml, Agent.code.is_not(None).label("has_code"), Agent.outline
+)
+_CHUNK = 1000  # ids in a statement
 
 
-class _Loader:
-    """Loads rows of jobs with what they refer to."""
+@dataclass(frozen=True, slots=True)
+class _AgentPlan:
+    """An agent's pipeline in one revision; `is_stored` when its outline was read from the database."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._is_shared = is_shared(session)
-        self._agents: dict[str, Any] = {}
-        self._plans: dict[str, PlanOutline] = {}
-        self._keys: dict[str, JobKey] = {}
-        self._names: dict[str, str] = {}
+    revision: int
+    pipeline_yaml: str | None
+    has_code: bool
+    outline: PlanOutline
+    is_stored: bool
 
-    def load_rows(self, job_ids: Collection[str] | None) -> Sequence[Any]:
-        rows = self._session.execute(_ROWS if job_ids is None else _ROWS.where(Job.id.in_(job_ids))).all()
-        self._add(rows)
-        return rows
 
-    def load_lineage(self, rows: Sequence[Any], *, everything: bool) -> Mapping[str, Lineage]:
-        """Return the lineage of all jobs in the organizations of those rows that read anything."""
-        readers = {row.organization_id for row in rows if row.input_dataset_id or self._get_plan(row).reads}
+class OutlineLoader:
+    """Loads outlines, and keeps the agents' plans between its calls."""
+
+    def __init__(self) -> None:
+        self._plans: dict[str, _AgentPlan] = {}
+
+    def load(self, session: Session, job_ids: Collection[str] | None = None) -> list[JobOutline]:
+        """Return the outlines of these jobs, or of all, oldest first; unknown ids are left out."""
+        rows = _select_jobs(session, job_ids)
+        agents = self._load_agents(session, rows)
+        if job_ids is None:
+            self._plans = {agent_id: self._plans[agent_id] for agent_id in agents}
+        readers = {row.organization_id for row in rows if row.input_dataset_id or self._get_plan(row, agents).reads}
+        others: Sequence[Any] = ()
+        if job_ids is not None and readers:
+            loaded = {row.id for row in rows}
+            others = session.execute(_ROWS.where(Job.organization_id.in_(readers))).all()
+            others = [row for row in others if row.id not in loaded]
+            agents |= self._load_agents(session, others)
+        everything = [*rows, *others]
+        lineage = self._find_lineage(session, everything, agents, readers)
+        prefixed = is_shared(session)
+        keys = {row.id: _make_key(row, prefixed) for row in everything}
+        names = {row.id: row.name for row in everything}
+        return [self._build(row, agents, lineage.get(row.id, Lineage()), keys, names) for row in rows]
+
+    def list_missing(self) -> list[tuple[str, int, PlanOutline]]:
+        """Return ids and revisions of the agents whose outline is not stored yet, with the outline."""
+        return [(id_, each.revision, each.outline) for id_, each in self._plans.items() if not each.is_stored]
+
+    def _load_agents(self, session: Session, rows: Iterable[Any]) -> dict[str, Any]:
+        """Return the agents of the jobs by id, and load the pipelines that have a new revision."""
+        chunks = _split(sorted({row.agent_id for row in rows if row.agent_id}))
+        found = (agent for chunk in chunks for agent in session.execute(_AGENTS.where(Agent.id.in_(chunk))))
+        agents = {agent.id: agent for agent in found}
+        plans = self._plans
+        changed = [id_ for id_, agent in agents.items() if id_ not in plans or plans[id_].revision != agent.revision]
+        for chunk in _split(changed):
+            for agent in session.execute(_PIPELINES.where(Agent.id.in_(chunk))):
+                text, stored = agent.pipeline_yaml, read_outline(agent.outline)
+                outline = PlanOutline() if text is None else stored or _outline(text)
+                is_stored = text is None or stored is not None
+                plans[agent.id] = _AgentPlan(agent.revision, text, agent.has_code, outline, is_stored)
+        return {id_: agent for id_, agent in agents.items() if id_ in plans}
+
+    def _get_plan(self, row: Any, agents: Mapping[str, Any]) -> PlanOutline:
+        return self._plans[row.agent_id].outline if row.agent_id in agents else PlanOutline()
+
+    def _find_lineage(
+        self, session: Session, rows: Sequence[Any], agents: Mapping[str, Any], readers: Collection[str]
+    ) -> Mapping[str, Lineage]:
         if not readers:
             return {}
-        if not everything:
-            statement = _ROWS.where(Job.organization_id.in_(readers), Job.id.not_in([row.id for row in rows]))
-            others = self._session.execute(statement).all()
-            self._add(others)
-            rows = [*rows, *others]
-        places = self._session.execute(_PLACES.where(Dataset.organization_id.in_(readers)))
+        places = session.execute(_PLACES.where(Dataset.organization_id.in_(readers)))
         datasets = [
             DatasetPlace(place.id, place.organization_id, place.job_id, _get_table(place), place.logical_path)
             for place in places
         ]
-        return drop_cycles(find_inputs([self._make_paths(row) for row in rows], datasets))
+        paths = [_make_paths(row, self._get_plan(row, agents)) for row in rows]
+        return drop_cycles(find_inputs(paths, datasets))
 
-    def build(self, row: Any, lineage: Lineage) -> JobOutline:
-        plan, agent = self._get_plan(row), self._agents.get(row.agent_id)
+    def _build(
+        self,
+        row: Any,
+        agents: Mapping[str, Any],
+        lineage: Lineage,
+        keys: Mapping[str, JobKey],
+        names: Mapping[str, str],
+    ) -> JobOutline:
+        agent = agents.get(row.agent_id)
+        pipeline = self._plans[agent.id] if agent else None
+        plan = pipeline.outline if pipeline else PlanOutline()
         return JobOutline(
             organization_id=row.organization_id,
             organization_slug=row.organization_slug,
@@ -151,80 +209,87 @@ class _Loader:
             slug=row.slug,
             name=row.name,
             description=row.description,
-            key=self._keys[row.id],
+            key=keys[row.id],
             steps=plan.steps,
-            inputs=tuple(self._keys[each] for each in lineage.inputs),
+            inputs=tuple(keys[each] for each in lineage.inputs),
             checks=plan.checks,
             columns=plan.columns,
             has_open_columns=plan.has_open_columns,
             agent_id=agent and agent.id,
             agent_name=agent and agent.name,
-            agent_revision=agent and agent.revision,
-            pipeline_yaml=agent and agent.pipeline_yaml,
-            notes=tuple(self._describe_dropped(each) for each in lineage.dropped),
-            obstacle=_find_obstacle(row, agent, plan),
+            agent_revision=pipeline and pipeline.revision,
+            pipeline_yaml=pipeline and pipeline.pipeline_yaml,
+            notes=tuple(_describe_dropped(names[each]) for each in lineage.dropped),
+            obstacle=_find_obstacle(row, agent, pipeline),
         )
 
-    def _add(self, rows: Sequence[Any]) -> None:
-        """Keep the rows' keys and names, and load their agents."""
-        for row in rows:
-            slugs = (row.project_slug, row.slug)
-            self._keys[row.id] = (row.organization_slug, *slugs) if self._is_shared else slugs
-            self._names[row.id] = row.name
-        missing = {row.agent_id for row in rows if row.agent_id} - self._agents.keys()
-        if missing:
-            found = self._session.execute(_AGENTS.where(Agent.id.in_(missing)))
-            self._agents |= {agent.id: agent for agent in found}
 
-    def _get_plan(self, row: Any) -> PlanOutline:
-        agent = self._agents.get(row.agent_id)
-        if agent is None or agent.pipeline_yaml is None:
-            return PlanOutline()
-        if agent.id not in self._plans:
-            self._plans[agent.id] = read_outline(agent.outline) or _outline(agent.pipeline_yaml)
-        return self._plans[agent.id]
+def store_missing_outlines(session: Session, loader: OutlineLoader) -> int:
+    """Store the outlines that the loader had to compute, because an older version wrote the agents."""
+    missing = loader.list_missing()
+    for agent_id, revision, outline in missing:
+        unchanged = (Agent.id == agent_id, Agent.revision == revision)
+        values = {"outline": dump_outline(outline), "updated_at": Agent.updated_at}
+        execute_update(session, update(Agent).where(*unchanged).values(values))
+    return len(missing)
 
-    def _make_paths(self, row: Any) -> JobPaths:
-        plan = self._get_plan(row)
-        values = {**row.project_parameters, **row.parameters}
 
-        def resolve(paths: Iterable[str]) -> tuple[str, ...]:
-            found = (resolve_path(path, values, row.project_slug) for path in paths)
-            return tuple(path for path in found if path is not None)
+def _select_jobs(session: Session, job_ids: Collection[str] | None) -> Sequence[Any]:
+    if job_ids is None:
+        return session.execute(_ROWS).all()
+    return [row for chunk in _split(sorted(job_ids)) for row in session.execute(_ROWS.where(Job.id.in_(chunk)))]
 
-        output = () if plan.output_path is None else (plan.output_path,)
-        return JobPaths(
-            job_id=row.id,
-            organization_id=row.organization_id,
-            table=f"{SCHEME}{row.project_slug}/{row.slug}",
-            input_dataset_id=row.input_dataset_id,
-            reads=resolve(plan.reads),
-            writes=resolve((*plan.saves, *output)),
-        )
 
-    def _describe_dropped(self, job_id: str) -> str:
-        return (
-            f"It also reads the output of {self._names[job_id]!r}, which depends on this job: "
-            "that input is left out of the lineage, because assets cannot depend on each other in a circle."
-        )
+def _split(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))
+
+
+def _make_key(row: Any, prefixed: bool) -> JobKey:
+    slugs = (row.project_slug, row.slug)
+    return (row.organization_slug, *slugs) if prefixed else slugs
+
+
+def _make_paths(row: Any, plan: PlanOutline) -> JobPaths:
+    values = {**row.project_parameters, **row.parameters}
+
+    def resolve(paths: Iterable[str]) -> tuple[str, ...]:
+        found = (resolve_path(path, values, row.project_slug) for path in paths)
+        return tuple(path for path in found if path is not None)
+
+    output = () if plan.output_path is None else (plan.output_path,)
+    return JobPaths(
+        job_id=row.id,
+        organization_id=row.organization_id,
+        table=f"{SCHEME}{row.project_slug}/{row.slug}",
+        input_dataset_id=row.input_dataset_id,
+        reads=resolve(plan.reads),
+        writes=resolve((*plan.saves, *output)),
+    )
+
+
+def _describe_dropped(name: str) -> str:
+    return (
+        f"It also reads the output of '{name}', which depends on this job: that input is left out of the lineage, "
+        "because assets cannot depend on each other in a circle."
+    )
 
 
 def _get_table(dataset: Any) -> str:
     return f"{SCHEME}{dataset.schema_slug}/{dataset.slug}"
 
 
-def _find_obstacle(row: Any, agent: Any, plan: PlanOutline) -> str | None:
+def _find_obstacle(row: Any, agent: Any, pipeline: _AgentPlan | None) -> str | None:
     if not row.project_enabled:
         return DISABLED_PROJECT
     if not row.enabled:
         return DISABLED_JOB
-    if agent is None:
+    if pipeline is None:
         return NO_AGENT
     if not agent.enabled:
         return DISABLED_AGENT
-    if agent.pipeline_yaml is None:
-        return NO_PIPELINE if agent.code is None else PYTHON_AGENT
-    return plan.fault
+    if pipeline.pipeline_yaml is None:
+        return PYTHON_AGENT if pipeline.has_code else NO_PIPELINE
+    return pipeline.outline.fault
 
 
 @lru_cache(1000)

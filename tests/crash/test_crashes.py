@@ -21,7 +21,7 @@ QUICK = {"SPINDLE_LOST_AFTER_SECONDS": str(LOST_AFTER_SECONDS), "SPINDLE_HEARTBE
 PARTS = (
     "api",
     "orchestration.launcher",
-    "orchestration.definitions",
+    "orchestration.code_server",
     "orchestration.run_server",
     "dagster._daemon.cli",
     "dagster_webserver.cli",

@@ -11,7 +11,7 @@ from core.agents.plan_outline import VERSION
 from core.agents.repository import AgentRepository
 from core.errors import NotFound
 from core.infra.database import execute_update
-from core.jobs.outlines import JobOutline, load_outline, load_outlines
+from core.jobs.outlines import JobOutline, OutlineLoader, load_outline, load_outlines, store_missing_outlines
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.tables import Agent
@@ -145,8 +145,13 @@ def test_plans_are_stored_with_agents_and_outlined_anew_where_they_are_missing(s
         assert plan["version"] == VERSION
         execute_update(session, update(Agent).values(outline=None))
     assert outline(shop, job_id) == stored
+    loader = OutlineLoader()
     with shop.database.write() as session:
-        execute_update(session, update(Agent).values(pipeline_yaml="pipeline: [{stage: gone}]"))
+        assert loader.load(session, [job_id]) == [stored]
+        assert store_missing_outlines(session, loader) == 1
+        assert session.scalars(select(Agent.outline).where(Agent.pipeline_yaml == CRAWL)).one() == plan
+    with shop.database.write() as session:
+        execute_update(session, update(Agent).values(outline=None, pipeline_yaml="pipeline: [{stage: gone}]"))
     broken = outline(shop, job_id)
     assert "gone" in (broken.obstacle or "")
     assert broken.steps == ()

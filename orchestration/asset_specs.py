@@ -1,0 +1,103 @@
+"""What Dagster shows of a job's asset besides its steps: group, description, columns, pipeline and links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from dagster import AssetKey, AssetSpec, MetadataValue, TableColumn, TableSchema
+
+from core.infra.settings import Settings
+from core.jobs.outlines import JobKey, JobOutline, StepOutline
+from orchestration.markdown import clean_text, escape_markdown, format_code
+from orchestration.metadata import build_pipeline
+
+KINDS = ("spark", "parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class AssetAttributes:
+    """The attributes that assets with and without steps share."""
+
+    key: AssetKey
+    group_name: str
+    description: str
+    metadata: dict[str, Any]
+    tags: dict[str, str]
+    owners: list[str]
+    code_version: str | None
+
+
+def build_attributes(outline: JobOutline) -> AssetAttributes:
+    tags = {"spindle/project": outline.project_slug, "spindle/organization": outline.organization_slug}
+    return AssetAttributes(
+        key=AssetKey(outline.key),
+        group_name=get_group_name(outline.key),
+        description=_describe(outline),
+        metadata=_build_metadata(outline),
+        tags={name: value for name, value in tags.items() if value} | {f"dagster/kind/{kind}": "" for kind in KINDS},
+        owners=[f"team:{outline.organization_slug}"] if outline.organization_slug else [],
+        code_version=f"{outline.agent_id}:{outline.agent_revision}" if outline.agent_id else None,
+    )
+
+
+def build_plain_asset(outline: JobOutline) -> AssetSpec:
+    """Return an asset without steps, which Dagster shows and cannot materialize."""
+    attributes = build_attributes(outline)
+    return AssetSpec(
+        attributes.key,
+        deps=[AssetKey(key) for key in outline.inputs],
+        group_name=attributes.group_name,
+        description=attributes.description,
+        metadata=attributes.metadata,
+        tags=attributes.tags,
+        owners=attributes.owners,
+        code_version=attributes.code_version,
+    )
+
+
+def get_group_name(key: JobKey) -> str:
+    return "__".join(key[:-1])
+
+
+def _describe(outline: JobOutline) -> str:
+    parts = [f"**{escape_markdown(outline.name)}** of the project **{escape_markdown(outline.project_name)}**"]
+    if outline.obstacle:
+        parts.append(f"Cannot be materialized: {escape_markdown(outline.obstacle)}")
+    if outline.description:
+        parts.append(clean_text(outline.description))
+    parts.extend(escape_markdown(note) for note in outline.notes)
+    return "\n\n".join(parts)
+
+
+def _build_metadata(outline: JobOutline) -> dict[str, Any]:
+    settings = _load_settings()
+    url = f"{settings.service_url}/projects/id/{outline.project_id}/jobs/{outline.job_id}"
+    table = f"{settings.sql_catalog}.{outline.project_slug}.{outline.slug}"
+    metadata: dict[str, Any] = {
+        "dagster/table_name": table,
+        "SQL": MetadataValue.md(format_code(f"SELECT * FROM {table} LIMIT 100", "sql")),  # noqa: S608 - shown, not run
+        "REST": MetadataValue.url(url),
+        "executions": MetadataValue.url(f"{url}/executions"),
+        "logs": MetadataValue.url(f"{url}/logs"),
+    }
+    if outline.columns:
+        schema = TableSchema([TableColumn(clean_text(name), type_) for name, type_ in outline.columns])
+        metadata["dagster/column_schema"] = schema
+    if outline.agent_name:
+        metadata["agent"] = f"{clean_text(outline.agent_name)}, revision {outline.agent_revision}"
+    if outline.pipeline_yaml is not None:
+        metadata["pipeline"] = build_pipeline(outline)
+    if outline.steps:
+        metadata["stages"] = MetadataValue.md("\n".join(map(_list_step, outline.steps)))
+    return metadata
+
+
+def _list_step(step: StepOutline) -> str:
+    return f"1. `{step.name}` {escape_markdown(step.title)} ({step.position})"
+
+
+@lru_cache(1)
+def _load_settings() -> Settings:
+    return Settings()

@@ -1,0 +1,259 @@
+"""`python -m orchestration.code_server PORT`: serve the definitions of all jobs to Dagster, and follow their changes.
+
+A template process loads the definitions and forks a child that serves them over gRPC. When jobs change, the template
+builds what has changed and forks another child; once that one answers, the earlier one is stopped. Both listen on the
+same port (SO_REUSEPORT). The webserver and the daemon notice the id of the new server and load its definitions.
+
+The template has no threads and, when it forks, no database connections, which a fork would not survive.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+from uuid import uuid4
+
+import structlog
+from dagster import DagsterInstance, Definitions
+from dagster._core.errors import DagsterUserCodeUnreachableError
+from dagster._core.remote_representation.external_data import RepositorySnap
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.utils import FuturesAwareThreadPoolExecutor
+from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
+from dagster._grpc.client import DagsterGrpcClient
+from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
+from dagster._serdes import serialize_value
+
+from core.errors import Unavailable
+from core.infra import logs
+from core.infra.database import open_database
+from core.infra.definition_changes import ChangeReader, delete_old_changes
+from core.infra.settings import Settings
+from core.jobs.outlines import store_missing_outlines
+from orchestration import definitions as served
+from orchestration.definitions_builder import Outlines, load_outlines
+from orchestration.instance import LOCATION
+
+log = structlog.get_logger()
+
+HOST = "127.0.0.1"
+ROOT = Path(__file__).resolve().parents[1]
+ORIGIN = LoadableTargetOrigin(
+    executable_path=sys.executable,
+    module_name=served.__name__,
+    attribute="definitions",
+    working_directory=str(ROOT),
+)
+POLL_SECONDS = 1.0
+READY_SECONDS = 60.0
+RETRY_SECONDS = 30.0
+STOP_SECONDS = 10.0
+CLEAN_SECONDS = 3600.0
+MAX_THREADS = 8
+
+
+def main() -> None:
+    logs.configure("code")
+    with DagsterInstance.get():
+        pass  # imports the parts that Dagster loads lazily
+    signal.signal(signal.SIGTERM, _raise_exit)
+    template = Template(int(sys.argv[1]))
+    try:
+        template.run()
+    finally:
+        template.stop()
+
+
+def _raise_exit(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+class Template:
+    """Keeps the built definitions, and the child that serves them."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._database = open_database(Settings())
+        self._reader = ChangeReader()
+        self._serialized = _serialize(served.definitions)
+        self._child: int | None = None
+        self._retired: dict[int, float] = {}
+        self._alive_pipe = os.pipe()  # children see its end when the template dies
+        self._is_stale = False
+        self._next_update = self._next_cleaning = 0.0
+
+    def run(self) -> None:
+        while True:
+            self._reap()
+            if self._child is None:
+                self._replace_child()
+            if time.monotonic() >= self._next_update:
+                self._follow_changes()
+            time.sleep(POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Stop all children: with SIGTERM, and with SIGKILL when they take too long."""
+        self._retire_child()
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._retired:
+            self._reap()
+            if time.monotonic() > deadline:
+                for pid in self._retired:
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+    def _follow_changes(self) -> None:
+        """Serve new definitions if there were changes; a failure is logged, and repeated after a while."""
+        started = time.monotonic()
+        try:
+            outlines = self._load_changed()
+            if outlines is not None:
+                served.definitions = served.builder.build(outlines)
+                self._serialized = _serialize(served.definitions)
+                gc.collect()  # the definitions before them are full of cycles
+                self._replace_child()
+                log.info("definitions changed", jobs=len(outlines.jobs), seconds=round(time.monotonic() - started, 2))
+        except Unavailable as error:
+            log.warning("changes of jobs cannot be read", reason=error.sentence)
+        except Exception:
+            log.exception("the definitions could not be replaced: the earlier ones are served")
+            self._is_stale = True
+            self._next_update = time.monotonic() + RETRY_SECONDS
+        else:
+            # at most half of the time, also when jobs change all the time
+            self._next_update = 2 * time.monotonic() - started
+
+    def _load_changed(self) -> Outlines | None:
+        """Return the outlines if they differ from those that are served."""
+        if time.monotonic() >= self._next_cleaning:
+            with self._database.write() as session:
+                delete_old_changes(session)
+                store_missing_outlines(session, served.loader)
+            self._next_cleaning = time.monotonic() + CLEAN_SECONDS
+        with self._database.read() as session:
+            if not self._reader.has_changes(session) and not self._is_stale:
+                return None
+            outlines = load_outlines(session, served.loader)
+        is_stale, self._is_stale = self._is_stale, False
+        return outlines if is_stale or served.builder.has_changed(outlines) else None
+
+    def _replace_child(self) -> None:
+        """Fork a child, and retire the one before it as soon as the new one answers."""
+        self._database.close()
+        server_id = str(uuid4())
+        ready, report = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(ready)
+            os.close(self._alive_pipe[1])
+            _serve(self._port, self._serialized, server_id, self._alive_pipe[0], report)
+        os.close(report)
+        readable, _, _ = select.select([ready], [], [], READY_SECONDS)
+        answers = bool(readable) and bool(os.read(ready, 1))
+        os.close(ready)
+        if not answers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self._retired[pid] = 0.0
+            raise ChildFailed("the new code server did not answer")
+        self._retire_child()
+        self._child = pid
+
+    def _retire_child(self) -> None:
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._child, signal.SIGTERM)
+            self._retired[self._child] = time.monotonic()
+            self._child = None
+
+    def _reap(self) -> None:
+        """Note the children that have ended, and kill retired ones that do not end."""
+        for pid in (*self._retired, *([self._child] if self._child else ())):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                if time.monotonic() - self._retired.get(pid, time.monotonic()) > RETRY_SECONDS:
+                    os.kill(pid, signal.SIGKILL)
+                continue
+            self._retired.pop(pid, None)
+            if pid == self._child:
+                self._child = None
+                log.warning("the code server ended; it is started again")
+
+
+class ChildFailed(Exception):
+    """A child that does not serve."""
+
+
+class _Servicer(DagsterApiServer):
+    """Answers with the definitions as the template has serialized them: at 10,000 jobs that takes many seconds."""
+
+    serialized = ""
+
+    def _get_serialized_external_repository_data(self, request: ExternalRepositoryRequest) -> str:
+        if request.defer_snapshots:
+            return self.serialized
+        return super()._get_serialized_external_repository_data(request)
+
+
+def _serialize(definitions: Definitions) -> str:
+    return serialize_value(RepositorySnap.from_def(definitions.get_repository_def(), defer_snapshots=True))
+
+
+def _serve(port: int, serialized: str, server_id: str, template: int, report: int) -> NoReturn:
+    """In the child: serve until SIGTERM or the end of the template. The definitions are loaded already."""
+    gc.freeze()  # otherwise the collector would copy all memory that is shared with the template
+    exit_code = 1
+    try:
+        ended = threading.Event()
+        executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_THREADS)
+        logger = logging.getLogger("dagster.code_server")
+        servicer = _Servicer(
+            server_termination_event=ended,
+            logger=logger,
+            server_threadpool_executor=executor,
+            loadable_target_origin=ORIGIN,
+            fixed_server_id=server_id,
+            location_name=LOCATION,
+        )
+        servicer.serialized = serialized
+        signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())  # Dagster sets a handler of its own before
+        server = DagsterGrpcServer(ended, servicer, logger, executor, host=HOST, port=port)
+        threading.Thread(target=_report_ready, args=(port, server_id, report), daemon=True).start()
+        threading.Thread(target=_end_with_template, args=(template, ended), daemon=True).start()
+        server.serve()
+        exit_code = 0
+    except BaseException:
+        log.exception("the code server failed")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)
+
+
+def _report_ready(port: int, server_id: str, report: int) -> None:
+    """Write to the template's pipe once this server answers; an earlier one may still listen on the same port."""
+    client = DagsterGrpcClient(port=port, host=HOST)
+    while True:
+        with suppress(DagsterUserCodeUnreachableError):
+            if client.get_server_id(timeout=1) == server_id:
+                os.write(report, b"1")
+                os.close(report)
+                return
+        time.sleep(0.01)
+
+
+def _end_with_template(template: int, ended: threading.Event) -> None:
+    os.read(template, 1)
+    ended.set()
+
+
+if __name__ == "__main__":
+    main()

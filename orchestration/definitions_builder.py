@@ -1,0 +1,107 @@
+"""Definitions made of outlines; what has not changed since the last time is not built again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions, ScheduleDefinition
+from sqlalchemy.orm import Session
+
+from core.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
+from core.jobs.outlines import JobOutline, OutlineLoader
+from core.schedules.outlines import ScheduleOutline, load_schedules
+from orchestration.assets import build_definitions, build_job_asset
+from orchestration.cron_jobs import build_cron_job_schedule
+from orchestration.run_drivers import build_drivers
+from orchestration.schedules import build_schedule
+
+log = structlog.get_logger()
+
+Asset = AssetsDefinition | AssetSpec
+Built = dict[Hashable, tuple[Any, Any]]  # outlines and what was built of them, by their keys or ids
+UNBUILDABLE = "Dagster cannot show this job: {error}"
+INCONSISTENT = "Dagster could not load the assets of all jobs together; the log of the service has the error."
+
+
+@dataclass(frozen=True, slots=True)
+class Outlines:
+    """What definitions are made of."""
+
+    jobs: Sequence[JobOutline] = ()
+    schedules: Sequence[ScheduleOutline] = ()
+    cron_jobs: Sequence[CronJobOutline] = ()
+
+
+def load_outlines(session: Session, loader: OutlineLoader) -> Outlines:
+    return Outlines(loader.load(session), load_schedules(session), load_cron_job_outlines(session))
+
+
+class DefinitionsBuilder:
+    """Builds assets and schedules and keeps them; a job that cannot be built is shown with the reason."""
+
+    def __init__(self) -> None:
+        self._outlines: Outlines | None = None
+        self._built: Built = {}
+
+    def has_changed(self, outlines: Outlines) -> bool:
+        return outlines != self._outlines
+
+    def build(self, outlines: Outlines) -> Definitions:
+        """Return definitions that are loaded completely."""
+        before, self._built = self._built, {}
+        assets = [self._get(before, each.key, each, build_asset) for each in outlines.jobs]
+        timed = [
+            *(self._get(before, each.schedule_id, each, _build_schedule) for each in outlines.schedules),
+            *(self._get(before, each.cron_job_id, each, _build_cron_job) for each in outlines.cron_jobs),
+        ]
+        schedules = [each for each in timed if each is not None]
+        self._outlines = outlines
+        try:
+            return _load(assets, schedules)
+        except Exception as error:
+            log.error("the definitions cannot be loaded together", error=str(error))
+            return _load([_build_bare_asset(outline, INCONSISTENT) for outline in outlines.jobs], ())
+
+    def _get(self, before: Built, key: Hashable, outline: Any, build: Callable[[Any], Any]) -> Any:
+        """Return what was built of an equal outline before, or build it."""
+        known = before.get(key)
+        self._built[key] = known if known is not None and known[0] == outline else (outline, build(outline))
+        return self._built[key][1]
+
+
+def build_asset(outline: JobOutline) -> Asset:
+    try:
+        return build_job_asset(outline)
+    except Exception as error:
+        log.error("the asset of a job cannot be built", job_id=outline.job_id, error=str(error))
+        return _build_bare_asset(outline, UNBUILDABLE.format(error=error))
+
+
+def _build_schedule(outline: ScheduleOutline) -> ScheduleDefinition | None:
+    try:
+        return build_schedule(outline)
+    except Exception as error:
+        log.error("a schedule cannot be built", schedule_id=outline.schedule_id, error=str(error))
+        return None
+
+
+def _build_cron_job(outline: CronJobOutline) -> ScheduleDefinition | None:
+    try:
+        return build_cron_job_schedule(outline)
+    except Exception as error:
+        log.error("the schedule of a cron job cannot be built", cron_job_id=outline.cron_job_id, error=str(error))
+        return None
+
+
+def _build_bare_asset(outline: JobOutline, reason: str) -> AssetSpec:
+    """Return an asset with nothing in it that could be wrong."""
+    return AssetSpec(AssetKey(outline.key), description=reason)
+
+
+def _load(assets: Sequence[Asset], schedules: Sequence[ScheduleDefinition]) -> Definitions:
+    definitions = build_definitions(assets, build_drivers({}), schedules)
+    definitions.get_repository_def().load_all_definitions()
+    return definitions
