@@ -104,4 +104,3 @@ def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> Graph
 
 def _name_input(key: JobKey) -> str:
     return "__".join(key)
-
