@@ -1,0 +1,177 @@
+"""Definitions: what Dagster shows of jobs, what is built anew after a change, and how soon a change is visible."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions, GraphDefinition
+
+from core.agents.plan_outline import outline_pipeline
+from core.jobs.outlines import JobOutline
+from orchestration.asset_specs import build_attributes
+from orchestration.definitions_builder import DefinitionsBuilder
+from orchestration.markdown import escape_markdown, format_code
+from tests.support.service import PATIENCE_SECONDS, Service, wait_until
+
+VISIBLE_SECONDS = 15
+PIPELINE = """\
+fetch: {url: "http://shop/"}
+pipeline:
+  - {stage: extract, args: [{selector: h1, method: text, as: title}]}
+  - {stage: extract, args: [{selector: .price, method: price, as: price}]}
+checks: [{check: not_null, columns: [title]}]
+"""
+ASSETS = """{ assetNodes { assetKey { path } description isMaterializable hasMaterializePermission opNames
+  dependencyKeys { path } } }"""
+
+
+def make_outline(slug: str = "books", **values: Any) -> JobOutline:
+    plan = outline_pipeline(PIPELINE)
+    outline = JobOutline(
+        "1", "acme", "2", "shop", "Shop", slug, slug, slug.title(), None, ("shop", slug),
+        steps=plan.steps, checks=plan.checks, columns=plan.columns,
+        agent_id="3", agent_name="Crawler", agent_revision=1, pipeline_yaml=PIPELINE,
+    )  # fmt: skip
+    return replace(outline, **values)
+
+
+def get_asset(definitions: Definitions, slug: str) -> AssetsDefinition | AssetSpec:
+    return next(
+        each
+        for each in definitions.assets or ()
+        if isinstance(each, AssetsDefinition | AssetSpec) and each.key == AssetKey(["shop", slug])
+    )
+
+
+def test_an_asset_shows_its_job() -> None:
+    definitions = DefinitionsBuilder().build([make_outline(description="All *prices*.")])
+    graph = definitions.resolve_asset_graph()
+    node = graph.get(AssetKey(["shop", "books"]))
+    assert (node.group_name, node.owners, node.kinds) == ("shop", ["team:acme"], {"spark", "parquet"})
+    assert "All *prices*." in (node.description or "")
+    assert [(column.name, column.type) for column in node.metadata["dagster/column_schema"].columns] == [
+        ("title", "string"),
+        ("price", "double"),
+    ]
+    assert node.metadata["dagster/table_name"] == "spindle.shop.books"
+    assert node.metadata["REST"].url.endswith("/projects/id/2/jobs/books")
+    assert PIPELINE in node.metadata["pipeline"].md_str
+    asset = get_asset(definitions, "books")
+    assert isinstance(asset, AssetsDefinition)
+    assert isinstance(asset.node_def, GraphDefinition)
+    names = ["start", "fetch", "extract", "extract_2", "write_output", "publish"]
+    assert sorted(node.name for node in asset.node_def.nodes) == sorted(names)
+
+
+def test_only_what_has_changed_is_built_anew() -> None:
+    builder = DefinitionsBuilder()
+    outlines = [make_outline("books"), make_outline("toys", inputs=(("shop", "books"),))]
+    first = builder.build(outlines)
+    assert not builder.has_changed(outlines)
+    changed = [make_outline("books"), make_outline("toys", name="Renamed")]
+    assert builder.list_changed(changed) == [changed[1]]
+    second = builder.build(changed)
+    assert get_asset(second, "books") is get_asset(first, "books")
+    assert get_asset(second, "toys") is not get_asset(first, "toys")
+    assert builder.has_changed(changed[:1])
+
+
+def test_a_job_that_cannot_be_built_does_not_hide_the_others() -> None:
+    step = make_outline().steps[0]
+    broken = make_outline("broken", steps=(step, step))
+    graph = DefinitionsBuilder().build([make_outline(), broken]).resolve_asset_graph()
+    assert graph.get(AssetKey(["shop", "books"])).is_materializable
+    node = graph.get(AssetKey(["shop", "broken"]))
+    assert not node.is_materializable
+    assert "cannot show this job" in (node.description or "")
+
+
+def test_assets_that_do_not_fit_together_are_shown_without_steps() -> None:
+    same = make_outline("toys", job_id="9")
+    cycle = [make_outline("a", inputs=(("shop", "b"),)), make_outline("b", inputs=(("shop", "a"),))]
+    for outlines in ([make_outline(), same, same], [make_outline(), *cycle]):
+        graph = DefinitionsBuilder().build(outlines).resolve_asset_graph()
+        assert AssetKey(["shop", "books"]) in graph.get_all_asset_keys()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a/b",
+        "\"quoted\" 'name'",
+        "🦄 shop",
+        "\u202egnp.exe",
+        "<script>alert(1)</script>",
+        "**bold** [x](javascript:1)",
+        "",
+    ],
+)
+def test_names_are_shown_literally(name: str) -> None:
+    attributes = build_attributes(make_outline(name=name, description=f"About {name}.", agent_name=name))
+    assert "\u202e" not in attributes.description
+    assert "**bold**" not in attributes.description.partition("About")[0]
+    assert "<script>" not in attributes.description.partition("About")[0]
+    graph = DefinitionsBuilder().build([make_outline(name=name)]).resolve_asset_graph()
+    assert graph.get(AssetKey(["shop", "books"])).is_materializable
+
+
+def test_code_with_fences_stays_one_block() -> None:
+    assert format_code("```\nx", "yaml") == "````yaml\n```\nx\n````"
+    assert escape_markdown("a\n`b`") == "a \\`b\\`"
+
+
+@pytest.mark.timeout(300)
+class TestService:
+    """One running Spindle."""
+
+    def load(self, service: Service) -> dict[tuple[str, ...], Any]:
+        nodes = service.graphql(ASSETS)["assetNodes"]
+        return {tuple(node["assetKey"]["path"]): node for node in nodes}
+
+    def wait(self, service: Service, condition: Callable[[dict[tuple[str, ...], Any]], bool]) -> float:
+        started = time.monotonic()
+        wait_until(lambda: condition(self.load(service)), PATIENCE_SECONDS)
+        return time.monotonic() - started
+
+    def test_changes_over_rest_are_visible_soon(self, service: Service) -> None:
+        job = service.make_job(PIPELINE)
+        project = service.get(f"/projects/id/{job.project_id}")
+        key = (project["name"].replace(" ", "_"), "rows")
+        times = [self.wait(service, lambda nodes: key in nodes and nodes[key]["isMaterializable"])]
+        assert any("extract_2" in name for name in self.load(service)[key]["opNames"])
+        with service.client() as client:
+            path = f"/projects/id/{job.project_id}/jobs"
+            reader = f"pipeline: [{{stage: load_parquet, args: ['spindle://{key[0]}/rows']}}]"
+            agent = client.post("/agents", json={"name": key[0], "pipelineYaml": reader}).json()["id"]
+            body = {"name": "Reader", "agentId": agent}
+            second = client.post(path, json=body).json()["id"]
+            reading = (key[0], "reader")
+            inputs = [{"path": [*key]}]
+            times.append(
+                self.wait(service, lambda nodes: reading in nodes and nodes[reading]["dependencyKeys"] == inputs)
+            )
+            client.put(f"{path}/{second}", json={"name": "Renamed"})
+            times.append(self.wait(service, lambda nodes: "Renamed" in nodes[reading]["description"]))
+            client.put(f"/agents/none/{agent}", json={"pipelineYaml": PIPELINE})
+            times.append(self.wait(service, lambda nodes: not nodes[reading]["dependencyKeys"]))
+            client.put(f"{path}/{second}", json={"enabled": False})
+            times.append(self.wait(service, lambda nodes: not nodes[reading]["isMaterializable"]))
+            client.delete(f"/projects/id/{job.project_id}")
+            times.append(self.wait(service, lambda nodes: not {key, reading} & nodes.keys()))
+        assert max(times) < VISIBLE_SECONDS
+
+    def test_the_code_server_is_replaced_when_it_dies(self, service: Service) -> None:
+        template, child = service.pids("orchestration.code_server")
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: service.pids("orchestration.code_server")[1:] not in ([], [child]), PATIENCE_SECONDS)
+        assert service.pids("orchestration.code_server")[0] == template
+        job = service.make_job(PIPELINE)
+        name = service.get(f"/projects/id/{job.project_id}")["name"].replace(" ", "_")
+        self.wait(service, lambda nodes: (name, "rows") in nodes)
+        assert len(service.pids("orchestration.code_server")) == 2
