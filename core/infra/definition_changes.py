@@ -24,17 +24,6 @@ from core.tables import (
     Schedule,
     now,
 )
-    Agent,
-    CronJob,
-    Dataset,
-    DefinitionChange,
-    Job,
-    Organization,
-    Owned,
-    Project,
-    Schedule,
-    now,
-)
 
 # the columns that definitions depend on; new and deleted rows always count
 COLUMNS: dict[type[Owned | Organization], frozenset[str]] = {
@@ -42,9 +31,7 @@ COLUMNS: dict[type[Owned | Organization], frozenset[str]] = {
     Project: frozenset({"name", "slug", "enabled", "parameters", "cron_schedule"}),
     Job: frozenset({"name", "slug", "description", "agent_id", "input_dataset_id", "parameters", "enabled"}),
     Agent: frozenset({"name", "pipeline_yaml", "code", "enabled"}),
-    CronJob: frozenset(),
     Dataset: frozenset({"job_id", "schema_slug", "slug", "logical_path"}),
-    Schedule: frozenset({"enabled", "timezone", "job_id"}),
     CronJob: frozenset({"name", "namespace", "schedule", "timezone", "url"}),
     Schedule: frozenset({"job_id", "planned_for"}),  # the latter is made of cron expression, timezone and switch
 }

@@ -15,7 +15,7 @@ from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions, GraphDef
 from core.agents.plan_outline import outline_pipeline
 from core.jobs.outlines import JobOutline
 from orchestration.asset_specs import build_attributes
-from orchestration.definitions_builder import DefinitionsBuilder
+from orchestration.definitions_builder import DefinitionsBuilder, Outlines
 from orchestration.markdown import escape_markdown, format_code
 from tests.support.service import PATIENCE_SECONDS, Service, wait_until
 
@@ -50,7 +50,7 @@ def get_asset(definitions: Definitions, slug: str) -> AssetsDefinition | AssetSp
 
 
 def test_an_asset_shows_its_job() -> None:
-    definitions = DefinitionsBuilder().build([make_outline(description="All *prices*.")])
+    definitions = DefinitionsBuilder().build(Outlines([make_outline(description="All *prices*.")]))
     graph = definitions.resolve_asset_graph()
     node = graph.get(AssetKey(["shop", "books"]))
     assert (node.group_name, node.owners, node.kinds) == ("shop", ["team:acme"], {"spark", "parquet"})
@@ -71,21 +71,21 @@ def test_an_asset_shows_its_job() -> None:
 
 def test_only_what_has_changed_is_built_anew() -> None:
     builder = DefinitionsBuilder()
-    outlines = [make_outline("books"), make_outline("toys", inputs=(("shop", "books"),))]
+    outlines = Outlines([make_outline("books"), make_outline("toys", inputs=(("shop", "books"),))])
     first = builder.build(outlines)
     assert not builder.has_changed(outlines)
-    changed = [make_outline("books"), make_outline("toys", name="Renamed")]
-    assert builder.list_changed(changed) == [changed[1]]
+    changed = Outlines([make_outline("books"), make_outline("toys", name="Renamed")])
+    assert builder.has_changed(changed)
     second = builder.build(changed)
     assert get_asset(second, "books") is get_asset(first, "books")
     assert get_asset(second, "toys") is not get_asset(first, "toys")
-    assert builder.has_changed(changed[:1])
+    assert builder.has_changed(Outlines(changed.jobs[:1]))
 
 
 def test_a_job_that_cannot_be_built_does_not_hide_the_others() -> None:
     step = make_outline().steps[0]
     broken = make_outline("broken", steps=(step, step))
-    graph = DefinitionsBuilder().build([make_outline(), broken]).resolve_asset_graph()
+    graph = DefinitionsBuilder().build(Outlines([make_outline(), broken])).resolve_asset_graph()
     assert graph.get(AssetKey(["shop", "books"])).is_materializable
     node = graph.get(AssetKey(["shop", "broken"]))
     assert not node.is_materializable
@@ -96,7 +96,7 @@ def test_assets_that_do_not_fit_together_are_shown_without_steps() -> None:
     same = make_outline("toys", job_id="9")
     cycle = [make_outline("a", inputs=(("shop", "b"),)), make_outline("b", inputs=(("shop", "a"),))]
     for outlines in ([make_outline(), same, same], [make_outline(), *cycle]):
-        graph = DefinitionsBuilder().build(outlines).resolve_asset_graph()
+        graph = DefinitionsBuilder().build(Outlines(outlines)).resolve_asset_graph()
         assert AssetKey(["shop", "books"]) in graph.get_all_asset_keys()
 
 
@@ -117,7 +117,7 @@ def test_names_are_shown_literally(name: str) -> None:
     assert "\u202e" not in attributes.description
     assert "**bold**" not in attributes.description.partition("About")[0]
     assert "<script>" not in attributes.description.partition("About")[0]
-    graph = DefinitionsBuilder().build([make_outline(name=name)]).resolve_asset_graph()
+    graph = DefinitionsBuilder().build(Outlines([make_outline(name=name)])).resolve_asset_graph()
     assert graph.get(AssetKey(["shop", "books"])).is_materializable
 
 
