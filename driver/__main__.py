@@ -1,8 +1,29 @@
+"""`python -m driver SPEC.json` runs one execution; `python -m driver --spare FOLDER` starts Spark and waits for one."""
+
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from driver.execution import main
+from driver.execution import execute
+from driver.logs import MaskedOutput, configure_logging
+from driver.spare import wait_for_execution
+from driver.spec import read_spec
+
+
+def main(arguments: list[str]) -> int:
+    configure_logging()
+    match arguments:
+        case ["--spare", folder]:
+            return wait_for_execution(Path(folder))
+        case [path]:
+            spec = read_spec(Path(path))
+            with MaskedOutput() as output:
+                return execute(spec, output)
+        case _:
+            print("usage: python -m driver SPEC.json", file=sys.stderr)
+            return 2
+
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

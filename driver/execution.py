@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import logging
 import signal
-import sys
-from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from driver.failures import describe_failure
-from driver.logs import configure_logging, mask_output
+from driver.logs import MaskedOutput
 from driver.progress import Progress
 from driver.report import Reporter
-from driver.resource_usage import UsageMeter
+from driver.resource_usage import Usage, UsageMeter
 from driver.secrets import Secrets
-from driver.spec import ExecutionSpec, PageCacheSpec, read_spec
+from driver.spark_status import SparkStatus
+from driver.spec import ExecutionSpec, PageCacheSpec
 from driver.webhook import WebhookFailed
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.files import FileFolder
@@ -51,20 +52,30 @@ def is_cancelled(error: BaseException) -> bool:
     return isinstance(error, Cancelled) or (context is not None and is_cancelled(context))
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the spec file's execution; return 0 when it COMPLETED, 1 when it failed, 143 when it was terminated."""
-    configure_logging()
-    if len(arguments) != 1:
-        print("usage: python -m driver SPEC.json", file=sys.stderr)
-        return 2
-    spec = read_spec(Path(arguments[0]))
+StartedSpark = tuple[SparkSession, SparkStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmSession:
+    """A session that was started before the execution or is just starting, and what was used before."""
+
+    spark: Future[StartedSpark]
+    usage: Usage
+
+
+def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None = None) -> int:
+    """Run the execution, with a warm session if there is one.
+
+    Return 0 when it COMPLETED, 1 when it failed, 143 when it was terminated.
+    """
     secrets = Secrets(spec)
-    with mask_output(secrets.mask), UsageMeter() as meter, Reporter(spec, meter) as reporter:
+    output.set_mask(secrets.mask)
+    with UsageMeter(warm.usage if warm else None) as meter, Reporter(spec, meter) as reporter:
         try:
-            signal.signal(signal.SIGTERM, _raise_cancelled)
-            return _run_and_report(spec, secrets, reporter, meter)
+            signal.signal(signal.SIGTERM, raise_cancelled)
+            return _run_and_report(spec, secrets, reporter, meter, warm)
         except Cancelled:
-            _kill_spark()
+            kill_spark()
             with suppress(WebhookFailed):  # a cancelled execution is marked in the database already
                 reporter.report_failure("cancelled", _CANCEL_PATIENCE_SECONDS)
             return 128 + signal.SIGTERM
@@ -73,10 +84,12 @@ def main(arguments: Sequence[str]) -> int:
             return 1
 
 
-def _run_and_report(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter) -> int:
+def _run_and_report(
+    spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSession | None
+) -> int:
     """Run the pipeline and report how it ended; raise WebhookFailed and Cancelled."""
     try:
-        fields = _run(spec, secrets, reporter, meter)
+        fields = _run(spec, secrets, reporter, meter, warm)
         meter.finish()
     except Exception as error:
         if is_cancelled(error):
@@ -90,7 +103,9 @@ def _run_and_report(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, m
     return 0
 
 
-def _run(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter) -> dict[str, Any]:
+def _run(
+    spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSession | None
+) -> dict[str, Any]:
     """Run the pipeline and write its output; return the fields of the COMPLETED report."""
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
     for failure in load_plugins():
@@ -102,17 +117,22 @@ def _run(spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: Usage
         _log.warning("arguments without '=' set no parameter", extra={"fields": {"arguments": spec.arguments}})
     plan = pipeline.plan(spec.parameters, transforms)  # for display, without secrets
     runnable = pipeline.plan(secrets.reveal(spec.parameters), transforms)
-    with Run(runnable, _build_context(spec, runnable, secrets), spec.preview_rows) as run:
+    with Run(runnable, _build_context(spec, runnable, secrets), spec.preview_rows, secrets.variables) as run:
         meter.watch_run(run)
         progress = Progress(plan, run, secrets.mask)
         reporter.report_plan(plan, progress)
-        spark = start_session(spec.spark.master, spec.job_name, spec.spark.conf, runnable.reads_files)
+        spark, status = warm.spark.result() if warm else _start_spark(spec, runnable)
         progress.set_started()
-        meter.watch_spark(spark.sparkContext)
+        meter.watch_spark(status)
         reporter.report_start(plan, spark.sparkContext.uiWebUrl)
         result = run.write(spark, spec.output.path)
         progress.set_result(result)
         return _build_report(spec, plan, result, run, progress)
+
+
+def _start_spark(spec: ExecutionSpec, plan: Plan) -> StartedSpark:
+    spark = start_session(spec.spark.master, spec.job_name, spec.spark.conf, plan.reads_files)
+    return spark, SparkStatus(spark.sparkContext)
 
 
 def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
@@ -171,7 +191,7 @@ def _describe_columns(written: WrittenFiles) -> list[dict[str, str]]:
     return [{"name": name, "type": type_} for name, type_ in written.columns]
 
 
-def _kill_spark() -> None:
+def kill_spark() -> None:
     """Terminate the JVM, and so the Python workers; py4j cannot be used any more after an interrupted call."""
     gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
     if gateway is not None:
@@ -179,6 +199,6 @@ def _kill_spark() -> None:
         gateway.proc.wait(timeout=10)
 
 
-def _raise_cancelled(number: int, frame: FrameType | None) -> NoReturn:
+def raise_cancelled(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Cancelled

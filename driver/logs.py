@@ -8,11 +8,11 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import copy
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from types import TracebackType
+from typing import Any, Self, TextIO
 
 _END = b"\0end of output\n"
 _DRAIN_SECONDS = 2.0
@@ -54,36 +54,51 @@ def configure_logging(mask: Callable[[Any], Any] = copy, stream: TextIO = sys.st
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-@contextmanager
-def mask_output(mask: Callable[[Any], Any]) -> Generator[None]:
-    """Log through `mask`, and pass through it what this process and its children write to stdout and stderr.
+class MaskedOutput:
+    """While it is open, what this process and its children write to stdout and stderr passes through a mask.
 
     The JVM and the Python workers write there themselves, for example errors that quote a row.
     """
-    original = os.dup(2)
-    reading, writing = os.pipe()
-    for standard in (1, 2):
-        os.dup2(writing, standard)
-    thread = threading.Thread(target=_copy_lines, args=(reading, original, mask), name="output", daemon=True)
-    thread.start()
-    with os.fdopen(os.dup(original), "w", buffering=1, encoding="utf-8") as stream:
-        configure_logging(mask, stream)
-        try:
-            yield
-        finally:
-            os.write(writing, _END)  # the JVM still has the pipe, so that it does not end by itself
-            thread.join(_DRAIN_SECONDS)
-            for standard in (1, 2):
-                os.dup2(original, standard)
-            os.close(writing)
-            configure_logging(mask)
 
+    def __init__(self) -> None:
+        self._mask: Callable[[Any], Any] = copy
 
-def _copy_lines(reading: int, target: int, mask: Callable[[Any], Any]) -> None:
-    with os.fdopen(reading, "rb") as lines:
-        while line := lines.readline(_MAX_LINE_BYTES):
-            text = mask(line.removesuffix(_END).decode("utf-8", "replace"))
-            if text:
-                os.write(target, text.encode())
-            if line.endswith(_END):
-                return
+    def __enter__(self) -> Self:
+        self._target = os.dup(2)
+        reading, self._writing = os.pipe()
+        for standard in (1, 2):
+            os.dup2(self._writing, standard)
+        self._thread = threading.Thread(target=self._copy_lines, args=(reading,), name="output", daemon=True)
+        self._thread.start()
+        self._stream = os.fdopen(self._target, "w", buffering=1, encoding="utf-8", closefd=False)
+        configure_logging(self._mask, self._stream)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.write(self._writing, _END)  # the JVM still has the pipe, so that it does not end by itself
+        self._thread.join(_DRAIN_SECONDS)
+        for standard in (1, 2):
+            os.dup2(self._target, standard)
+        os.close(self._writing)
+        configure_logging(self._mask)
+
+    def set_mask(self, mask: Callable[[Any], Any]) -> None:
+        """Replace secrets from now on, also in the log."""
+        self._mask = mask
+        configure_logging(mask, self._stream)
+
+    def redirect(self, descriptor: int) -> None:
+        """Write to another file from now on, also the log."""
+        self._stream.flush()
+        os.dup2(descriptor, self._target)
+
+    def _copy_lines(self, reading: int) -> None:
+        with os.fdopen(reading, "rb") as lines:
+            while line := lines.readline(_MAX_LINE_BYTES):
+                text = self._mask(line.removesuffix(_END).decode("utf-8", "replace"))
+                if text:
+                    os.write(self._target, text.encode())
+                if line.endswith(_END):
+                    return

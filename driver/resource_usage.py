@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import psutil
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 
 from driver.spark_status import SparkStatus, SparkTotals
 from pipelines.spark.run import Run
@@ -32,9 +31,13 @@ class Usage:
 
 
 class UsageMeter:
-    """Samples in a separate thread, so that a JVM that hangs does not delay the heartbeat."""
+    """Samples in a separate thread, so that a JVM that hangs does not delay the heartbeat.
 
-    def __init__(self) -> None:
+    CPU time and counts of Spark `before` the run do not count.
+    """
+
+    def __init__(self, before: Usage | None = None) -> None:
+        self._before = before or Usage()
         self._usage: Usage | None = None
         self._peaks = (0, 0)
         self._byte_seconds = 0.0
@@ -57,8 +60,8 @@ class UsageMeter:
     def watch_run(self, run: Run) -> None:
         self._run = run
 
-    def watch_spark(self, context: SparkContext) -> None:
-        self._status = SparkStatus(context)
+    def watch_spark(self, status: SparkStatus) -> None:
+        self._status = status
 
     def finish(self) -> None:
         """Take the last sample. Must not be called after a call to Spark was interrupted."""
@@ -112,8 +115,8 @@ class UsageMeter:
         self._peaks = max(self._peaks[0], usage.driver_memory), max(self._peaks[1], usage.worker_memory)
         # a process that ended between two samples takes its CPU time out of the sum: the sum must not fall
         self._usage = Usage(
-            max(usage.driver_cpu, earlier.driver_cpu),
-            max(usage.worker_cpu, earlier.worker_cpu),
+            max(usage.driver_cpu - self._before.driver_cpu, earlier.driver_cpu),
+            max(usage.worker_cpu - self._before.worker_cpu, earlier.worker_cpu),
             usage.driver_memory,
             usage.worker_memory,
         )

@@ -23,6 +23,10 @@ class Secrets:
         self._spellings = list_spellings(self.values)
 
     @property
+    def variables(self) -> Mapping[str, str]:
+        return self._values
+
+    @property
     def values(self) -> tuple[str, ...]:
         """The values to mask: those that are long enough to be secrets, without regions and addresses.
 

@@ -30,7 +30,10 @@ class SparkTotals:
 
 
 class SparkStatus:
-    """Reads the status store. Stages that have ended are read once: the store forgets the oldest of very many."""
+    """Reads the status store. Stages that have ended are read once: the store forgets the oldest of very many.
+
+    After `reset`, only what follows counts.
+    """
 
     def __init__(self, context: SparkContext) -> None:
         wrapper: Any = context._jsc  # pyright: ignore[reportPrivateUsage]
@@ -42,6 +45,11 @@ class SparkStatus:
         self._no_quantiles = gateway.new_array(gateway.jvm.double, 0)
         self._ended: dict[tuple[int, int], tuple[float, int]] = {}
         self._all_ended_before = 0
+        self._before = SparkTotals()
+
+    def reset(self) -> None:
+        self._before = SparkTotals()
+        self._before = self.read()
 
     def read(self) -> SparkTotals:
         """Return the totals so far; raise Py4JError when the JVM has ended."""
@@ -49,7 +57,15 @@ class SparkStatus:
         running = self._read_stages()
         cpu, written = (sum(each) for each in zip((0.0, 0), *self._ended.values(), *running, strict=True))
         tasks, read, executors, seconds = self._read_executors()
-        return SparkTotals(tasks, cpu, read, int(written), executors, seconds)
+        before = self._before
+        return SparkTotals(
+            tasks - before.tasks,
+            cpu - before.cpu,
+            read - before.bytes_read,
+            int(written) - before.bytes_written,
+            executors,
+            seconds - before.executor_seconds,
+        )
 
     def _read_stages(self) -> list[tuple[float, int]]:
         """Return CPU seconds and bytes written of the running stages; remember those of the stages that have ended."""

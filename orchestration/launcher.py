@@ -36,6 +36,7 @@ from core.tables import Execution, OutboxMessage, now
 from orchestration.client import DagsterClient, LaunchedRun
 from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute, DriverHandle
+from orchestration.compute.spares import Spares
 
 POLL_SECONDS = 0.1
 OUTAGE_POLL_SECONDS = 2.0  # while the database or Dagster cannot be reached
@@ -230,7 +231,13 @@ def main() -> None:
     database = open_database(settings)
     collector = FileCollector(settings, database, open_storage(settings))
     threading.Thread(target=collector.run, args=(stop,), name="collector", daemon=True).start()
-    Launcher(settings, database, DagsterClient(settings.ui_port), create_compute(settings)).run(stop)
+    spares = threading.Thread(target=Spares(settings).run, args=(stop,), name="spares")
+    spares.start()
+    try:
+        Launcher(settings, database, DagsterClient(settings.ui_port), create_compute(settings)).run(stop)
+    finally:
+        stop.set()
+        spares.join()
 
 
 if __name__ == "__main__":

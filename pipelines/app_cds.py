@@ -8,26 +8,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from pipelines.pipeline import Pipeline
-from pipelines.spark.run import Run
 from pipelines.spark.session import APP_CDS_ARCHIVE, APP_CDS_LOGGING, start_session
-
-# a common pipeline; the guard refuses its URL, so nothing is fetched
-_CRAWL = """
-fetch: {url: "http://127.0.0.1:9/"}
-pipeline:
-  - {stage: wgetJoin, args: ["a"]}
-  - {stage: extract, args: [{selector: h1, method: text, as: title}]}
-  - {stage: dedup, args: [title]}
-spindle: {maxFailureRatio: 1, robots: ignore}
-"""
-_TABLE = """
-pipeline:
-  - {stage: load_csv, args: [{path: "${FILE}", header: true}]}
-"""
+from pipelines.warm_up import run_small_jobs
 
 
 def create_archive(archive: Path = APP_CDS_ARCHIVE) -> None:
@@ -37,7 +21,7 @@ def create_archive(archive: Path = APP_CDS_ARCHIVE) -> None:
     unfinished = archive.with_suffix(f".{os.getpid()}.part")
     os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit='{unfinished}' {APP_CDS_LOGGING}"
     try:
-        _run_pipelines()
+        _run_session()
         with unfinished.open("rb") as file:
             os.fsync(file.fileno())  # a JVM crashes on half an archive
         unfinished.replace(archive)
@@ -45,15 +29,10 @@ def create_archive(archive: Path = APP_CDS_ARCHIVE) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def _run_pipelines() -> None:
-    """Run small pipelines in a new session and wait for the end of its JVM, which writes the archive."""
+def _run_session() -> None:
+    """Run small jobs in a new session and wait for the end of its JVM, which writes the archive."""
     spark = start_session()
-    with TemporaryDirectory() as folder:
-        table = Path(folder) / "table.csv"
-        table.write_text("name,price\na,1\n")
-        for number, text in enumerate((_CRAWL, _TABLE)):
-            with Run(Pipeline.from_yaml(text).plan({"FILE": str(table)})) as run:
-                run.write(spark, f"{folder}/{number}")
+    run_small_jobs(spark)
     gateway: Any = spark.sparkContext._gateway  # pyright: ignore[reportPrivateUsage]
     spark.stop()
     gateway.shutdown()

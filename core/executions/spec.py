@@ -69,8 +69,12 @@ def build_spec(
             max_bytes=int(settings.page_gigabytes * 1e9),
             trusted_since=execution.created_at,
         ),
-        spark=SparkSpec(master=settings.spark_master, conf={"spark.driver.memory": settings.spark_driver_memory}),
+        spark=build_spark_spec(settings),
     )
+
+
+def build_spark_spec(settings: Settings) -> SparkSpec:
+    return SparkSpec(master=settings.spark_master, conf={"spark.driver.memory": settings.spark_driver_memory})
 
 
 def load_driver_secrets(settings: Settings, execution: Execution) -> dict[str, str]:

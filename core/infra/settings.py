@@ -79,6 +79,15 @@ class Settings(BaseSettings):
     )
     spark_master: str = Field(default="local[*]", description="Spark master of the drivers.")
     spark_driver_memory: str = Field(default="2g", description="Heap of a driver's JVM.")
+    spare_drivers: int | None = Field(
+        default=None,
+        ge=0,
+        le=16,
+        description="Drivers that wait for executions with Spark started; 1 where the machine has 8 GiB, else 0.",
+    )
+    spare_driver_memory: str | None = Field(
+        default=None, description="Heap of a spare driver's JVM; that of other drivers when unset."
+    )
     cloud_provider: str = Field(default="local", description="Whose machines drivers run on, in the price table.")
     cloud_region: str = Field(default="local", description="Region of that provider.")
     driver_instance_type: str = Field(default="local", description="Instance type that a driver is charged as.")

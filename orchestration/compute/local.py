@@ -1,5 +1,7 @@
 """Compute on this machine: a driver is a subprocess in its own session, which outlives the Dagster run.
 
+A spare one is taken where it fits (orchestration/compute/spares.py), else one is started.
+
 DATA/drivers/<name> is its pidfile, so any process can check whether it runs, and stop it.
 """
 
@@ -12,42 +14,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import psutil
 
 from core.infra.pidfile import hold_pidfile, is_alive, list_alive, read_alive_pid
 from core.infra.secrets import write_private
 from core.infra.settings import Settings
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
+from driver.handover import TakeRequest
 from driver.spec import ExecutionSpec
+from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree, signal_group
 from orchestration.compute.protocol import DriverHandle, DriverStatus, PodType
+from orchestration.compute.spares import take_spare
 
 if TYPE_CHECKING:
     from dagster import PipesMessageReader
 
 TERMINATION_SECONDS = 2.5
 LOG_TAIL_BYTES = 64 * 1024
-INHERITED = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "JAVA_HOME",
-    "SPARK_HOME",
-    "SPARK_LOCAL_IP",
-    "PYTHONPATH",
-)
-FIXED = {
-    "PYTHONSAFEPATH": "1",  # `-P` for the Python workers that Spark starts
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
-# The shell writes the pid before it becomes Python, so a running driver always has its pid recorded.
-RECORD_AND_RUN = 'echo $$ > "$0" && exec "$@"'
 
 
 class LocalCompute:
@@ -67,16 +52,18 @@ class LocalCompute:
         write_private(spec_file, spec.to_json())
         self._pidfiles.mkdir(parents=True, exist_ok=True)
         scratch = self._scratch_folder(handle)
-        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        folders = {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
         pidfile = self._pidfiles / handle.name
-        command = [sys.executable, "-P", "-m", "driver", str(spec_file)]
+        variables = {**(environment or {}), **secrets}
         with hold_pidfile(pidfile) as lock, self._log_path(handle).open("ab") as log:
+            request = TakeRequest(spec=str(spec_file), environment=variables)
+            if take_spare(self._data, spec.spark, request, scratch, log.fileno(), lock):
+                return handle
+            scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+            command = [sys.executable, "-P", "-m", "driver", str(spec_file)]
             self._children[handle] = subprocess.Popen(
                 ["/bin/sh", "-c", RECORD_AND_RUN, str(pidfile), *command],
                 cwd=self._data,
-                env={**inherited, **folders, **FIXED, **(environment or {}), **secrets},
+                env={**build_environment(str(scratch)), **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -95,14 +82,14 @@ class LocalCompute:
     def cancel(self, handle: DriverHandle) -> None:
         leader = read_alive_pid(self._pidfiles / handle.name)
         if leader is not None:
-            tree = _list_tree(leader)
-            _signal_group(leader, signal.SIGTERM)
+            tree = list_tree(leader)
+            signal_group(leader, signal.SIGTERM)
             deadline = time.monotonic() + TERMINATION_SECONDS
             while self.observe(handle).running and time.monotonic() < deadline:
                 time.sleep(0.05)
-            _signal_group(leader, signal.SIGKILL)
-            _kill_trees(tree)
-        shutil.rmtree(self._scratch_folder(handle), ignore_errors=True)  # a killed driver does not clean up
+            signal_group(leader, signal.SIGKILL)
+            kill_trees(tree)
+        self._remove_scratch(handle)  # a killed driver does not clean up
 
     def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
         from dagster import PipesFileMessageReader
@@ -129,28 +116,12 @@ class LocalCompute:
     def _log_path(self, handle: DriverHandle) -> Path:
         return self._storage.path(log_key(handle.organization_id, handle.execution_id, handle.attempt))
 
+    def _remove_scratch(self, handle: DriverHandle) -> None:
+        scratch = self._scratch_folder(handle)
+        shutil.rmtree(scratch.resolve(), ignore_errors=True)  # resolved: a spare driver has brought its own
+        if scratch.is_symlink():
+            scratch.unlink()
+
     def _scratch_folder(self, handle: DriverHandle) -> Path:
         # a short name: paths of Unix sockets in this folder have at most 107 bytes
         return self._data / "scratch" / f"{handle.execution_id}.{handle.attempt}"
-
-
-def _list_tree(pid: int) -> Sequence[psutil.Process]:
-    """Return the process and its descendants: workers, browsers and sandboxes have process groups of their own."""
-    try:
-        process = psutil.Process(pid)
-        return [process, *process.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _kill_trees(processes: Sequence[psutil.Process]) -> None:
-    """Kill those of the processes that are left, with the children that they have started since."""
-    for process in processes:
-        for each in _list_tree(process.pid) if process.is_running() else ():
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
-
-
-def _signal_group(leader: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # it has just ended
-        os.killpg(leader, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import os
 import select
 import socket
 import time
@@ -16,6 +17,7 @@ from pipelines.coordination.messages import (
     DriverMessage,
     End,
     Endpoint,
+    Environment,
     Grant,
     Hello,
     Pause,
@@ -100,6 +102,20 @@ def connect(endpoint: Endpoint | None, task: str) -> Connection | None:
         return Connection(endpoint, task) if endpoint else None
     except DriverGone:
         return None
+
+
+def load_environment(connection: Connection, endpoint: Endpoint) -> None:
+    """Set the run's environment variables in this process, before the connection is used for anything else."""
+    if not endpoint.has_environment:
+        return
+    connection.send(Environment())
+    deadline = time.monotonic() + _TIMEOUT
+    while time.monotonic() < deadline:
+        for message in connection.receive(_TIMEOUT):
+            if isinstance(message, Environment):
+                os.environ.update(message.variables)
+                return
+    raise DriverGone
 
 
 @dataclass(slots=True)
@@ -224,8 +240,8 @@ class SharedHostThrottle:
 
     def _take(self, message: DriverMessage) -> str:
         """Apply a message; return its origin, at which waiting requests may start now."""
-        if isinstance(message, End | Cookies):
-            raise DriverGone  # the answers to `finish`, after which nothing is received, and to `load`
+        if isinstance(message, End | Cookies | Environment):
+            raise DriverGone  # answers to `finish`, after which nothing is received, and to requests before a throttle
         origin = message.origin
         site = self._sites[origin]
         match message:

@@ -20,12 +20,16 @@ PlacedRow = tuple[Ordinal, dict[str, Any]]
 
 
 class Endpoint(Struct, frozen=True):
-    """Address and token of the driver's coordinator, and the number of preview rows that it collects for each step."""
+    """Address and token of the driver's coordinator, and the number of preview rows that it collects for each step.
+
+    With `has_environment` the run has environment variables, which tasks get from the coordinator.
+    """
 
     host: str
     port: int
     token: str
     preview_rows: int = 0
+    has_environment: bool = False
 
 
 class Hello(Struct, frozen=True, tag=True):
@@ -83,6 +87,12 @@ class Cookies(Struct, frozen=True, tag=True):
     lines: list[str] = []
 
 
+class Environment(Struct, frozen=True, tag=True):
+    """Environment variables of the run, such as credentials; without any, a request for them, answered likewise."""
+
+    variables: dict[str, str] = {}
+
+
 class End(Struct, frozen=True, tag=True):
     """End of a task; the coordinator echoes it once it has processed all earlier messages."""
 
@@ -114,8 +124,8 @@ class Recall(Struct, frozen=True, tag=True):
     keep: int
 
 
-TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | End
-DriverMessage = SiteRules | Grant | Recall | Pause | Cookies | End
+TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | End
+DriverMessage = SiteRules | Grant | Recall | Pause | Cookies | Environment | End
 
 _encoder = Encoder()
 decode_task_message = Decoder(TaskMessage).decode

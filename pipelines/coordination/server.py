@@ -12,6 +12,7 @@ import secrets
 import socket
 import threading
 from asyncio import StreamReader, StreamWriter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ from pipelines.coordination.messages import (
     DriverMessage,
     End,
     Endpoint,
+    Environment,
     Hello,
     Pause,
     PlacedRow,
@@ -111,10 +113,18 @@ class Coordinator:
     """Server for the tasks of one run, listening on `bind` at a free port. Use as a context manager.
 
     `options` limit the requests to each host; the coordinator's own port is refused besides. The first `preview_rows`
-    rows of each step are collected. A task that runs again replaces the counts of its earlier attempt.
+    rows of each step are collected. A task that runs again replaces the counts of its earlier attempt. Tasks get the
+    variables of `environment`, which are never in Spark's settings.
     """
 
-    def __init__(self, options: FetchOptions | None = None, preview_rows: int = 0, bind: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        options: FetchOptions | None = None,
+        preview_rows: int = 0,
+        bind: str = "127.0.0.1",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._environment = dict(environment or {})
         self._sites: dict[str, _Site] = {}
         self._tasks = set[_Task]()
         self._lock = threading.Lock()  # of the counts, which other threads read
@@ -127,7 +137,8 @@ class Coordinator:
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._socket = socket.create_server((bind, 0), family=family, backlog=1024)
         token = secrets.token_hex(16)
-        self.endpoint = Endpoint(bind, self._socket.getsockname()[1], token, preview_rows)
+        port = self._socket.getsockname()[1]
+        self.endpoint = Endpoint(bind, port, token, preview_rows, has_environment=bool(self._environment))
         options = options or FetchOptions()
         self.options = replace(options, own_endpoints=(*options.own_endpoints, (bind, self.endpoint.port)))
         self._limits = HostLimits(self.options.per_host)
@@ -233,6 +244,8 @@ class Coordinator:
                 task.send(Cookies(self._session.load()))
             case Cookies(lines=lines):
                 self._session.save(lines)
+            case Environment():
+                task.send(Environment(self._environment))
             case _:
                 raise ConnectionAbortedError(f"unexpected {message}")
 

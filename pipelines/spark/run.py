@@ -38,14 +38,21 @@ class RunResult:
 class Run:
     """Runs a plan once, through one of `write`, `collect` and `collect_ordered`, all of which raise RunError.
 
-    Use as a context manager. `get_counts`, `get_preview` and `check_results` may be used by other threads.
+    Use as a context manager. `get_counts`, `get_preview` and `check_results` may be used by other threads. The Python
+    workers of the run get the variables of `environment`.
     """
 
-    def __init__(self, plan: Plan, context: RunContext | None = None, preview_rows: int = 0) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        context: RunContext | None = None,
+        preview_rows: int = 0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._plan = plan
         self._context = context or RunContext()
         self._preview_rows = preview_rows
-        self._coordinator = Coordinator(self._context.fetch, preview_rows, self._context.bind)
+        self._coordinator = Coordinator(self._context.fetch, preview_rows, self._context.bind, environment)
         self._context = replace(self._context, fetch=self._coordinator.options)
         self._engine: Engine | None = None
         self._check_results: tuple[CheckResult, ...] = ()

@@ -20,7 +20,7 @@ from pyspark import TaskContext
 from pipelines.browser.actions import Browsing
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions, BrowserPage
-from pipelines.coordination.client import DriverGone, SharedHostThrottle, SharedSession, connect
+from pipelines.coordination.client import DriverGone, SharedHostThrottle, SharedSession, connect, load_environment
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import StageFailed
 from pipelines.extract.document import Parser
@@ -102,13 +102,15 @@ class _Stages(NamedTuple):
 def run_pass(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the pass over the batches of one partition; yield rows as their pages arrive. Raise DriverGone."""
     gc.set_threshold(_GC_THRESHOLD)
-    task = replace(task, options=_limit_concurrency(task))
     context = TaskContext.get()
     name = f"{task.name}/{context.partitionId() if context else 0}"
     connection = connect(task.endpoint, name)
     if task.fetches and task.endpoint and not connection:
         raise DriverGone
     try:
+        if connection and task.endpoint:
+            load_environment(connection, task.endpoint)
+        task = replace(task, options=_limit_concurrency(task))
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
         tools = _Tools(
             SharedHostThrottle(connection, task.options) if connection else None,

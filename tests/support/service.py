@@ -32,6 +32,7 @@ GUARD_LIFTED = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}
 SMALL = {
     "SPINDLE_SPARK_MASTER": "local[1]",
     "SPINDLE_SPARK_DRIVER_MEMORY": "512m",
+    "SPINDLE_SPARE_DRIVERS": "0",
     "SPINDLE_PAGE_TRUSTED_SECONDS": "0",  # ports are used again: another test's pages must not answer for this one's
 }
 

@@ -1,0 +1,127 @@
+"""How an execution gets to a spare driver: a Unix socket in the spare's folder, and one request.
+
+Whoever renames the socket from SOCKET to TAKEN has the spare: nobody else can connect. The request is JSON, after two
+descriptors: the execution's log, and its pidfile, whose lock the spare then holds as long as it lives. A spare can be
+taken while it starts; the file READY tells that Spark has started and the small job is done.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from driver.spec import SparkSpec, SpecPart
+
+SPARE_FILE, SOCKET, TAKEN, READY = "spare.json", "socket", "taken", "ready"
+_ACCEPTED = b"ok"
+_ANSWER_SECONDS = 2.0
+_STANDARD_INPUT = 0
+
+
+class SpareSpec(SpecPart):
+    """A driver without an execution: one with this `spark` may have it. The heap is its own (`memory`)."""
+
+    spark: SparkSpec
+    memory: str
+
+    @property
+    def session_conf(self) -> dict[str, str]:
+        return {**self.spark.conf, "spark.driver.memory": self.memory}
+
+
+class TakeRequest(BaseModel):
+    """The execution: the path of its spec, and the variables of its environment, with secrets."""
+
+    spec: str
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A received request, with the descriptors of the execution's log and of its locked pidfile."""
+
+    request: TakeRequest
+    log: int
+    lock: int
+
+
+def claim(folder: Path) -> bool:
+    """Reserve the spare of this folder; return False when it is not ready to be taken, or no longer."""
+    try:
+        (folder / SOCKET).rename(folder / TAKEN)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def hand_over(folder: Path, request: TakeRequest, log: int, lock: int) -> bool:
+    """Send the request to a claimed spare; return False when it does not accept it: then it must be killed."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_ANSWER_SECONDS)
+        try:
+            connection.connect(_shorten(folder / TAKEN))
+            text = request.model_dump_json().encode()
+            socket.send_fds(connection, [text[:1]], [log, lock])
+            connection.sendall(text[1:])
+            connection.shutdown(socket.SHUT_WR)
+            return connection.recv(len(_ACCEPTED)) == _ACCEPTED
+        except OSError:
+            return False
+
+
+class Door:
+    """Waits for a request in a thread, so that a spare can be taken while it still starts.
+
+    `taken` is set before `opened`. When the process that holds the other end of standard input ends, `close` is called:
+    nobody would replace the spare any more.
+    """
+
+    def __init__(self, folder: Path, close: Callable[[], None]) -> None:
+        self._folder = folder
+        self._close = close
+        self._server = socket.socket(socket.AF_UNIX)
+        path = folder / "opening"
+        self._server.bind(_shorten(path))
+        path.chmod(0o600)
+        self._server.listen(1)
+        path.rename(folder / SOCKET)  # nobody finds it before it listens
+        self.taken: Taken | None = None
+        self.opened = threading.Event()
+        threading.Thread(target=self._wait, name="door", daemon=True).start()
+
+    def is_claimed(self) -> bool:
+        return not (self._folder / SOCKET).exists()
+
+    def _wait(self) -> None:
+        readable, _, _ = select.select([self._server, _STANDARD_INPUT], [], [])
+        if self._server not in readable:
+            self._close()
+            return
+        connection, _ = self._server.accept()
+        self._server.close()
+        try:
+            with connection:
+                self._receive(connection)
+        finally:
+            self.opened.set()
+
+    def _receive(self, connection: socket.socket) -> None:
+        first, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+        with connection.makefile("rb") as rest:
+            text = first + rest.read()
+        if len(descriptors) == 2:  # else the sender has died
+            log, lock = descriptors
+            self.taken = Taken(TakeRequest.model_validate_json(text), log, lock)
+            connection.sendall(_ACCEPTED)
+
+
+def _shorten(path: Path) -> str:
+    """Return the path of a socket, absolute or relative, whichever is shorter: 107 bytes are the maximum."""
+    return min(str(path), os.path.relpath(path), key=len)

@@ -1,0 +1,167 @@
+"""A spare driver: Spark started and one small job run before any execution, then the execution that takes it.
+
+Its folder, with a SpareSpec, is its folder for temporary files too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark import SparkContext
+
+from driver.execution import StartedSpark, WarmSession, execute, is_cancelled, kill_spark, raise_cancelled
+from driver.handover import READY, SPARE_FILE, Door, SpareSpec, Taken
+from driver.logs import MaskedOutput
+from driver.resource_usage import Usage, measure_usage
+from driver.spark_status import SparkStatus
+from driver.spec import read_spec
+from pipelines.registry.catalog import load_plugins
+from pipelines.spark.session import start_session
+from pipelines.warm_up import run_small_jobs
+
+_NICENESS = 10
+_QUIET_SECONDS = 5.0  # before a start that cannot have a low priority
+_CHECK_SECONDS = 1.0
+_CLAIM_SECONDS = 10.0  # from a claim to the request
+_PREVIEW_ROWS = 20
+
+
+def wait_for_execution(folder: Path) -> int:
+    """Start Spark, and run the first execution that takes this process; 1 when Spark fails or nobody can take it."""
+    spec = SpareSpec.model_validate_json((folder / SPARE_FILE).read_bytes())
+    with MaskedOutput() as output:
+        signal.signal(signal.SIGTERM, raise_cancelled)
+        try:
+            door = Door(folder, _terminate)
+            start = _Start(spec, door, folder)
+            start.begin()
+            _await_request(door, start)
+            if door.taken:
+                return _execute(door.taken, output, WarmSession(start.spark, start.usage))
+            kill_spark()
+            return 1
+        except BaseException as error:
+            if not is_cancelled(error):
+                raise
+            kill_spark()
+            return 128 + signal.SIGTERM
+
+
+class _Start:
+    """The start of Spark and the small job, in a thread of low priority.
+
+    An execution that takes the spare meanwhile waits for Spark only, and the priority becomes that of other drivers.
+    """
+
+    def __init__(self, spec: SpareSpec, door: Door, folder: Path) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._door = door
+        self._priority = _Priority()
+        self.spark: Future[StartedSpark] = Future()
+        self.usage = Usage()
+
+    def begin(self) -> None:
+        threading.Thread(target=self._run, name="start", daemon=True).start()
+        threading.Thread(target=self._restore_priority, name="priority", daemon=True).start()
+
+    def _run(self) -> None:
+        if not self._priority.lower():
+            self._door.opened.wait(_QUIET_SECONDS)
+        try:
+            load_plugins()
+            spark = start_session(self._spec.spark.master, "spindle", self._spec.session_conf)
+            status = SparkStatus(spark.sparkContext)
+        except BaseException as error:
+            self.spark.set_exception(error)
+            return
+        self.spark.set_result((spark, status))
+        if not self._door.opened.is_set():
+            run_small_jobs(spark, _PREVIEW_ROWS)
+        if not self._door.opened.is_set():
+            status.reset()
+            self.usage = measure_usage(os.getpid()) or self.usage
+        self._priority.restore()
+        (self._folder / READY).touch()
+
+    def _restore_priority(self) -> None:
+        self._door.opened.wait()
+        self._priority.restore()
+
+
+def _await_request(door: Door, start: _Start) -> None:
+    """Wait until the door has opened, Spark has failed or ended, or a claim of the spare has come to nothing."""
+    claimed_at = None
+    while not door.opened.wait(_CHECK_SECONDS):
+        if start.spark.done() and not _is_spark_alive():
+            start.spark.result()
+            return
+        if door.is_claimed():
+            claimed_at = claimed_at or time.monotonic()
+            if time.monotonic() - claimed_at > _CLAIM_SECONDS:
+                return
+
+
+def _is_spark_alive() -> bool:
+    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+    return gateway is not None and gateway.proc.poll() is None
+
+
+def _terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _execute(taken: Taken, output: MaskedOutput, warm: WarmSession) -> int:
+    output.redirect(taken.log)
+    os.close(taken.log)
+    os.environ.update(taken.request.environment)
+    return execute(read_spec(Path(taken.request.spec)), output, warm)
+
+
+class _Priority:
+    """A low priority while a spare starts, where it may have its own again."""
+
+    def __init__(self) -> None:
+        self._own = os.getpriority(os.PRIO_PROCESS, 0)
+        self._is_low = False
+
+    def lower(self) -> bool:
+        """Lower that of this thread, which what it starts inherits; return False where it could not be restored."""
+        self._is_low = _can_restore_priority()
+        if self._is_low:
+            os.setpriority(os.PRIO_PROCESS, 0, self._own + _NICENESS)
+        return self._is_low
+
+    def restore(self) -> None:
+        """Give their own priority to all threads of this process and its descendants."""
+        process = psutil.Process()
+        for _ in range(2 if self._is_low else 0):  # a thread may have started others meanwhile
+            for each in (process, *process.children(recursive=True)):
+                with suppress(OSError):  # it has ended
+                    for thread in Path(f"/proc/{each.pid}/task").iterdir():
+                        os.setpriority(os.PRIO_PROCESS, int(thread.name), self._own)
+
+
+def _can_restore_priority() -> bool:
+    """Try it in a thread, which has a priority of its own on Linux."""
+    results: list[bool] = []
+
+    def lower_and_raise() -> None:
+        thread, before = threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0)
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, before + 1)
+            os.setpriority(os.PRIO_PROCESS, thread, before)
+            results.append(True)
+
+    trial = threading.Thread(target=lower_and_raise)
+    trial.start()
+    trial.join()
+    return bool(results)

@@ -1,0 +1,56 @@
+"""Trees of processes: workers, browsers and sandboxes of a driver have process groups of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import psutil
+
+INHERITED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "JAVA_HOME",
+    "SPARK_HOME",
+    "SPARK_LOCAL_IP",
+    "PYTHONPATH",
+)
+FIXED = {
+    "PYTHONSAFEPATH": "1",  # `-P` for the Python workers that Spark starts
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+# The shell writes the pid before it becomes Python, so a running driver always has its pid recorded.
+RECORD_AND_RUN = 'echo $$ > "$0" && exec "$@"'
+
+
+def build_environment(scratch: str) -> Mapping[str, str]:
+    """Return the environment of a driver with this scratch folder, without secrets."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {**inherited, "TMPDIR": scratch, "SPARK_LOCAL_DIRS": scratch, **FIXED}
+
+
+def list_tree(pid: int) -> Sequence[psutil.Process]:
+    """Return the process and its descendants."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def kill_trees(processes: Sequence[psutil.Process]) -> None:
+    """Kill those of the processes that are left, with the children that they have started since."""
+    for process in processes:
+        for each in list_tree(process.pid) if process.is_running() else ():
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+def signal_group(leader: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it has just ended
+        os.killpg(leader, number)

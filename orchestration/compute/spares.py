@@ -1,0 +1,247 @@
+"""Spare drivers: kept ready by the launcher, taken by the next executions, replaced after that.
+
+DATA/spares/<name> is a spare's pidfile and DATA/scratch/<name> its folder. A spare serves one execution, and knows
+nothing of any organization before that. How it is taken: driver/handover.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import psutil
+import structlog
+
+from core.executions.spec import build_spark_spec
+from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
+from core.infra.settings import Settings
+from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over
+from driver.spec import SparkSpec
+from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
+from pipelines.registry.plugins import find_entry_points, find_plugin_folders
+
+POLL_SECONDS = 0.1
+CHECK_SECONDS = 10.0  # between looks for changed code and for folders of ended spares
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # after spares that ended by themselves
+MACHINE_BYTES = 8 * 2**30
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("driver", "pipelines", "plugins")
+PREFIX, LOG = "spare-", "spare.log"
+
+log = structlog.get_logger()
+
+
+def take_spare(data: Path, spark: SparkSpec, request: TakeRequest, scratch: Path, log_file: int, lock: int) -> bool:
+    """Give an execution to a spare whose session fits; return False when there is none.
+
+    Then the spare's pid is in the pidfile that `lock` has locked, and `scratch` is a link to the spare's folder.
+    """
+    for folder in sorted((data / "scratch").glob(f"{PREFIX}*"), key=_rank):
+        pid = read_alive_pid(data / "spares" / folder.name)
+        if pid is None or not _fits(folder, spark) or not claim(folder):
+            continue
+        scratch.symlink_to(folder.name)
+        os.pwrite(lock, f"{pid}\n".encode(), 0)  # first: from now on the execution's cancel ends the spare
+        if hand_over(folder, request, log_file, lock):
+            return True
+        log.warning("a spare driver does not answer", spare=folder.name)
+        os.ftruncate(lock, 0)
+        scratch.unlink()
+        kill_trees(list_tree(pid))
+    return False
+
+
+def _rank(folder: Path) -> tuple[bool, float]:
+    """Return a sort key: ready spares come first, then those that have been starting for longest."""
+    with suppress(FileNotFoundError):
+        return not (folder / READY).exists(), (folder / SPARE_FILE).stat().st_mtime
+    return True, time.time()
+
+
+def _fits(folder: Path, spark: SparkSpec) -> bool:
+    try:
+        return SpareSpec.model_validate_json((folder / SPARE_FILE).read_bytes()).spark == spark
+    except (FileNotFoundError, ValueError):  # it has just ended, or is just beginning
+        return False
+
+
+def count_wanted(settings: Settings) -> int:
+    """Return the number of spares: the setting, or one on a machine, or in a container, with enough memory."""
+    if settings.spare_drivers is not None:
+        return settings.spare_drivers
+    total = psutil.virtual_memory().total
+    with suppress(OSError, ValueError):  # no cgroup, or no limit ("max")
+        total = min(total, int(CGROUP_LIMIT.read_text()))
+    return 1 if total >= MACHINE_BYTES else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Spare:
+    name: str
+    process: subprocess.Popen[bytes]
+    fingerprint: str
+
+    def has_ended(self) -> bool:
+        if self.process.poll() is None:
+            return False
+        self.process.communicate()  # closes the pipe
+        return True
+
+
+class Spares:
+    """Starts and replaces the spares of a data folder. They end with the process that has this object."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._data = settings.data.resolve()
+        self._wanted = count_wanted(settings)
+        spark = build_spark_spec(settings)
+        memory = settings.spare_driver_memory or settings.spark_driver_memory
+        self._spec = SpareSpec(spark=spark, memory=memory)
+        self._waiting: list[_Spare] = []
+        self._taken: list[_Spare] = []
+        self._fingerprint = ""
+        self._checked_at = -CHECK_SECONDS
+        self._pause = FIRST_PAUSE
+        self._start_at = 0.0
+
+    def run(self, stop: threading.Event) -> None:
+        """Keep the spares until `stop` is set, then end those that nobody has taken."""
+        while self._wanted and not stop.wait(POLL_SECONDS):
+            try:
+                self.keep()
+            except OSError as error:  # such as a full disk
+                log.warning("no spare driver could be started", reason=str(error))
+                stop.wait(CHECK_SECONDS)
+        self.close()
+
+    def keep(self) -> None:
+        """Replace the spares that have been taken, have ended or are out of date."""
+        now = time.monotonic()
+        if now - self._checked_at >= CHECK_SECONDS:
+            self._checked_at = now
+            self._fingerprint = compute_fingerprint()
+            self._remove_folders()
+        self._taken = [spare for spare in self._taken if not spare.has_ended()]
+        self._waiting = [spare for spare in self._waiting if self._check(spare)]
+        while len(self._waiting) < self._wanted and now >= self._start_at:
+            self._waiting.append(self._start())
+
+    def close(self) -> None:
+        for spare in self._waiting:
+            if claim(self._get_folder(spare.name)) or not self._is_taken(spare):
+                self._kill(spare)
+            else:
+                self._taken.append(spare)
+        for spare in self._taken:  # they do not watch the pipe any more, and may go on
+            with suppress(subprocess.TimeoutExpired):
+                spare.process.communicate(timeout=0.1)
+        self._waiting.clear()
+
+    def _check(self, spare: _Spare) -> bool:
+        """Return whether the spare is still one."""
+        if self._is_taken(spare):
+            self._taken.append(spare)
+            self._pause = FIRST_PAUSE
+            return False
+        if spare.has_ended():
+            log.warning("a spare driver ended", reason=self._read_last_line(spare), pause=self._pause)
+            self._start_at = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._remove(spare.name)
+            return False
+        if spare.fingerprint != self._fingerprint and claim(self._get_folder(spare.name)):
+            log.info("a spare driver is replaced: code has changed", spare=spare.name)
+            self._kill(spare)
+            return False
+        return True
+
+    def _start(self) -> _Spare:
+        name = f"{PREFIX}{secrets.token_hex(4)}"
+        folder, pidfile = self._get_folder(name), self._data / "spares" / name
+        pidfile.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-P", "-m", "driver", "--spare", str(folder)]
+        with hold_pidfile(pidfile) as lock:
+            folder.mkdir(mode=0o700, parents=True)
+            (folder / SPARE_FILE).write_text(self._spec.model_dump_json(by_alias=True))
+            with (folder / LOG).open("wb") as output:
+                process = subprocess.Popen(
+                    ["/bin/sh", "-c", RECORD_AND_RUN, str(pidfile), *command],
+                    cwd=self._data,
+                    env=build_environment(str(folder)),
+                    stdin=subprocess.PIPE,  # its end shows the spare that this process has ended
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=(lock,),
+                )
+        return _Spare(name, process, self._fingerprint)
+
+    def _is_taken(self, spare: _Spare) -> bool:
+        """Return whether an execution has it, or had it: then its folder is gone."""
+        folder = self._get_folder(spare.name)
+        return (folder / TAKEN).exists() or not folder.exists()
+
+    def _kill(self, spare: _Spare) -> None:
+        kill_trees(list_tree(spare.process.pid))
+        spare.process.communicate()
+        self._remove(spare.name)
+
+    def _read_last_line(self, spare: _Spare) -> str:
+        with suppress(OSError):
+            lines = (self._get_folder(spare.name) / LOG).read_text(errors="replace").splitlines()
+            return lines[-1] if lines else ""
+        return ""
+
+    def _remove_folders(self) -> None:
+        """Remove the folders of spares that have ended, such as those of a killed launcher."""
+        alive = list_alive(self._data / "spares")
+        for folder in self._list_folders():
+            if folder.name not in alive:
+                self._remove(folder.name)
+
+    def _list_folders(self) -> Iterator[Path]:
+        return (self._data / "scratch").glob(f"{PREFIX}*")
+
+    def _remove(self, name: str) -> None:
+        shutil.rmtree(self._get_folder(name), ignore_errors=True)
+        (self._data / "spares" / name).unlink(missing_ok=True)
+
+    def _get_folder(self, name: str) -> Path:
+        return self._data / "scratch" / name
+
+
+def compute_fingerprint() -> str:
+    """Return a digest that changes with Python, the installed packages, plugins and the engine's own code."""
+    site = Path(sysconfig.get_paths()["purelib"])
+    code = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    plugins = [path for folder in _list_plugin_packages(site.stat().st_mtime_ns) for path in folder.rglob("*.py")]
+    found = [Path(os.path.realpath(sys.executable)), site, *sorted({*code, *plugins})]
+    parts = [f"{path} {stat.st_mtime_ns} {stat.st_size}" for path in found if (stat := _stat(path))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _list_plugin_packages(_installed_at: int) -> tuple[Path, ...]:
+    """Return the packages of plugins that are outside Python's package folders, where they may be edited."""
+    folders = map(Path, find_plugin_folders())
+    names = {point.module.partition(".")[0] for point in find_entry_points()}
+    return tuple(folder / name for folder in folders for name in names if (folder / name).is_dir())
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    with suppress(OSError):
+        return path.stat()
+    return None

@@ -1,0 +1,224 @@
+"""Spare drivers: taken by one execution each, replaced, and gone when nobody can take them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from stat import S_IMODE
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from core.executions.spec import build_spark_spec
+from core.infra.pidfile import read_alive_pid
+from core.infra.settings import Settings
+from driver.handover import SOCKET
+from driver.spec import ExecutionSpec
+from orchestration.compute import spares
+from orchestration.compute.local import LocalCompute
+from orchestration.compute.protocol import DriverHandle
+from orchestration.compute.spares import Spares, count_wanted
+from tests.support.driver import await_end
+from tests.support.processes import descendants, running
+from tests.support.service import CLONE, PATIENCE_SECONDS, wait_until
+from tests.support.spares import find_spares, keep_spares, wait_for_spare
+
+SECRET = "secret-of-one-organization"
+KEEPER = """
+import sys, threading
+from pathlib import Path
+from core.infra.settings import Settings
+from orchestration.compute.spares import Spares
+settings = Settings(data=Path(sys.argv[1]), spark_master="local[1]", spark_driver_memory="512m", spare_drivers=1)
+Spares(settings).run(threading.Event())
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    (tmp_path / "data").mkdir()
+    return Settings(data=tmp_path / "data", spark_master="local[1]", spark_driver_memory="512m", spare_drivers=1)
+
+
+def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any) -> ExecutionSpec:
+    folder = settings.data.parent
+    fields: dict[str, Any] = {
+        "execution_id": execution,
+        "job_id": "job",
+        "project_id": "project",
+        "organization_id": f"organization-of-{execution}",
+        "job_name": "job",
+        "attempt": 1,
+        "pipeline_yaml": pipeline,
+        "output": {"path": str(folder / execution)},
+        "local_folders": [str(folder)],
+        "spark": build_spark_spec(settings),
+        "fetch": {"allow_networks": ["127.0.0.0/8"]},
+    }
+    return ExecutionSpec.model_validate({**fields, **changes})
+
+
+def get_pid(settings: Settings, handle: DriverHandle) -> int | None:
+    return read_alive_pid(settings.data / "drivers" / handle.name)
+
+
+def get_spare_pid(settings: Settings, spare: Path) -> int:
+    pid = read_alive_pid(settings.data / "spares" / spare.name)
+    assert pid is not None
+    return pid
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """A server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def crawl(server: socket.socket, stage: str = "wget") -> str:
+    url, options = f"http://127.0.0.1:{server.getsockname()[1]}/", "{robots: ignore, keepColumns: [_requestedUrl]}"
+    return f"{{pipeline: [{{stage: {stage}, args: ['{url}']}}], spindle: {options}}}"
+
+
+def test_a_ready_spare_serves_one_execution_and_is_replaced(settings: Settings, tmp_path: Path) -> None:
+    compute = LocalCompute(settings)
+    (tmp_path / "rows.csv").write_text(f"name,price\nbook,1\n{SECRET},2\n")
+    pipeline = f"pipeline: [{{stage: load_csv, args: [{{path: '{tmp_path}/${{FILE}}', header: true}}]}}]"
+    parameters = {"FILE": "rows.csv", "TOKEN": "${TOKEN}"}
+    spec = make_spec(settings, "first", pipeline, parameters=parameters, credentials={"TOKEN": "id"})
+    with keep_spares(settings):
+        spare = wait_for_spare(settings.data, ready=True)
+        assert S_IMODE((spare / SOCKET).stat().st_mode) == 0o600
+        assert S_IMODE(spare.stat().st_mode) == 0o700
+        pid = get_spare_pid(settings, spare)
+        tree = [pid, *descendants(pid)]
+        assert len(tree) >= 3, "JVM and daemon of Python workers"
+        assert {os.getpriority(os.PRIO_PROCESS, each) for each in tree} == {os.getpriority(os.PRIO_PROCESS, 0)}
+
+        handle = compute.launch(spec, {"TOKEN": SECRET})
+        assert get_pid(settings, handle) == pid
+        assert list(compute.list()) == [handle]
+        wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
+        log = compute.read_logs(handle)
+        assert '"completed"' in log[-1]
+        assert not any("127.0.0.1:9" in line for line in log), "the small job's lines are not in the execution's log"
+        assert pq.read_table(spec.output.path).num_rows == 2
+        await_end(tree)
+
+        compute.cancel(handle)
+        assert [path.name for path in (settings.data / "scratch").iterdir()] == [wait_for_spare(settings.data).name]
+        second = compute.launch(make_spec(settings, "second", pipeline, parameters={"FILE": "rows.csv"}), {})
+        assert get_pid(settings, second) not in (pid, None)
+        compute.cancel(second)
+        wait_until(lambda: not compute.list(), PATIENCE_SECONDS)
+    assert list((settings.data / "scratch").iterdir()) == []
+
+
+@pytest.mark.long
+def test_workers_of_a_spare_get_secrets_from_their_driver_and_a_cancel_ends_all(
+    settings: Settings, silent: socket.socket
+) -> None:
+    port, compute = silent.getsockname()[1], LocalCompute(settings)
+    credentials = {"STEEL_DEV_API_KEY": "id", "SPINDLE_BROWSER_SERVICE": "id"}
+    spec = make_spec(settings, "browser", crawl(silent, "visit"), credentials=credentials)
+    service = f"ws://127.0.0.1:{port}"
+    with keep_spares(settings):
+        pid = get_spare_pid(settings, wait_for_spare(settings.data))
+        handle = compute.launch(spec, {"STEEL_DEV_API_KEY": SECRET, "SPINDLE_BROWSER_SERVICE": service})
+        assert get_pid(settings, handle) == pid
+    assert compute.observe(handle).running, "a taken spare outlives its keeper"
+    silent.settimeout(2 * PATIENCE_SECONDS)
+    connection, _ = silent.accept()
+    with connection:
+        assert SECRET in connection.recv(4096).decode(), "a worker connects to the browser's service with its key"
+        tree = [pid, *descendants(pid)]
+        for each in tree:
+            with suppress(psutil.Error, OSError):
+                assert SECRET not in " ".join(psutil.Process(each).cmdline())
+                assert SECRET.encode() not in Path(f"/proc/{each}/environ").read_bytes()
+        began = time.monotonic()
+        LocalCompute(settings).cancel(handle)
+        wait_until(lambda: not running(tree), PATIENCE_SECONDS)
+        assert time.monotonic() - began < 5
+    assert not compute.observe(handle).running
+    assert list((settings.data / "scratch").iterdir()) == []
+
+
+def test_a_killed_spare_is_replaced_and_a_stuck_one_is_passed_by(settings: Settings, silent: socket.socket) -> None:
+    compute = LocalCompute(settings)
+    with keep_spares(settings):
+        first = wait_for_spare(settings.data)
+        pid = get_spare_pid(settings, first)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: find_spares(settings.data) and first not in find_spares(settings.data), PATIENCE_SECONDS)
+        stuck = get_spare_pid(settings, wait_for_spare(settings.data))
+        os.kill(stuck, signal.SIGSTOP)
+        handle = compute.launch(make_spec(settings, "cold", crawl(silent)), {})
+        assert get_pid(settings, handle) not in (stuck, None)
+        await_end([stuck])
+        compute.cancel(handle)
+
+
+def test_an_execution_with_other_settings_starts_cold(settings: Settings, silent: socket.socket) -> None:
+    compute = LocalCompute(settings)
+    with keep_spares(settings):
+        pid = get_spare_pid(settings, wait_for_spare(settings.data))
+        spec = make_spec(
+            settings, "large", crawl(silent), spark={"master": "local[1]", "conf": {"spark.driver.memory": "600m"}}
+        )
+        handle = compute.launch(spec, {})
+        assert get_pid(settings, handle) not in (pid, None)
+        assert running([pid])
+        compute.cancel(handle)
+
+
+def test_a_spare_ends_with_the_process_that_keeps_it(settings: Settings) -> None:
+    keeper = subprocess.Popen([sys.executable, "-c", KEEPER, str(settings.data)], cwd=CLONE)
+    try:
+        left = wait_for_spare(settings.data)
+        pid = get_spare_pid(settings, left)
+        wait_until(lambda: descendants(pid), PATIENCE_SECONDS)  # the JVM
+        tree = [pid, *descendants(pid)]
+    finally:
+        keeper.kill()
+        keeper.wait()
+    await_end(tree)
+    with keep_spares(settings):  # which removes what is left, and starts its own
+        wait_until(lambda: left not in (settings.data / "scratch").iterdir(), PATIENCE_SECONDS)
+        assert get_spare_pid(settings, wait_for_spare(settings.data)) != pid
+
+
+def test_changed_code_replaces_a_spare(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
+    keeper = Spares(settings)
+    try:
+        keeper.keep()
+        spare = wait_for_spare(settings.data)
+        pid = get_spare_pid(settings, spare)
+        keeper.keep()
+        assert running([pid])
+        os.utime(CLONE / "driver/__init__.py")
+        keeper.keep()
+        assert not running([pid])
+        assert not spare.exists()
+    finally:
+        keeper.close()
+    assert list((settings.data / "scratch").iterdir()) == []
+
+
+def test_no_spares_are_kept_where_none_are_wanted(settings: Settings) -> None:
+    assert count_wanted(settings) == 1
+    assert count_wanted(Settings(spare_drivers=None)) in (0, 1)
+    none = settings.model_copy(update={"spare_drivers": 0})
+    Spares(none).run(threading.Event())
+    assert not (settings.data / "scratch").exists()
