@@ -1,6 +1,6 @@
-"""The phases of a 20-row load_csv execution: `python -m bench.small_execution`.
+"""A 20-row load_csv execution beside the same work as a script with spark-submit: `python -m bench.small_execution`.
 
-It takes turns with a script that does the same work with spark-submit.
+Warm (a spare driver is ready), back to back (the spare has just been taken), cold (without spares), and ten at once.
 """
 
 from __future__ import annotations
@@ -11,15 +11,24 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
+
+import psutil
 
 from bench.service import CLONE, Service, create_job, describe_machine, post, run_spindle, wait_until_completed
 
 ROUNDS = 5
+AT_ONCE = 10
+READY_SECONDS = 300
 PARTS = ("accepted", "launched", "claimed", "running", "session ready", "completed")
 SCRIPT = """
 import sys
@@ -41,10 +50,97 @@ def main() -> None:
     print(describe_machine())
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
         inputs = prepare(Path(folder))
-        with run_spindle({"SPINDLE_LOCAL_FOLDERS": folder}) as service:
-            job = create_job(service.client, "small", build_pipeline(inputs.csv))
+        with run_service(folder, spares=1) as (service, job):
+            measure_execution(service, job)  # imports and caches of the service itself
+            rounds = [measure_round(service, job, inputs) for _ in range(ROUNDS)]
+            report("warm", [(warm, bare) for warm, _, bare in rounds])
+            report("back to back", [(next_, bare) for _, next_, bare in rounds])
+            wait_for_spare(service)
+            report_at_once(service, job, inputs)
+        with run_service(folder, spares=0) as (service, job):
+            measure_execution(service, job)
             rounds = [(measure_execution(service, job), measure_spark_submit(inputs)) for _ in range(ROUNDS)]
-    report(rounds)
+            report("cold", rounds)
+
+
+@contextmanager
+def run_service(folder: str, spares: int) -> Generator[tuple[Service, str]]:
+    settings = {"SPINDLE_LOCAL_FOLDERS": folder, "SPINDLE_SPARE_DRIVERS": str(spares)}
+    with run_spindle(settings) as service:
+        yield service, create_job(service.client, "small", build_pipeline(Path(folder) / "products.csv"))
+
+
+def measure_round(service: Service, job: str, inputs: Inputs) -> tuple[dict[str, float], dict[str, float], float]:
+    """Return the phases with a ready spare, those of the next execution at once, and the seconds of spark-submit."""
+    wait_for_spare(service)
+    warm, following = measure_execution(service, job), measure_execution(service, job)
+    wait_for_spare(service)  # its start shall not slow spark-submit
+    return warm, following, measure_spark_submit(inputs)
+
+
+def wait_for_spare(service: Service) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not any((path.parent / "socket").exists() for path in service.data.glob("scratch/spare-*/ready")):
+        if time.monotonic() > deadline:
+            raise SystemExit("no spare driver became ready")
+        time.sleep(0.05)
+
+
+def report_at_once(service: Service, job: str, inputs: Inputs) -> None:
+    """Run ten executions at once, then ten spark-submits at once; print their seconds and the memory they needed."""
+
+    def execute(_: int) -> None:
+        execution = post(service.client, f"{job}/execute", {})["executionId"]
+        wait_until_completed(service.client, job, execution)
+
+    def submit(number: int) -> None:
+        run_spark_submit(inputs, inputs.output.with_name(f"bare-{number}.parquet"))
+
+    for name, run in (("Spindle", execute), ("spark-submit", submit)):
+        (last, each), peak = measure_peak(partial(run_at_once, run))
+        print(f"{AT_ONCE} at once, {name}: all after {last:.1f} s, median {each:.1f} s, {peak / 2**20:,.0f} MiB more")
+
+
+def run_at_once(run: Callable[[int], None]) -> tuple[float, float]:
+    """Return the seconds until the last and in the median."""
+    began = time.perf_counter()
+
+    def measure(number: int) -> float:
+        run(number)
+        return time.perf_counter() - began
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        seconds = [*pool.map(measure, range(AT_ONCE))]
+    return max(seconds), median(seconds)
+
+
+def measure_peak(run: Callable[[], tuple[float, float]]) -> tuple[tuple[float, float], int]:
+    """Return the result, and by how many bytes the memory (PSS) of this process's descendants grew meanwhile."""
+    before, peak, ended = measure_memory(), 0, threading.Event()
+
+    def sample() -> None:
+        nonlocal peak
+        while not ended.wait(0.5):
+            peak = max(peak, measure_memory())
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        result = run()
+    finally:
+        ended.set()
+        thread.join()
+    return result, peak - before
+
+
+def measure_memory() -> int:
+    total = 0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            total += process.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return total
 
 
 def prepare(folder: Path) -> Inputs:
@@ -89,20 +185,23 @@ def read_session_ready(data: Path, execution: str) -> datetime:
 
 def measure_spark_submit(inputs: Inputs) -> float:
     began = time.perf_counter()
-    command = ["spark-submit", inputs.script, inputs.csv, inputs.output]
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    subprocess.run(command, env={**os.environ, "PATH": path}, check=True, capture_output=True)
+    run_spark_submit(inputs, inputs.output)
     return time.perf_counter() - began
 
 
-def report(rounds: list[tuple[dict[str, float], float]]) -> None:
-    (first, _), later = rounds[0], rounds[1:]
-    print(f"{'seconds after the call':<26}{'first':>8}{f'median of {len(later)}':>14}")
+def run_spark_submit(inputs: Inputs, output: Path) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = ["spark-submit", inputs.script, inputs.csv, output]
+    subprocess.run(command, env={**os.environ, "PATH": path}, check=True, capture_output=True)
+
+
+def report(title: str, rounds: list[tuple[dict[str, float], float]]) -> None:
+    print(f"{title}, seconds after the call, median of {len(rounds)}")
     for part in (*PARTS, "seen completed"):
-        print(f"{part:<26}{first[part]:>8.2f}{median(parts[part] for parts, _ in later):>14.2f}")
-    bare = median(seconds for _, seconds in rounds)
-    print(f"{'bare spark-submit':<26}{rounds[0][1]:>8.2f}{bare:>14.2f}")
-    print(f"completed / spark-submit: {median(parts['completed'] for parts, _ in later) / bare:.2f}")
+        print(f"  {part:<24}{median(parts[part] for parts, _ in rounds):>8.2f}")
+    print(f"  {'bare spark-submit':<24}{median(seconds for _, seconds in rounds):>8.2f}")
+    ratios = sorted(parts["completed"] / seconds for parts, seconds in rounds)
+    print(f"  completed / spark-submit {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ INHERITED = (
     "SPARK_HOME",
     "SPARK_LOCAL_IP",
     "PYTHONPATH",
+    "SPINDLE_CHROMIUM",
+    "SPINDLE_BROWSER_PAGES",
+    "SPINDLE_BROWSER_SERVICE",
 )
 FIXED = {
     "PYTHONSAFEPATH": "1",  # `-P` for the Python workers that Spark starts

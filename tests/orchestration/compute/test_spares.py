@@ -134,6 +134,7 @@ def test_workers_of_a_spare_get_secrets_from_their_driver_and_a_cancel_ends_all(
     service = f"ws://127.0.0.1:{port}"
     with keep_spares(settings):
         pid = get_spare_pid(settings, wait_for_spare(settings.data))
+        wait_until(lambda: descendants(pid), PATIENCE_SECONDS)  # the JVM
         handle = compute.launch(spec, {"STEEL_DEV_API_KEY": SECRET, "SPINDLE_BROWSER_SERVICE": service})
         assert get_pid(settings, handle) == pid
     assert compute.observe(handle).running, "a taken spare outlives its keeper"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.coordination.client import Connection, DriverGone, SharedHostThrottle
+from pipelines.coordination.client import Connection, DriverGone, SharedHostThrottle, load_environment
 from pipelines.coordination.messages import (
     Acquire,
     DriverMessage,
@@ -300,3 +301,15 @@ class TestDriverGone:
             list(pages)
         connection.close()
         assert sum(sites[0].requests.values()) < 10
+
+
+def test_tasks_get_the_environment_of_their_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_KEY", "of another run")
+    for environment in ({}, {"SHOP_KEY": "of this run", "REGION": "eu"}):
+        with Coordinator(environment=environment) as coordinator:
+            monkeypatch.setenv("REGION", "")
+            connection = Connection(coordinator.endpoint, "pass/0")
+            load_environment(connection, coordinator.endpoint)
+            assert {name: os.environ[name] for name in environment} == environment
+            assert os.environ["SHOP_KEY"] == ("of this run" if environment else "of another run")
+            connection.finish()
