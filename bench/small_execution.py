@@ -1,4 +1,4 @@
-"""A 20-row load_csv execution beside the same work as a script with spark-submit: `python -m bench.small_execution`.
+"""A 20-row execution beside the same work as a script with spark-submit: `python -m bench.small_execution [ROUNDS]`.
 
 Warm (a spare driver is ready), back to back (the spare has just been taken), cold (without spares), and ten at once.
 """
@@ -26,7 +26,7 @@ import psutil
 
 from bench.service import CLONE, Service, create_job, describe_machine, post, run_spindle, wait_until_completed
 
-ROUNDS = 5
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
 AT_ONCE = 10
 READY_SECONDS = 300
 PARTS = ("accepted", "launched", "claimed", "running", "session ready", "completed")

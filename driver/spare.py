@@ -27,7 +27,7 @@ from pipelines.registry.catalog import load_plugins
 from pipelines.spark.session import start_session
 from pipelines.warm_up import run_small_jobs
 
-_NICENESS = 10
+_NICENESS = 5  # a third of the share of others
 _QUIET_SECONDS = 5.0  # before a start that cannot have a low priority
 _CHECK_SECONDS = 1.0
 _CLAIM_SECONDS = 10.0  # from a claim to the request
