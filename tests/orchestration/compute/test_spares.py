@@ -153,7 +153,7 @@ def test_workers_of_a_spare_get_secrets_from_their_driver_and_a_cancel_ends_all(
         LocalCompute(settings).cancel(handle)
         wait_until(lambda: not running(tree), PATIENCE_SECONDS)
         assert time.monotonic() - began < 5
-    assert not compute.observe(handle).running
+    wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
     assert list((settings.data / "scratch").iterdir()) == []
 
 
