@@ -1,0 +1,88 @@
+"""`python -m bench.definitions [JOBS]`: outlines, assets, repository and its snapshot of many jobs of six stages.
+
+The jobs are stored in a database of their own. Seconds are those of the process's CPU.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from dagster._core.remote_representation.external_data import RepositorySnap
+from dagster._serdes import serialize_value
+from sqlalchemy import insert
+
+from core.agents.repository import AgentRepository
+from core.identity.organizations import create_organization
+from core.infra.database import Database, open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
+from core.jobs.outlines import OutlineLoader
+from core.projects.repository import ProjectRepository
+from core.tables import Job, new_id
+from orchestration.definitions_builder import DefinitionsBuilder, load_outlines
+
+JOBS_OF_A_PROJECT = 100
+PIPELINE = """\
+pipeline:
+  - {stage: wget, args: ["http://shop/"]}
+  - {stage: wgetJoin, args: ["a.item"]}
+  - {stage: extract, args: [{selector: h1, method: text, as: title}]}
+  - {stage: extract, args: [{selector: .price, method: price, as: price}]}
+  - {stage: dedup, args: [title]}
+"""
+Result = TypeVar("Result")
+
+
+def main(count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(data=Path(folder) / "data")
+        migrate(settings)
+        database = open_database(settings)
+        fill(database, count)
+        loader, builder = OutlineLoader(), DefinitionsBuilder()
+        print(f"{count:,} jobs of six stages")
+        with database.read() as session:
+            outlines = measure("outlines", lambda: load_outlines(session, loader))
+            measure("outlines again", lambda: load_outlines(session, loader))
+        definitions = measure("build and load", lambda: builder.build(outlines))
+        measure("load, nothing changed", lambda: builder.build(outlines))
+        repository = definitions.get_repository_def()
+        size = measure("serialize", lambda: len(serialize_value(RepositorySnap.from_def(repository, True))))
+        print(f"{'serialized':<24}{size / 1e6:8.1f} MB")
+        database.close()
+
+
+def fill(database: Database, count: int) -> None:
+    with database.write() as session:
+        owner = create_organization(session, "bench").id
+        agent = AgentRepository(session, owner).create({"name": "crawler", "pipeline_yaml": PIPELINE}).id
+        for first in range(0, count, JOBS_OF_A_PROJECT):
+            project = ProjectRepository(session, owner).create({"name": f"project {first}"}).id
+            rows = [
+                {
+                    "id": new_id(),
+                    "organization_id": owner,
+                    "project_id": project,
+                    "agent_id": agent,
+                    "name": f"Job {number}",
+                    "slug": f"job_{number}",
+                }
+                for number in range(first, min(first + JOBS_OF_A_PROJECT, count))
+            ]
+            session.execute(insert(Job), rows)
+
+
+def measure(name: str, work: Callable[[], Result]) -> Result:
+    started = time.process_time()
+    result = work()
+    print(f"{name:<24}{time.process_time() - started:8.2f} s", flush=True)
+    return result
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
