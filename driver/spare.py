@@ -116,7 +116,8 @@ def _is_spark_alive() -> bool:
 
 
 def _terminate() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
+    """Kill this process and its group: a JVM that is just starting would not notice the end of its parent."""
+    os.killpg(0, signal.SIGKILL)
 
 
 def _execute(taken: Taken, output: MaskedOutput, warm: WarmSession) -> int:

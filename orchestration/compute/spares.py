@@ -10,6 +10,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -29,7 +30,7 @@ from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
 from core.infra.settings import Settings
 from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over
 from driver.spec import SparkSpec
-from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
+from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree, signal_group
 from pipelines.registry.plugins import find_entry_points, find_plugin_folders
 
 POLL_SECONDS = 0.1
@@ -157,6 +158,7 @@ class Spares:
             self._pause = FIRST_PAUSE
             return False
         if spare.has_ended():
+            signal_group(spare.process.pid, signal.SIGKILL)  # a JVM that was just starting would be left
             log.warning("a spare driver ended", reason=self._read_last_line(spare), pause=self._pause)
             self._start_at = time.monotonic() + self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
