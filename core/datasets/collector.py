@@ -28,17 +28,14 @@ from core.infra.background import OutageLog
 from core.infra.database import Database
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
-from core.infra.storage.protocol import Storage, datasets_key, executions_key, queries_key, query_key
-from core.tables import Dataset, Execution, FileRemoval, Organization, StoredQuery, now
+from core.infra.storage.protocol import Storage, datasets_key, executions_key
+from core.tables import Dataset, Execution, FileRemoval, Organization, now
 
 ROUND_SECONDS = 60
 SWEEP_SECONDS = 86_400
-RESULT_LIFETIME = timedelta(hours=1)
 BATCH = 500
 # folders that hold a version's files, or nothing of worth
-LOCATION = re.compile(
-    r"[^/]+/(executions/(?P<execution>[^/]+)/\d+/(output|saves/[^/]+)|datasets/[^/]+/[^/]+|queries/[^/]+)"
-)
+LOCATION = re.compile(r"[^/]+/(executions/(?P<execution>[^/]+)/\d+/(output|saves/[^/]+)|datasets/[^/]+/[^/]+)")
 
 log = structlog.get_logger()
 
@@ -60,10 +57,9 @@ class FileCollector:
                 outages.run_step(self.sweep)
 
     def collect(self, at: datetime | None = None) -> None:
-        """Apply retention, drop expired results of queries, and delete the files that are due."""
+        """Apply retention, and delete the files that are due."""
         at = at or now()
         self._apply_retention(at)
-        self._expire_queries(at)
         self._delete_due(at)
 
     def sweep(self, at: datetime | None = None) -> None:
@@ -74,8 +70,6 @@ class FileCollector:
         for organization_id in organizations:
             with self._database.read() as session:
                 used = load_named_locations(session, organization_id) | load_read_locations(session, organization_id)
-                queries = select(StoredQuery.id).where(StoredQuery.organization_id == organization_id)
-                used |= {query_key(organization_id, each) for each in session.scalars(queries)}
                 states = [state for state in State if not state.terminal]
                 unfinished = set(
                     session.scalars(
@@ -100,17 +94,6 @@ class FileCollector:
                 dataset = session.get(Dataset, dataset_id)
                 removed = apply_retention(session, dataset, at, at + self._delay) if dataset else 0
             log.info("versions removed", dataset_id=dataset_id, versions=removed)
-
-    def _expire_queries(self, at: datetime) -> None:
-        query = select(StoredQuery).where(StoredQuery.completed_at < at - RESULT_LIFETIME).limit(BATCH)
-        with self._database.read() as session:
-            if session.scalar(query) is None:
-                return
-        with self._database.write() as session:
-            for stored in session.scalars(query).all():
-                location = query_key(stored.organization_id, stored.id)
-                schedule_removals(session, stored.organization_id, [location], at + RESULT_LIFETIME)
-                session.delete(stored)
 
     def _delete_due(self, at: datetime) -> None:
         while True:
@@ -144,7 +127,7 @@ class FileCollector:
     def _list_locations(self, organization_id: str) -> Iterator[tuple[str, datetime]]:
         """Yield the folders of versions with the time of their last write."""
         current, written_at = "", datetime.min.replace(tzinfo=UTC)
-        folders = (executions_key(organization_id), datasets_key(organization_id), queries_key(organization_id))
+        folders = (executions_key(organization_id), datasets_key(organization_id))
         for file in (file for folder in folders for file in self._storage.list(folder)):
             match = LOCATION.match(file.key)
             location = match[0] if match and file.key.startswith(f"{match[0]}/") else ""

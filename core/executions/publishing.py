@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from core.datasets.files.process import FileReader
 from core.datasets.repository import DatasetRepository, WrittenFiles
 from core.executions.paths import resolve_output
 from core.executions.payload import CompletionPayload
-from core.infra.storage.protocol import Storage, output_key, saves_key
+from core.infra.storage.protocol import InvalidKey, Storage, output_key, saves_key
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
+
+OWN_FOLDERS = frozenset({"executions", "datasets", "packages", "pages"})
+FOREIGN_FORMATS = frozenset({"parquet", "csv", "json"})
 
 
 def is_output_of_attempt(storage: Storage, execution: Execution, path: str) -> bool:
@@ -20,13 +24,39 @@ def is_output_of_attempt(storage: Storage, execution: Execution, path: str) -> b
     return path.rstrip("/") == storage.url_for(key, "spark").rstrip("/") and _has_files(storage, key)
 
 
-def publish_output(session: Session, execution: Execution, payload: CompletionPayload) -> Dataset:
-    """Publish the attempt's output folder to the job's dataset."""
+def describe_foreign_output(
+    storage: Storage, reader: FileReader, organization_id: str, payload: CompletionPayload
+) -> WrittenFiles | None:
+    """Return the output that another Spark wrote to a folder of the organization's storage; columns and counts are
+    read from its files.
+
+    None for a folder elsewhere, without files, or where the service keeps its own. Raises BadInput for files that are
+    not of the format.
+    """
+    key = storage.find_key((payload.output_dataset_path or "").rstrip("/"))
+    format_ = (payload.output_dataset_format or "parquet").lower()
+    parts = key.split("/") if key else []
+    if len(parts) < 2 or parts[0] != organization_id or parts[1] in OWN_FOLDERS or format_ not in FOREIGN_FORMATS:
+        return None
+    try:
+        files = [file for file in storage.list("/".join(parts)) if not _is_note(file.key)]
+    except InvalidKey:
+        return None
+    if not files:
+        return None
+    columns, rows = reader.describe([storage.url_for(file.key, "sql") for file in files], format_)
+    return WrittenFiles("/".join(parts), format_, columns, rows, sum(file.size_bytes for file in files))
+
+
+def publish_output(
+    session: Session, execution: Execution, payload: CompletionPayload, foreign: WrittenFiles | None = None
+) -> Dataset:
+    """Publish the attempt's output folder, or another one that was described, to the job's dataset."""
     key = output_key(execution.organization_id, execution.id, execution.attempt)
     datasets = DatasetRepository(session, execution.organization_id)
     job, project = session.get_one(Job, execution.job_id), session.get_one(Project, execution.project_id)
     dataset = datasets.ensure_of_job(job, project)
-    files = WrittenFiles(
+    files = foreign or WrittenFiles(
         location=key,
         format=(payload.output_dataset_format or "parquet").lower(),
         columns=payload.parse_columns(),
@@ -63,7 +93,11 @@ def publish_saves(session: Session, storage: Storage, execution: Execution, payl
 
 def _has_files(storage: Storage, folder: str) -> bool:
     """Return whether the folder has a data file; Spark's own notes begin with an underscore or a point."""
-    return any(not file.key.rpartition("/")[2].startswith(("_", ".")) for file in storage.list(folder))
+    return any(not _is_note(file.key) for file in storage.list(folder))
+
+
+def _is_note(key: str) -> bool:
+    return key.rpartition("/")[2].startswith(("_", "."))
 
 
 def _find_appended(datasets: DatasetRepository, execution: Execution, dataset: Dataset) -> DatasetVersion | None:

@@ -10,10 +10,12 @@ import structlog
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
+from core.datasets.files.process import FileReader
+from core.datasets.repository import WrittenFiles
 from core.errors import BadInput, NotFound
 from core.events.recorder import record_progress
 from core.executions.payload import CompletionPayload
-from core.executions.publishing import is_output_of_attempt, publish_output, publish_saves
+from core.executions.publishing import describe_foreign_output, is_output_of_attempt, publish_output, publish_saves
 from core.executions.states import State, Trigger
 from core.executions.transitions import lock_project, move, release_slot
 from core.infra.database import Database, execute_update
@@ -54,6 +56,7 @@ def record_report(
     project_id: str,
     job_id: str,
     payload: CompletionPayload,
+    reader: FileReader | None = None,
 ) -> State:
     """Apply a report and return the state after it. Reports of an older attempt or after the end change nothing.
 
@@ -61,6 +64,7 @@ def record_report(
     for a report that the execution's own token signed. Raises NotFound for an unknown execution, BadInput for a jobId
     that is not the path's.
     """
+    foreign = _describe_foreign(database, storage, organization_id, payload, reader) if reader else None
     with database.write() as session:
         if payload.status == "COMPLETED" and is_storable(payload.execution_id):
             # before the project, as everywhere: publishing chooses names within the organization
@@ -73,7 +77,7 @@ def record_report(
         if payload.job_id not in (None, "", job_id):
             raise BadInput("'jobId' names another job than the path.", path="jobId")
         if payload.attempt in (None, execution.attempt):
-            _apply(session, storage, execution, payload)
+            _apply(session, storage, execution, payload, foreign)
         return State(execution.state)
 
 
@@ -109,14 +113,36 @@ def release_cancelled(database: Database, execution_id: str, attempt: int) -> No
         release_slot(session, execution, Execution.state == State.CANCELLED, Execution.attempt == attempt)
 
 
-def _apply(session: Session, storage: Storage, execution: Execution, report: CompletionPayload) -> None:
+def _describe_foreign(
+    database: Database, storage: Storage, organization_id: str | None, payload: CompletionPayload, reader: FileReader
+) -> WrittenFiles | None:
+    """Return the described output of another Spark, before the transaction: reading files takes time."""
+    if payload.status != "COMPLETED" or not payload.output_dataset_path or not is_storable(payload.execution_id):
+        return None
+    with database.read() as session:
+        execution = session.get(Execution, payload.execution_id)
+    if execution is None or organization_id not in (None, execution.organization_id):
+        return None
+    if State(execution.state).terminal or is_output_of_attempt(storage, execution, payload.output_dataset_path):
+        return None
+    return describe_foreign_output(storage, reader, execution.organization_id, payload)
+
+
+def _apply(
+    session: Session,
+    storage: Storage,
+    execution: Execution,
+    report: CompletionPayload,
+    foreign: WrittenFiles | None = None,
+) -> None:
     same_attempt = Execution.attempt == execution.attempt
     payload, warnings = report.drop_impossible(now())
     path = payload.output_dataset_path if payload.status == "COMPLETED" else None
-    publishes = bool(path) and is_output_of_attempt(storage, execution, path or "")
+    publishes = bool(path) and (foreign is not None or is_output_of_attempt(storage, execution, path or ""))
     if path and not publishes:
         warnings.append(
-            f"Nothing was published: '{path[:200]}' is not the output folder of the attempt, or has no files."
+            f"Nothing was published: '{path[:200]}' is not the output folder of the attempt or another one in the "
+            "organization's storage, or has no files."
         )
     values = _get_reported_values(execution, payload, warnings)
     if path and not publishes:
@@ -137,7 +163,7 @@ def _apply(session: Session, storage: Storage, execution: Execution, report: Com
         move(session, execution, Trigger.FAIL, same_attempt, **values, error_message=message)
     elif move(session, execution, Trigger.COMPLETE, same_attempt, **values):
         if publishes:
-            publish_output(session, execution, payload)
+            publish_output(session, execution, payload, foreign)
         publish_saves(session, storage, execution, payload)
 
 

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from sqlalchemy import RowMapping
 
+from core.datasets.files.process import open_file_reader
 from core.errors import NotFound
 from core.executions.parameters import get_allowed_environment
 from core.executions.payload import CompletionPayload
@@ -39,6 +40,7 @@ class ExecutionService:
         self._database = database
         self._settings = settings
         self._storage = storage
+        self._files = open_file_reader(settings)
 
     def submit(
         self,
@@ -149,7 +151,7 @@ class ExecutionService:
 
     def record_report(self, caller: Identity, project_id: str, job_id: str, payload: CompletionPayload) -> None:
         """Apply a report that was sent with a key of the organization."""
-        record_report(self._database, self._storage, caller.organization_id, project_id, job_id, payload)
+        record_report(self._database, self._storage, caller.organization_id, project_id, job_id, payload, self._files)
 
     def record_signed_report(
         self, project_id: str, job_id: str, payload: CompletionPayload, headers: Mapping[str, str], body: bytes
@@ -167,7 +169,7 @@ class ExecutionService:
         tokens = [execution_token(self._settings, payload.execution_id, attempt) for attempt in attempts]
         signed = {"attempt": attempts[find_signer(tokens, headers, body)]}
         payload = payload.model_copy(update={"additional_metrics": (payload.additional_metrics or {}) | signed})
-        record_report(self._database, self._storage, None, project_id, job_id, payload)
+        record_report(self._database, self._storage, None, project_id, job_id, payload, self._files)
 
     def fail_zombies(self, caller: Identity, timeout_hours: int) -> MarkedZombies:
         """Fail the executions that have been running for longer than this many hours."""

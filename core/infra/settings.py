@@ -70,7 +70,6 @@ class Settings(BaseSettings):
     sql_catalog: str = Field(default="spindle", description="Name of the SQL catalog.")
     sql_catalog_aliases: CommaSeparated = Field(default=("minio",), description="Names that mean the same catalog.")
     sql_timeout_seconds: float = Field(default=60, description="Longest time that one query may take.")
-    sql_background_seconds: float = Field(default=3600, gt=0, description="The same for queries with `?async=true`.")
     upload_gigabytes: float = Field(
         default=4, gt=0, description="Largest upload of a dataset, also after decompression."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.tables.base import Base, Owned, UtcDateTime, new_id, now
 from core.tables.credentials import CloudCredential
 from core.tables.cron_jobs import CronJob, CronJobCall
-from core.tables.datasets import Dataset, DatasetRead, DatasetVersion, FileRemoval, StoredQuery
+from core.tables.datasets import Dataset, DatasetRead, DatasetVersion, FileRemoval
 from core.tables.definitions import DefinitionChange
 from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Execution, OutboxMessage
@@ -49,7 +49,6 @@ __all__ = [
     "Receiver",
     "Schedule",
     "ScheduleTick",
-    "StoredQuery",
     "StoredRecord",
     "Task",
     "TickJob",

@@ -79,20 +79,3 @@ class FileRemoval(Base):
     organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
     location: Mapped[str] = mapped_column(Text)
     due_at: Mapped[datetime | None]
-
-
-class StoredQuery(Owned):
-    """A query that runs in the background, and whose rows are kept in the storage for some time."""
-
-    __tablename__ = "stored_queries"
-    __table_args__ = (Index("ix_stored_queries_updated_at", "updated_at"),)
-    state: Mapped[str] = mapped_column(default="PENDING")
-    sql: Mapped[str] = mapped_column(Text)
-    columns: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
-    row_count: Mapped[int | None] = mapped_column(BigInteger)
-    size_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    error_message: Mapped[str | None] = mapped_column(Text)
-    error_code: Mapped[str | None]
-    started_at: Mapped[datetime | None]
-    completed_at: Mapped[datetime | None]
-    heartbeat_at: Mapped[datetime] = mapped_column(default=now)

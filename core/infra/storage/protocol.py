@@ -6,7 +6,6 @@
 <organization>/executions/<execution>/<attempt>/driver.log
 <organization>/executions/<execution>/files/<sha-256>
 <organization>/datasets/<dataset>/<version>/part-00000.parquet
-<organization>/queries/<query>/rows.parquet
 <organization>/packages/<sha-256>.zip
 <organization>/pages
 """
@@ -108,15 +107,6 @@ def datasets_key(organization_id: str) -> str:
 def version_key(organization_id: str, dataset_id: str, version_id: str) -> str:
     """Return the key of the folder of one uploaded version, which nothing else writes to."""
     return f"{datasets_key(organization_id)}/{dataset_id}/{version_id}"
-
-
-def queries_key(organization_id: str) -> str:
-    """Return the key of the folder for the rows of queries that ran in the background."""
-    return f"{organization_id}/queries"
-
-
-def query_key(organization_id: str, query_id: str) -> str:
-    return f"{queries_key(organization_id)}/{query_id}"
 
 
 def executions_key(organization_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Datasets have a type, a description and a retention, versions a number; reads, removals and stored queries.
+"""Datasets have a type, a description and a retention, versions a number; reads and removals.
 
 Revision ID: 0018
 """
@@ -55,31 +55,10 @@ def upgrade() -> None:
         sa.UniqueConstraint("organization_id", "location", name="uq_file_removals_organization_id_location"),
     )
     op.create_index("ix_file_removals_due", "file_removals", ["due_at"])
-    op.create_table(
-        "stored_queries",
-        sa.Column("id", sa.String(36), nullable=False),
-        sa.Column("organization_id", sa.String(), nullable=False),
-        sa.Column("state", sa.String(), nullable=False),
-        sa.Column("sql", sa.Text(), nullable=False),
-        sa.Column("columns", sa.JSON(), nullable=False),
-        sa.Column("row_count", sa.BigInteger(), nullable=True),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=True),
-        sa.Column("error_message", sa.Text(), nullable=True),
-        sa.Column("error_code", sa.String(), nullable=True),
-        sa.Column("started_at", TIME, nullable=True),
-        sa.Column("completed_at", TIME, nullable=True),
-        sa.Column("heartbeat_at", TIME, nullable=False),
-        sa.Column("created_at", TIME, nullable=False),
-        sa.Column("updated_at", TIME, nullable=False),
-        sa.ForeignKeyConstraint(["organization_id"], ["organizations.id"], name="fk_stored_queries_organization_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_stored_queries"),
-    )
-    op.create_index("ix_stored_queries_organization_id", "stored_queries", ["organization_id"])
-    op.create_index("ix_stored_queries_updated_at", "stored_queries", ["updated_at"])
 
 
 def downgrade() -> None:
-    for table in ("stored_queries", "file_removals", "dataset_reads"):
+    for table in ("file_removals", "dataset_reads"):
         op.drop_table(table)
     op.drop_index("ix_dataset_versions_number", "dataset_versions")
     op.drop_column("dataset_versions", "number")
