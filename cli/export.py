@@ -22,6 +22,15 @@ FIELDS = {
     "project": ("name", "description", "cronSchedule", "parameters", "enabled"),
     "job": ("name", "description", "parameters", "scheduledTime", "enabled"),
 }
+# fields of a project's schedule with their defaults
+SCHEDULE: Mapping[str, Any] = {
+    "enabled": True,
+    "timezone": "UTC",
+    "parameters": {},
+    "executionRequestJson": None,
+    "overlap": "skip",
+    "missed": "latest",
+}
 # collections whose records jobs name by several fields: path, fields, separator
 REFERENCED = {
     "dataset": ("/datasets", ("schema", "tableName"), "."),
@@ -86,9 +95,18 @@ class ServerState:
             for extension in self._client.get(f"/agents/{agent['id']}/python-extensions"):
                 yield ("extension", *key[1:], extension["name"]), _create_record("extension", extension)
         for project in self._client.get("/projects"):
-            yield ("project", project["name"]), _create_record("project", project)
-            for job in self._client.get(f"/projects/id/{project['id']}/jobs"):
+            jobs = self._client.get(f"/projects/id/{project['id']}/jobs")
+            schedule = self._read_schedule(project, jobs) if project["cronSchedule"] else None
+            yield ("project", project["name"]), _create_record("project", project, schedule=schedule)
+            for job in jobs:
                 yield ("job", project["name"], job["name"]), _create_record("job", job, **self._read_references(job))
+
+    def _read_schedule(self, project: Mapping[str, Any], jobs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the fields of the project's schedule that differ from the defaults."""
+        schedule = self._client.get(f"/projects/id/{project['id']}/schedule")
+        job = next((each["name"] for each in jobs if each["id"] == schedule["jobId"]), None)
+        values = {name: schedule[name] for name, default in SCHEDULE.items() if schedule[name] != default}
+        return values | ({"job": job} if job else {})
 
     def _read_references(self, job: Mapping[str, Any]) -> dict[str, Any]:
         ids = job["cloudCredentialIds"] or [one for one in [job["cloudCredentialId"]] if one]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import yaml
@@ -23,6 +24,7 @@ from core.declarations.models import (
     Key,
     ProjectDeclaration,
     RecordDeclaration,
+    ScheduleDeclaration,
     format_name,
 )
 from core.errors import BadInput, Conflict, Detail, SpindleError
@@ -33,7 +35,8 @@ from core.infra.validation import format_optional_time
 from core.jobs.repository import JobRepository
 from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
-from core.tables import Agent, Dataset, Job
+from core.schedules.repository import ScheduleRepository
+from core.tables import Agent, Dataset, Job, Project
 from pipelines.language.names import normalize, suggest
 
 _NAMES = {"pipeline_yaml": "pipeline", "source": "function"}  # of columns whose names in JSON differ
@@ -57,6 +60,7 @@ class Applier:
         self._extensions = PythonExtensionRepository(session, owner, viewer_key_id=viewer)
         self._projects = ProjectRepository(session, owner)
         self._jobs = JobRepository(session, owner, viewer_key_id=viewer)
+        self._schedules = ScheduleRepository(session, owner)
         self._writer = RecordWriter(session, _reject, _get_value, self._describe)
         self._rows: defaultdict[Key, list[Any]] = defaultdict(list)
         self._ids: dict[str, Mapping[str, Sequence[str]]] = {}
@@ -153,7 +157,10 @@ class Applier:
 
     def _write_project(self, declared: ProjectDeclaration) -> None:
         project = self._write(
-            ("project", declared.name), _dump(declared, "jobs"), self._projects.create, self._projects.update
+            ("project", declared.name),
+            _dump(declared, "jobs", "schedule"),
+            self._projects.create,
+            self._projects.update,
         )
         for job in declared.jobs or ():
             key = ("job", declared.name, job.name)
@@ -165,6 +172,24 @@ class Applier:
                 return self._jobs.update(project.id, job_id, changes)
 
             self._write(key, self._get_job_values(key, job), create, update)
+        if declared.schedule is not None:
+            self._write_schedule(project, declared.schedule)
+
+    def _write_schedule(self, project: Project, declared: ScheduleDeclaration) -> None:
+        values = declared.model_dump(exclude_none=True, exclude={"job"})
+        if declared.job is not None:
+            key = ("job", project.name, declared.job)
+            if not self._rows.get(key):
+                known = (each[2] for each in self._rows if each[:2] == key[:2] and self._rows[each])
+                raise _reject_reference(("project", project.name), "job", declared.job, known)
+            values["job_id"] = self._rows[key][0].id
+
+        def update(_schedule_id: str, changes: Mapping[str, Any]) -> Any:
+            return self._schedules.update(project, changes)
+
+        row = self._schedules.find(project)
+        self._writer.write("schedule", project.name, row, values, partial(update, ""), update)
+        self._check_changes()
 
     def _get_job_values(self, key: Key, declared: JobDeclaration) -> dict[str, Any]:
         values = _dump(declared, "agent", "input_dataset", "cloud_credentials")
@@ -244,6 +269,9 @@ class Applier:
             return "agent", format_name(agents[value]) if value in agents else None
         if column == "input_dataset_id":
             return "inputDataset", self._find_name("inputDataset", value)
+        if column == "job_id":
+            jobs = {rows[0].id: key[2] for key, rows in self._rows.items() if key[0] == "job" and rows}
+            return "job", jobs.get(value)
         if column == "scheduled_time":
             return "scheduledTime", format_optional_time(value)
         return _NAMES.get(column, to_camel(column)), value

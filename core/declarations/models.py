@@ -73,8 +73,23 @@ class JobDeclaration(RecordDeclaration):
     scheduled_time: AwareDatetime | None = Field(default=None, strict=False)
 
 
+class ScheduleDeclaration(BaseModel):
+    """The schedule of a project, whose times are the project's `cronSchedule`."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
+
+    enabled: bool | None = Field(default=None, description="Whether it fires.")
+    timezone: str | None = None
+    job: str | None = Field(default=None, description="Name of the one job that it executes; all without it.")
+    parameters: dict[str, Any] | None = None
+    execution_request_json: str | None = None
+    overlap: str | None = None
+    missed: str | None = None
+
+
 class ProjectDeclaration(RecordDeclaration):
     cron_schedule: str | None = None
+    schedule: ScheduleDeclaration | None = Field(default=None, description="How its cron schedule is executed.")
     parameters: dict[str, Any] | None = None
     jobs: list[JobDeclaration] | None = Field(default=None, description="Jobs of the project.")
 

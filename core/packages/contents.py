@@ -74,12 +74,25 @@ class JobPart(Part):
     enabled: bool
 
 
+class SchedulePart(Part):
+    """A project's schedule apart from its cron expression; `job` is the name of its one job."""
+
+    enabled: bool = True
+    timezone: str = "UTC"
+    job: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict[str, Any])
+    execution_request_json: str | None = None
+    overlap: str = "skip"
+    missed: str = "latest"
+
+
 class ProjectPart(Part):
     name: str
     description: str | None = None
     cron_schedule: str | None = None
     parameters: dict[str, Any]
     enabled: bool
+    schedule: SchedulePart | None = None
     jobs: tuple[JobPart, ...] = Field(strict=False)
 
 

@@ -20,9 +20,11 @@ from core.packages.contents import (
     ExtensionPart,
     JobPart,
     ProjectPart,
+    SchedulePart,
 )
 from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
+from core.schedules.repository import ScheduleRepository
 from core.tables import Agent, CloudCredential, Dataset, Job, Project, PythonExtension
 from pipelines.errors import PipelineError
 from pipelines.language import nodes as document
@@ -103,8 +105,23 @@ class _Exporter:
         )
 
     def _export_project(self, project: Project, jobs: Iterable[Job], agents: Mapping[str, AgentName]) -> ProjectPart:
-        fields = {name: getattr(project, name) for name in ProjectPart.model_fields if name != "jobs"}
-        return ProjectPart(**fields, jobs=tuple(self._export_job(job, agents) for job in jobs))
+        fields = {name: getattr(project, name) for name in ProjectPart.model_fields if name not in ("jobs", "schedule")}
+        jobs = tuple(jobs)
+        names = {job.id: job.name for job in jobs}
+        return ProjectPart(
+            **fields,
+            schedule=self._export_schedule(project, names),
+            jobs=tuple(self._export_job(job, agents) for job in jobs),
+        )
+
+    def _export_schedule(self, project: Project, job_names: Mapping[str, str]) -> SchedulePart | None:
+        """Return the project's schedule unless it has the defaults; one of a job that was deleted is off."""
+        schedule = ScheduleRepository(self._session, self._organization_id).get(project)
+        fields = {name: getattr(schedule, name) for name in SchedulePart.model_fields if name != "job"}
+        part = SchedulePart(**fields, job=job_names.get(schedule.job_id or ""))
+        if schedule.job_id and part.job is None:
+            part = part.model_copy(update={"enabled": False})
+        return None if part == SchedulePart() else part
 
     def _export_job(self, job: Job, agents: Mapping[str, AgentName]) -> JobPart:
         own_fields = ("name", "description", "parameters", "scheduled_time", "enabled")

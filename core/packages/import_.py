@@ -24,8 +24,9 @@ from core.packages.archive import reject
 from core.packages.contents import AgentName, AgentPart, CategoryPart, Contents, CredentialName, ProjectPart
 from core.projects.repository import ProjectRepository
 from core.python_extensions.repository import PythonExtensionRepository
+from core.schedules.repository import ScheduleRepository
 from core.schedules.times import is_past
-from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project
+from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project, Schedule
 from pipelines.language.names import normalize
 
 CREDENTIALS = "cloud_credential_ids"
@@ -94,6 +95,7 @@ class _Importer:
         self._import_extensions(contents.agents, agents)
         projects = self._import_projects(contents.projects)
         self._import_jobs(contents.projects, projects, agents)
+        self._import_schedules(contents.projects, projects)
         changes = self._writer.changes
         return ImportReport(
             created=[each for each in changes if each.action is Action.CREATE],
@@ -163,7 +165,7 @@ class _Importer:
 
         projects: list[Project] = []
         for part in parts:
-            values = part.model_dump(exclude={"jobs"})
+            values = part.model_dump(exclude={"jobs", "schedule"})
             row = existing.get(part.name)
             projects.append(self._writer.write("project", part.name, row, values, create, repository.update))
         self._session.flush()
@@ -209,6 +211,24 @@ class _Importer:
                 row = existing[job.name].pop(0) if existing[job.name] else None
                 self._writer.write("job", label, row, values, create, update)
         self._session.flush()
+
+    def _import_schedules(self, parts: Sequence[ProjectPart], projects: Sequence[Project]) -> None:
+        repository = ScheduleRepository(self._session, self._organization_id)
+        query = select(Schedule.project_id).where(Schedule.organization_id == self._organization_id)
+        timed = set(self._session.scalars(query))
+        for part, project in zip(parts, projects, strict=True):
+            if part.schedule is not None:
+                values = part.schedule.model_dump(exclude={"job"})
+                values["job_id"] = self._find_job(project, part.schedule.job)
+                update = partial(_update_schedule, repository, project)
+                row = repository.find(project)
+                self._writer.write("schedule", project.name, row, values, partial(update, ""), update)
+            if project.cron_schedule or project.id in timed:
+                repository.plan(project)
+
+    def _find_job(self, project: Project, name: str | None) -> str | None:
+        query = select(Job.id).where(Job.project_id == project.id, Job.name == name).order_by(Job.id)
+        return self._session.scalar(query.limit(1)) if name else None
 
     def _load_jobs(self, projects: Sequence[Project]) -> Mapping[str, Sequence[Job]]:
         """Return the jobs by project, oldest first.
@@ -260,6 +280,12 @@ class _Importer:
                 return {}
             found.append(matches[0])
         return {CREDENTIALS: found}
+
+
+def _update_schedule(
+    repository: ScheduleRepository, project: Project, _schedule_id: str, values: Mapping[str, Any]
+) -> Schedule:
+    return repository.update(project, values)
 
 
 def _get_value(row: Any, column: str) -> Any:

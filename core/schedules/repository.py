@@ -74,7 +74,7 @@ class ScheduleRepository(Repository[Schedule]):
 
     def get(self, project: Project) -> Schedule:
         """Return the project's schedule, or defaults that are not stored."""
-        return self._find(project) or self._build(project)
+        return self.find(project) or self._build(project)
 
     def update(self, project: Project, changes: Mapping[str, Any]) -> Schedule:
         """Apply the changed fields, except for the cron expression, which is the project's."""
@@ -101,7 +101,7 @@ class ScheduleRepository(Repository[Schedule]):
 
         A project that gets its first cron expression gets a schedule.
         """
-        schedule = self._find(project) or (self._store(project) if project.cron_schedule else None)
+        schedule = self.find(project) or (self._store(project) if project.cron_schedule else None)
         if schedule is None:
             return None
         planned_for = f"{schedule.enabled:d} {schedule.timezone} {project.cron_schedule or ''}"
@@ -128,7 +128,8 @@ class ScheduleRepository(Repository[Schedule]):
         query = select(TickJob.tick_id, TickJob).where(TickJob.tick_id.in_(tick_ids))
         return self._group(query.order_by(TickJob.job_name, TickJob.id))
 
-    def _find(self, project: Project) -> Schedule | None:
+    def find(self, project: Project) -> Schedule | None:
+        """Return the project's stored schedule."""
         return self.session.scalar(self._select().where(Schedule.project_id == project.id))
 
     def _build(self, project: Project) -> Schedule:
@@ -143,7 +144,7 @@ class ScheduleRepository(Repository[Schedule]):
         )
 
     def _store(self, project: Project) -> Schedule:
-        schedule = self._find(project)
+        schedule = self.find(project)
         if schedule is None:
             schedule = self._build(project)
             self.session.add(schedule)
