@@ -39,8 +39,9 @@ def test_a_tick_is_one_execution_per_enabled_job(timed: Timed) -> None:
 def test_two_daemons_fire_a_tick_once(timed: Timed) -> None:
     timed.add_job("Films")
     with ThreadPoolExecutor(6) as pool:
-        ticks = list(pool.map(lambda _: timed.fire(MONDAY, MONDAY + GRACE), range(6)))
-        list(pool.map(lambda _: timed.sync(), range(3)))
+        ticks = list(pool.map(timed.fire, [MONDAY] * 6))
+        for future in [pool.submit(timed.sync) for _ in range(3)]:
+            future.result()
     assert len(set(ticks)) == 1
     assert len(timed.executions()) == 2
 

@@ -34,7 +34,8 @@ def test_a_job_is_executed_once_for_each_time(shop: Shop) -> None:
     execute_scheduled(shop.database, shop.settings, due - timedelta(seconds=1))
     assert list_executions(shop) == []
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: execute_scheduled(shop.database, shop.settings, due), range(4)))
+        for future in [pool.submit(execute_scheduled, shop.database, shop.settings, due) for _ in range(4)]:
+            future.result()
     set_time(shop, due)  # clients send whole records
     execute_scheduled(shop.database, shop.settings, due + HOUR)
     (execution,) = list_executions(shop)
