@@ -1,13 +1,19 @@
-"""A schedule of each minute in a running service: its ticks, executions and runs, over REST and in Dagster."""
+"""A schedule of each minute in a running service, and the runs that its ticks show."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from dagster import DagsterInstance
+from dagster._core.definitions.selector import InstigatorSelector
+from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import InstigatorType, TickData, TickStatus
 
 from orchestration.client import REPOSITORY
+from orchestration.schedules import record_run_of_tick
 from tests.support.service import Service, wait_until
 
 SCHEDULE = """query ($selector: ScheduleSelector!) { scheduleOrError(scheduleSelector: $selector) { __typename
@@ -18,7 +24,6 @@ fetch: {url: "http://127.0.0.1:1/"}
 pipeline:
   - {stage: extract, args: [{selector: h1, method: text, as: title}]}
 """
-TURN_OFF = """mutation ($id: String!) { stopRunningSchedule(id: $id) { __typename } }"""
 
 
 def find_schedule(service: Service, project: str) -> dict[str, Any]:
@@ -47,30 +52,25 @@ def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) 
         first = next(tick for tick in service.get(f"{path}/ticks") if result in tick["jobs"])
         execution = service.get(f"{job.path}/executions/{result['executionId']}")
         assert (execution["trigger"], execution["scheduleTick"]) == ("schedule", first["tickAt"])
-        created, due = (datetime.fromisoformat(each) for each in (execution["createdAt"], first["tickAt"]))
-        print("lateness:", (created - due).total_seconds())
         service.wait(job, result["executionId"])
         (run,) = service.runs(result["executionId"])
         tags = {tag["key"]: tag["value"] for tag in run["tags"]}
         assert tags["dagster/schedule_name"] == slug
 
-        def find_tick() -> Any:  # the first one may have come before Dagster knew the schedule
-            ticks = find_schedule(service, slug)["scheduleState"]["ticks"]
-            return next((tick for tick in ticks if tick["runIds"]), None)
 
-        wait_until(find_tick, 150)
-        assert find_tick()["status"] == "SUCCESS"
-        at = datetime.fromtimestamp(find_tick()["timestamp"], UTC)
-        ticks = {datetime.fromisoformat(tick["tickAt"]): tick for tick in service.get(f"{path}/ticks")}
-        (shown_run,) = service.runs(ticks[at]["jobs"][0]["executionId"])
-        assert find_tick()["runIds"] == [shown_run["runId"]]
-
-        # one switch: turned off in the UI, on over REST
-        service.graphql(TURN_OFF, id=find_schedule(service, slug)["scheduleState"]["id"])
-        wait_until(lambda: not service.get(path)["enabled"], 60)
-        client.put(path, json={"enabled": True}).raise_for_status()
-        wait_until(lambda: find_schedule(service, slug)["scheduleState"]["status"] == "RUNNING", 60)
-        client.put(path, json={"cronSchedule": ""}).raise_for_status()
-        wait_until(lambda: find_schedule(service, slug)["__typename"] != "Schedule", 60)
-        ticks = [tick["tickAt"] for tick in service.get(f"{path}/ticks")]
-        assert len(ticks) == len(set(ticks))
+def test_a_finished_tick_shows_its_runs(tmp_path: Path) -> None:
+    at, name = datetime(2027, 3, 1, tzinfo=UTC), "shop"
+    repository = RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin("127.0.0.1", 1, location_name="spindle"), "r")
+    origin_id = RemoteInstigatorOrigin(repository, name).get_id()
+    selector_id = InstigatorSelector(location_name="spindle", repository_name="r", name=name).get_id()
+    with DagsterInstance.local_temp(str(tmp_path)) as instance:
+        assert not record_run_of_tick(instance, repository, name, at, "run-1")
+        kind, started = InstigatorType.SCHEDULE, TickStatus.STARTED
+        tick = instance.create_tick(TickData(origin_id, name, kind, started, at.timestamp(), selector_id=selector_id))
+        assert not record_run_of_tick(instance, repository, name, at, "run-1")
+        instance.update_tick(tick.with_status(TickStatus.SKIPPED))
+        for run_id in ("run-1", "run-2", "run-1"):
+            assert record_run_of_tick(instance, repository, name, at, run_id)
+        shown = instance.get_tick(origin_id, selector_id, at.timestamp())
+        assert shown is not None
+        assert (shown.status, list(shown.run_ids)) == (TickStatus.SUCCESS, ["run-1", "run-2"])
