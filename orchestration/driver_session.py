@@ -64,7 +64,10 @@ class Outcome:
 
 
 class DriverSession:
-    """Holds the Dagster Pipes session and the driver's handle over the steps of one asset."""
+    """Holds the Dagster Pipes session and the driver's handle over the steps of one asset.
+
+    With `ends_run`, a cancelled execution cancels its run; in a run of several assets only its step fails.
+    """
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class DriverSession:
         outline: JobOutline,
         execution: Execution,
         context: OpExecutionContext,
+        ends_run: bool = True,
     ) -> None:
         self._settings = settings
         self._database = database
@@ -81,6 +85,7 @@ class DriverSession:
         self._outline = outline
         self._execution = execution
         self._context = context
+        self._ends_run = ends_run
         self._keys = {step.name: step.key for step in outline.steps}
         self._stack = ExitStack()
         self._pipes: PipesSession | None = None
@@ -118,7 +123,7 @@ class DriverSession:
         while not self._has_started and self._outcome is None:
             self._read_messages()
             self._watch(context)
-        if not self._stages:
+        if not self._has_started:
             self._raise_unless_completed()
         return build_links(self._settings, self._execution)
 
@@ -230,7 +235,7 @@ class DriverSession:
             return
         self._watched_at = time.monotonic()
         state, sentence = self._load_state()
-        if state is State.CANCELLED and context.run.status is not DagsterRunStatus.CANCELING:
+        if state is State.CANCELLED and self._ends_run and context.run.status is not DagsterRunStatus.CANCELING:
             context.instance.report_run_canceling(context.run, "The execution was cancelled.")
         if state.terminal and self._ended_at is None:
             self._ended_at = time.monotonic()

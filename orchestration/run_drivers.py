@@ -60,12 +60,13 @@ class RunDrivers:
     def _begin(
         self, context: OpExecutionContext, outline: JobOutline, options: Mapping[str, Any] | None
     ) -> DriverSession:
+        is_only = len(self._outlines) == 1
         try:
-            acceptance = Acceptance(self._settings, self._database, outline, self._attempt, len(self._outlines) == 1)
+            acceptance = Acceptance(self._settings, self._database, outline, self._attempt, is_only)
             execution = acceptance.accept(context, options)
         except SpindleError as error:
             raise make_failure(error.sentence) from None
-        session = DriverSession(self._settings, self._database, self._compute, outline, execution, context)
+        session = DriverSession(self._settings, self._database, self._compute, outline, execution, context, is_only)
         try:
             session.start(context)
         except SpindleError as error:

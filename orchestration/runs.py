@@ -26,7 +26,7 @@ from dagster._utils.interrupts import capture_interrupts
 
 from core.agents.plan_outline import outline_pipeline
 from core.errors import NotFound
-from core.executions.parameters import get_built_in_names
+from core.executions.parameters import is_built_in
 from core.executions.states import State
 from core.infra.database import open_database
 from core.infra.settings import Settings
@@ -149,9 +149,15 @@ def _freeze(outline: JobOutline, execution: Execution) -> JobOutline:
 
 
 def _build_config(outline: JobOutline, execution: Execution) -> dict[str, Any]:
-    """Return the run's config, with which the run can be launched again."""
-    own = {*get_built_in_names(execution.parameters), *execution.credentials}
-    parameters = {name: value for name, value in execution.parameters.items() if name not in own}
+    """Return the run's config, with which the run can be launched again.
+
+    It has the parameters that somebody has set: those of credentials and of the execution itself are made anew.
+    """
+    parameters = {
+        name: value
+        for name, value in execution.parameters.items()
+        if name not in execution.credentials and not is_built_in(name, value, outline.project_slug)
+    }
     config = {"parameters": parameters, "limit": execution.row_limit}
     return {"ops": {get_graph_name(outline.key): {"config": config}}}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from core.datasets.repository import SCHEME, get_address
@@ -65,13 +65,17 @@ def get_built_in(
     }
     if source is not None:
         values |= dict.fromkeys(INPUT_NAMES, get_address(source))
-    outputs = {name: f"{SCHEME}{project.slug}/{name.lower()}" for name in names if name.startswith(OUTPUT_PREFIX)}
+    outputs = {name: _get_output_path(project.slug, name) for name in names if name.startswith(OUTPUT_PREFIX)}
     return values | outputs
 
 
-def get_built_in_names(names: Iterable[str]) -> set[str]:
-    """Return those of the names that executions set where nobody else does."""
-    return {name for name in names if name in BUILT_IN or name.startswith(OUTPUT_PREFIX)}
+def is_built_in(name: str, value: Value, project_slug: str) -> bool:
+    """Return whether an execution sets the parameter to this value where nobody else does, or to another one."""
+    return name in BUILT_IN or (name.startswith(OUTPUT_PREFIX) and value == _get_output_path(project_slug, name))
+
+
+def _get_output_path(project_slug: str, name: str) -> str:
+    return f"{SCHEME}{project_slug}/{name.lower()}"
 
 
 def get_allowed_environment(settings: Settings) -> dict[str, str]:

@@ -118,3 +118,20 @@ def test_an_execution_whose_runs_all_end_before_they_begin_fails(
             State.FAILED,
             "Dagster could not start a run; see its log there.",
         )
+
+
+def test_an_execution_that_a_run_has_submitted_gets_another_run_only_after_its_end(
+    shop: Shop, dagster: Dagster, own: launcher.Launcher
+) -> None:
+    for _ in range(10):
+        shop.submit()
+    own.launch_due()
+    waiting = shop.submit(run_id="of the UI", queue=True)
+    assert (len(dagster.runs), state(shop, waiting)) == (10, State.QUEUED)
+    shop.free_one_slot()
+    own.launch_due()
+    assert (len(dagster.runs), state(shop, waiting)) == (10, State.PENDING)
+    dagster.runs.clear()  # no run is left, and so none of the limit's
+    own.relaunch_unclaimed()
+    own.launch_due()
+    assert len(dagster.runs) == 10
