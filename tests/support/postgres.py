@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,6 +55,23 @@ class Cluster:
     def stop(self) -> None:
         self._run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", str(self._data))
 
+    def kill(self) -> None:
+        """End the server with SIGKILL; its processes notice that and end too."""
+        os.kill(int((self._data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+
+    def start_again(self, seconds: float = 60) -> None:
+        """Start after a kill, once no process of the killed server is left."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                self.start()
+            except subprocess.CalledProcessError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+            else:
+                return
+
     @property
     def _data(self) -> Path:
         return self.folder / "data"
@@ -67,6 +86,10 @@ class Cluster:
                 command, user=user, group=user and pwd.getpwnam(user).pw_gid, extra_groups=[] if user else None,
                 cwd="/", env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True,
             )  # fmt: skip
+
+
+def is_installed() -> bool:
+    return _binaries() is not None
 
 
 @contextmanager

@@ -1,0 +1,114 @@
+"""All processes of an instance are killed at once, and it starts again on the same data folder."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, update
+
+from core.executions.transitions import MAX_CONCURRENT_EXECUTIONS
+from core.infra.database import execute_update
+from core.tables import DatasetVersion, Execution, Project, ScheduleTick, TickJob
+from tests.support.crashes import kill_everything, list_processes_of, list_victims
+from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
+from tests.support.site import GatedSite
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+FREE_SLOTS = 2
+LEAD_SECONDS = 5  # from the kill to the tick
+PIPELINE = """\
+fetch: {{url: "{url}"}}
+pipeline:
+  - {{stage: wgetJoin, args: ["ul li a"]}}
+  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
+"""
+
+
+def test_everything_is_killed_and_starts_again(tmp_path: Path, site: GatedSite) -> None:
+    service = Service(tmp_path / "data", {"SPINDLE_HEARTBEAT_SECONDS": "1"}).start()
+    try:
+        job = service.make_job(PIPELINE.format(url=site.url))
+        take_slots(service, job, MAX_CONCURRENT_EXECUTIONS - FREE_SLOTS)
+        running = [service.execute(job) for _ in range(FREE_SLOTS)]
+        queued = [service.post(f"{job.path}/execute?queue=true", {})["executionId"] for _ in range(2)]
+        for execution in running:
+            service.wait(job, execution, "RUNNING")
+        site.wait_for_visitor()
+        scheduled, ticks = make_schedule(service, service.get(job.path)["agentId"])
+        time.sleep(max(0, (ticks[0] - datetime.now(UTC)).total_seconds() - LEAD_SECONDS))
+        kill_everything(service)
+        wait_until(lambda: not list_processes_of(service.data), PATIENCE_SECONDS)
+        site.open()
+        time.sleep(max(0, (ticks[0] - datetime.now(UTC)).total_seconds()))
+        service.start()
+        assert_running_failed_and_queued_went_on(service, job, running, queued)
+        assert_fired_once(service, scheduled, ticks)
+        wait_until(lambda: not [each for each in list_victims(service) if each.owner], PATIENCE_SECONDS)
+    finally:
+        exit_code = service.stop()
+    assert exit_code == 0
+    wait_until(lambda: not list_processes_of(service.data), PATIENCE_SECONDS)
+
+
+def take_slots(service: Service, job: Job, number: int) -> None:
+    """Take slots of the project as if so many other executions were running, which need no Spark then."""
+    with service.database() as database, database.write() as session:
+        project = update(Project).where(Project.id == job.project_id)
+        execute_update(session, project.values(active_executions=Project.active_executions + number))
+
+
+def make_schedule(service: Service, agent: str) -> tuple[Job, list[datetime]]:
+    """A project whose only job is due at two following minutes; the instance is away at the first of them."""
+    project = service.post("/projects", {"name": "scheduled"})["id"]
+    job = Job(project, service.post(f"/projects/id/{project}/jobs", {"name": "rows", "agentId": agent})["id"])
+    first = (datetime.now(UTC) + timedelta(seconds=60 + 2 * LEAD_SECONDS)).replace(second=0, microsecond=0)
+    ticks = [first, first + timedelta(minutes=1)]
+    cron = f"{ticks[0].minute},{ticks[1].minute} * * * *"
+    with service.client() as client:
+        body = {"cronSchedule": cron, "timezone": "UTC", "overlap": "queue", "missed": "all"}
+        client.put(f"/projects/id/{project}/schedule", json=body).raise_for_status()
+    return job, ticks
+
+
+def assert_running_failed_and_queued_went_on(service: Service, job: Job, running: list[str], queued: list[str]) -> None:
+    for execution in running:
+        status = service.wait(job, execution)
+        assert status["status"] == "FAILED", status
+        assert status["errorMessage"], status
+    for execution in queued:
+        assert service.wait(job, execution, seconds=300)["status"] == "COMPLETED"
+    wait_until(lambda: count_slots(service, job) == MAX_CONCURRENT_EXECUTIONS - FREE_SLOTS, PATIENCE_SECONDS)
+    with service.database() as database, database.read() as session:
+        query = select(DatasetVersion.execution_id).where(DatasetVersion.execution_id.in_([*running, *queued]))
+        assert sorted(map(str, session.scalars(query))) == sorted(queued)
+
+
+def assert_fired_once(service: Service, job: Job, ticks: list[datetime]) -> None:
+    """Each tick has one execution, the missed one too; both end well."""
+    for tick in ticks:
+        left = (tick - datetime.now(UTC)).total_seconds()
+        wait_until(partial(find_executions, service, job, tick), max(left, 0) + PATIENCE_SECONDS)
+    executions = [execution for tick in ticks for execution in find_executions(service, job, tick)]
+    assert len(executions) == len(ticks)
+    for execution in executions:
+        assert service.wait(job, execution, seconds=300)["status"] == "COMPLETED"
+    with service.database() as database, database.read() as session:
+        assert session.scalar(select(func.count()).where(Execution.job_id == job.job_id)) == len(ticks)
+    wait_until(lambda: count_slots(service, job) == 0, PATIENCE_SECONDS)
+
+
+def find_executions(service: Service, job: Job, tick_at: datetime) -> list[str]:
+    query = select(TickJob.execution_id).join(ScheduleTick, ScheduleTick.id == TickJob.tick_id)
+    due = (TickJob.job_id == job.job_id, ScheduleTick.tick_at == tick_at, TickJob.execution_id.is_not(None))
+    with service.database() as database, database.read() as session:
+        return [str(execution) for execution in session.scalars(query.where(*due))]
+
+
+def count_slots(service: Service, job: Job) -> int:
+    with service.database() as database, database.read() as session:
+        return session.get_one(Project, job.project_id).active_executions
