@@ -24,7 +24,7 @@ from dagster import (
     open_pipes_session,
 )
 
-from core.errors import NotFound, SpindleError
+from core.errors import NotFound, SpindleError, Unavailable
 from core.executions.payload import CompletionPayload
 from core.executions.reports import cancel, fail, record_report, release_cancelled
 from core.executions.repository import ExecutionRepository
@@ -41,6 +41,7 @@ from core.tables import Execution
 from orchestration.acceptance import TERMINATED
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.metadata import build_check_results, build_links, build_publication_metadata
+from orchestration.outages import is_outage
 
 POLL_SECONDS = 0.1
 WATCH_SECONDS = 0.5
@@ -49,6 +50,7 @@ REPORT_SECONDS = 2.0  # from the end of the execution to the driver's own messag
 EXIT_SECONDS = 15.0
 LOG_LINES_READ, LAST_LOG_LINES = 500, 20  # most lines may be those of stack traces
 INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
+CANCELLED_RUN = (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED)
 LINE = re.compile(r"lines? (\d+)\b")
 
 Message = Mapping[str, Any]
@@ -181,6 +183,27 @@ class DriverSession:
         self._outcome = Outcome(State.FAILED, sentence)
         return make_failure(sentence)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._outcome is not None
+
+    def is_terminated(self) -> bool:
+        """Return whether a user has terminated the run; False also while Dagster's storage does not answer."""
+        try:
+            run = self._context.instance.get_run_by_id(self._context.run_id)
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            return False
+        return run is not None and run.status in CANCELLED_RUN
+
+    def leave(self) -> None:
+        """End the run's part while a database is away: the driver goes on, and reports its end by its webhook."""
+        if not self._is_closed:
+            self._is_closed = True
+            with suppress(Exception):  # Pipes may want to log an event
+                self._stack.close()
+
     def close(self) -> None:
         """Stop the driver, after some time to exit once it has reported its end."""
         if self._is_closed:
@@ -204,11 +227,12 @@ class DriverSession:
                 self._stages[message["key"]] = message
             elif message.get("type") == "started":
                 self._has_started = True
-            elif message.get("type") == "finished":
-                self._record_end(message)
-        self._messages_read = len(messages)
+            elif message.get("type") == "finished" and not self._record_end(message):
+                return
+            self._messages_read += 1
 
-    def _record_end(self, message: Message) -> None:
+    def _record_end(self, message: Message) -> bool:
+        """Record the driver's last report; return False while the database does not answer."""
         payload = CompletionPayload.model_validate(message["payload"])
         execution = self._execution
         try:
@@ -220,13 +244,14 @@ class DriverSession:
                 execution.job_id,
                 payload,
             )
+            sentence = message.get("message") or "" if state == message["state"] else self._load_state()[1]
+        except Unavailable:
+            return False
         except SpindleError as error:
             self.fail(f"The driver's report could not be recorded: {error.sentence}")
-            return
-        sentence = message.get("message") or ""
-        if state != message["state"]:
-            _, sentence = self._load_state()
+            return True
         self._outcome = Outcome(state, sentence, message["payload"])
+        return True
 
     def _watch(self, context: OpExecutionContext) -> None:
         """Check twice a second that the driver lives, and that the execution has not ended otherwise."""
@@ -234,6 +259,10 @@ class DriverSession:
         if time.monotonic() - self._watched_at < WATCH_SECONDS:
             return
         self._watched_at = time.monotonic()
+        with suppress(Unavailable):  # the driver goes on meanwhile, and so does the run
+            self._check(context)
+
+    def _check(self, context: OpExecutionContext) -> None:
         state, sentence = self._load_state()
         if state is State.CANCELLED and self._ends_run and context.run.status is not DagsterRunStatus.CANCELING:
             context.instance.report_run_canceling(context.run, "The execution was cancelled.")
@@ -286,10 +315,9 @@ class DriverSession:
 
     def _record_interruption(self) -> None:
         """Record that the run ends before its driver: terminated, stopped with the service, or by an error here."""
-        execution, context = self._execution, self._context
-        run = context.instance.get_run_by_id(context.run_id)
+        execution = self._execution
         with suppress(NotFound):  # the execution was deleted
-            if run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
+            if self.is_terminated():
                 cancel(self._database, execution.organization_id, execution.id, TERMINATED, execution.attempt)
             else:
                 fail(self._database, execution.id, INTERRUPTED, execution.attempt)

@@ -8,7 +8,7 @@ from typing import Any
 
 from dagster import OpExecutionContext, ResourceDefinition
 
-from core.errors import SpindleError
+from core.errors import SpindleError, Unavailable
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.jobs.outlines import JobOutline
@@ -16,6 +16,7 @@ from orchestration.acceptance import Acceptance, Attempt
 from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute
 from orchestration.driver_session import DriverSession, make_failure
+from orchestration.outages import is_outage
 
 
 class RunDrivers:
@@ -47,14 +48,20 @@ class RunDrivers:
             if name not in self._sessions:
                 self._sessions[name] = self._begin(context, self._outlines[name], options)
             yield self._sessions[name]
-        except BaseException:
-            if name in self._sessions:
-                self._sessions[name].close()
+        except BaseException as error:
+            # while Dagster closes the step, the run's end tells why
+            if name in self._sessions and not isinstance(error, GeneratorExit):
+                session = self._sessions[name]
+                session.leave() if is_outage(error) else session.close()
             raise
 
     def close(self) -> None:
+        """End the sessions. Drivers go on where the run ends because Dagster could not store its events."""
         for session in self._sessions.values():
-            session.close()
+            if session.has_ended or session.is_terminated():
+                session.close()
+            else:
+                session.leave()
         self._database.close()
 
     def _begin(
@@ -69,10 +76,13 @@ class RunDrivers:
         session = DriverSession(self._settings, self._database, self._compute, outline, execution, context, is_only)
         try:
             session.start(context)
+        except Unavailable:
+            session.leave()
+            raise
         except SpindleError as error:
             raise session.fail(error.sentence) from None
-        except BaseException:
-            session.close()
+        except BaseException as error:
+            session.leave() if is_outage(error) else session.close()
             raise
         return session
 

@@ -25,6 +25,7 @@ from core.executions.states import TERMINAL
 from core.tables import DatasetVersion, Execution, Project, ScheduleTick, TickJob
 from tests.support import postgres
 from tests.support.crashes import (
+    OF_DRIVERS,
     PersistentClient,
     Victim,
     choose_seed,
@@ -43,7 +44,6 @@ TICKS = int(os.environ.get("SPINDLE_CRASH_TICKS", "2"))
 ROUNDS = int(os.environ.get("SPINDLE_CRASH_ROUNDS", "1"))
 JOBS = 3
 KINDS = ("api", "daemon", "code server", "run server", "launcher", "run", "driver", "worker", "database")
-OF_DRIVERS = ("driver", "worker")
 APPEARS_SECONDS = 60.0
 LONGEST_PAUSE = 2.0
 END_SECONDS = 900

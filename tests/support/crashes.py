@@ -20,6 +20,7 @@ from tests.support.service import Service
 
 SEED = "SPINDLE_CRASH_SEED"
 LONGEST_OUTAGE_SECONDS = 240  # a process that was killed several times is restarted after pauses of up to 30 s
+OF_DRIVERS = ("driver", "worker", "jvm")
 MODULES = {
     "api": "api",
     "core.webhooks": "webhooks",
@@ -58,7 +59,7 @@ def list_victims(service: Service) -> list[Victim]:
         kind = _find_kind(pid)
         if pid in runs:
             victims.append(Victim("run", pid, runs[pid]))
-        elif kind in ("driver", "worker", "jvm"):
+        elif kind in OF_DRIVERS:
             victims.append(Victim(kind, pid, _find_execution(pid, drivers)))
         elif kind:
             victims.append(Victim(kind, pid))
@@ -115,7 +116,8 @@ class PersistentClient:
 
 
 def pick(chance: Random, victims: Iterable[Victim], kind: str) -> Victim | None:
-    found = [victim for victim in victims if victim.kind == kind]
+    """One of the kind; of drivers only those that have an execution."""
+    found = [victim for victim in victims if victim.kind == kind and (victim.owner or kind not in OF_DRIVERS)]
     return chance.choice(found) if found else None
 
 
