@@ -106,10 +106,10 @@ class Launcher:
             if self._has_process(message.dagster_run_id or ""):
                 continue
             run = runs.get(message.dagster_run_id or "")
-            if run is None or run.status in ("FAILURE", "SUCCESS"):
-                self._relaunch(message)
-            elif run.status == "CANCELED":
+            if run is not None and run.status == "CANCELED":
                 self._cancel(message.execution_id, message.attempt)
+            elif run is None or run.status != "CANCELING":  # Dagster notices only later that its process is gone
+                self._relaunch(message)
 
     def sync_run_states(self) -> None:
         """End the claimed executions whose run has ended before them, unless their driver still works."""

@@ -17,6 +17,7 @@ import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from traceback import format_exc
 from types import FrameType
 from typing import Any
 
@@ -97,6 +98,8 @@ def _run(home: Path, request: dict[str, Any], connection: socket.socket) -> None
             connection.close()
             _execute(run_id, request)
             exit_code = 0
+    except Exception:
+        print(json.dumps({"level": "error", "event": "a run failed", "run_id": run_id, "error": format_exc()}))
     finally:
         get_run_pidfile(home, run_id).unlink(missing_ok=True)
         sys.stdout.flush()

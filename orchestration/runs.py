@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import structlog
 from dagster import AssetKey, DagsterInstance, DagsterRun, JobDefinition
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.definitions.job_base import InMemoryJob
@@ -50,6 +51,8 @@ fetch: {url: "http://localhost/"}
 pipeline: [{stage: extract, args: [{selector: h1}]}]
 checks: [{check: row_count, min: 1}]
 """
+
+log = structlog.get_logger()
 
 
 def preload() -> None:
@@ -92,11 +95,18 @@ def execute_attempt(run_id: str, attempt: Attempt) -> None:
 def _show_in_tick(
     instance: DagsterInstance, origin: RemoteJobOrigin, outline: JobOutline, execution: Execution, run_id: str
 ) -> bool:
-    """Add the run to the tick of the schedule that caused it; return False while the tick is not finished."""
+    """Add the run to the tick of the schedule that caused it; return False while the tick is not finished.
+
+    No error of this display keeps the execution from its run.
+    """
     if execution.trigger != "schedule" or execution.tick_at is None:
         return True
     repository, name = origin.repository_origin, get_schedule_name(outline)
-    return record_run_of_tick(instance, repository, name, execution.tick_at, run_id)
+    try:
+        return record_run_of_tick(instance, repository, name, execution.tick_at, run_id)
+    except Exception:
+        log.exception("the tick does not show its run", execution_id=execution.id, run_id=run_id)
+        return True
 
 
 def execute_run(run_id: str) -> None:

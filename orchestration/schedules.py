@@ -62,7 +62,8 @@ def record_run_of_tick(
         if tick is None or tick.status is TickStatus.STARTED:
             return False
         if run_id not in tick.run_ids:
-            instance.update_tick(tick.with_run_info(run_id).with_status(TickStatus.SUCCESS))
+            # a tick whose process was killed has an error, and was fired all the same
+            instance.update_tick(tick.with_run_info(run_id).with_status(TickStatus.SUCCESS, error=None))
         return True
 
 
