@@ -1,0 +1,171 @@
+"""Runs that people launch in the Dagster UI: each asset of one is an execution with the rules of REST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
+from tests.support.site import GatedSite, serve_gated_site
+
+pytestmark = pytest.mark.timeout(600)
+
+ROWS = """\
+fetch: {{url: "{url}"}}
+pipeline:
+  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
+checks: [{{check: row_count, min: '${{LEAST}}'}}]
+"""
+FIRST = """\
+pipeline:
+  - {{stage: load_parquet, args: ['spindle://{project}/rows']}}
+  - {{stage: limit, args: [1]}}
+"""
+SELECTOR = {"repositoryLocationName": "spindle", "repositoryName": "__repository__", "jobName": "__ASSET_JOB"}
+LAUNCH = """mutation ($params: ExecutionParams!) { launchRun(executionParams: $params) {
+  __typename ... on LaunchRunSuccess { run { runId } } } }"""
+REPEAT = """mutation ($params: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $params) {
+  __typename ... on LaunchRunSuccess { run { runId } } } }"""
+TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename } }"
+RUN = """query ($run: ID!) { runOrError(runId: $run) { ... on Run { status assetSelection { path }
+  tags { key value } stepStats { stepKey status } } } }"""
+NODE = """query ($key: [String!]!) { assetNodeOrError(assetKey: {path: $key}) {
+  ... on AssetNode { isMaterializable assetMaterializations(limit: 1) { metadataEntries { label
+    ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on UrlMetadataEntry { url } } }
+  assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status }
+    } } } } } }"""
+CHECKS = """query ($key: AssetKeyInput!) { assetCheckExecutions(assetKey: $key, checkName: "row_count", limit: 5) {
+  status evaluation { success description metadataEntries { label ... on IntMetadataEntry { intValue } } } } }"""
+
+
+class Shop:
+    """A project with two jobs, of which the second reads the output of the first, and their assets in the UI."""
+
+    def __init__(self, service: Service, url: str) -> None:
+        self.service = service
+        self.rows = service.make_job(ROWS.format(url=url))
+        self.project = service.get(f"/projects/id/{self.rows.project_id}")["name"].replace(" ", "_")
+        agent = service.post(
+            "/agents", {"name": f"of {self.project}", "pipelineYaml": FIRST.format(project=self.project)}
+        )
+        job = service.post(f"/projects/id/{self.rows.project_id}/jobs", {"name": "first", "agentId": agent["id"]})
+        self.first = Job(self.rows.project_id, job["id"])
+        wait_until(lambda: self.node("first").get("isMaterializable"), PATIENCE_SECONDS)
+
+    def node(self, job: str) -> Json:
+        return self.service.graphql(NODE, key=[self.project, job])["assetNodeOrError"]
+
+    def launch(self, jobs: tuple[str, ...], least: int | None = None) -> str:
+        config: Any = {"parameters": {"LEAST": least}}
+        params = {
+            "selector": {**SELECTOR, "assetSelection": [{"path": [self.project, job]} for job in jobs]},
+            "runConfigData": {} if least is None else {"ops": {f"{self.project}__rows": {"config": config}}},
+        }
+        return self.service.graphql(LAUNCH, params=params)["launchRun"]["run"]["runId"]
+
+    def repeat(self, run: str, strategy: str) -> str:
+        params = {"parentRunId": run, "strategy": strategy, "useParentRunTags": True}
+        return self.service.graphql(REPEAT, params=params)["launchRunReexecution"]["run"]["runId"]
+
+    def wait(self, run: str) -> Json:
+        ended = ("SUCCESS", "FAILURE", "CANCELED")
+        wait_until(lambda: self.load(run)["status"] in ended, 200)
+        return self.load(run)
+
+    def load(self, run: str) -> Json:
+        return self.service.graphql(RUN, run=run)["runOrError"]
+
+    def list_executions(self, job: Job) -> list[Json]:
+        return self.service.get(f"{job.path}/executions")
+
+
+@pytest.fixture(scope="module")
+def open_site() -> Iterator[GatedSite]:
+    with serve_gated_site() as site:
+        site.open()
+        yield site
+
+
+@pytest.fixture(scope="module")
+def shop(service: Service, open_site: GatedSite) -> Shop:
+    return Shop(service, open_site.url)
+
+
+def list_steps(run: Json, status: str = "SUCCESS") -> list[str]:
+    return [each["stepKey"].partition("__")[2] for each in run["stepStats"] if each["status"] == status]
+
+
+def get_tags(run: Json) -> dict[str, str]:
+    return {tag["key"]: tag["value"] for tag in run["tags"]}
+
+
+def test_a_selection_is_executed_upstream_first_with_parameters_of_the_launchpad(shop: Shop) -> None:
+    run_id = shop.launch(("first", "rows"), least=1)
+    run = shop.wait(run_id)
+    assert run["status"] == "SUCCESS"
+    rows = [f"rows.{name}" for name in ("start", "fetch", "extract", "write_output", "publish")]
+    first = [f"first.{name}" for name in ("start", "load_parquet", "limit", "write_output", "publish")]
+    assert list_steps(run) == [*rows, *first]
+    executions = [shop.list_executions(job)[0] for job in (shop.rows, shop.first)]
+    assert [(each["status"], each["trigger"]) for each in executions] == [("COMPLETED", "dagster")] * 2
+    assert {each["dagsterRunId"] for each in executions} == {run_id}
+    assert executions[0]["dagsterRunUrl"] == f"{shop.service.ui_url}/runs/{run_id}"
+    assert {each["executionId"] for each in executions} <= set(get_tags(run).values())
+    (materialized,) = shop.node("rows")["assetMaterializations"]
+    shown = {entry["label"]: entry for entry in materialized["metadataEntries"]}
+    assert [shown[name]["intValue"] for name in ("rows", "pages", "errors")] == [1, 1, 0]
+    assert shown["cost (USD)"]["floatValue"] == 0
+    assert shown["REST"]["url"].endswith(f"/executions/{executions[0]['executionId']}")
+
+
+@pytest.mark.long
+def test_a_run_without_a_needed_parameter_fails_in_its_first_step(shop: Shop) -> None:
+    before = len(shop.list_executions(shop.rows))
+    run = shop.wait(shop.launch(("rows",)))
+    assert (run["status"], list_steps(run), list_steps(run, "FAILURE")) == ("FAILURE", [], ["rows.start"])
+    assert len(shop.list_executions(shop.rows)) == before
+
+
+def test_a_failed_check_keeps_the_version_and_a_rerun_from_failure_is_its_next_attempt(shop: Shop) -> None:
+    failed_id = shop.launch(("rows",), least=2)
+    failed = shop.wait(failed_id)
+    assert (failed["status"], list_steps(failed, "FAILURE")) == ("FAILURE", ["rows.publish"])
+    execution = get_tags(failed)["spindle/execution"]
+    key = {"path": [shop.project, "rows"]}
+    check = shop.service.graphql(CHECKS, key=key)["assetCheckExecutions"][0]
+    assert (check["status"], check["evaluation"]["success"]) == ("FAILED", False)
+    assert "has 1 row" in check["evaluation"]["description"]
+    assert {"label": "rows", "intValue": 1} in check["evaluation"]["metadataEntries"]
+
+    again = shop.wait(shop.repeat(failed_id, "FROM_FAILURE"))
+    assert (again["status"], get_tags(again)["spindle/execution"]) == ("FAILURE", execution)
+    newest = shop.list_executions(shop.rows)[0]
+    assert (newest["executionId"], newest["attempt"], newest["status"]) == (execution, 2, "FAILED")
+
+
+def test_a_run_of_rest_is_repeated_with_its_parameters_as_a_new_execution(shop: Shop) -> None:
+    execution = shop.service.execute(shop.rows, {"parameters": {"LEAST": 1}})
+    assert shop.service.wait(shop.rows, execution, seconds=200)["status"] == "COMPLETED"
+    (run,) = shop.service.runs(execution)
+    loaded = shop.wait(run["runId"])
+    assert loaded["assetSelection"] == [{"path": [shop.project, "rows"]}]
+    repeated = shop.wait(shop.repeat(run["runId"], "ALL_STEPS"))
+    newest = shop.list_executions(shop.rows)[0]
+    assert (repeated["status"], newest["status"]) == ("SUCCESS", "COMPLETED")
+    assert get_tags(repeated)["spindle/execution"] == newest["executionId"] != execution
+
+
+@pytest.mark.long
+def test_a_terminated_run_cancels_its_execution_and_leaves_no_step_running(service: Service, site: GatedSite) -> None:
+    shop = Shop(service, site.url)
+    run_id = shop.launch(("rows", "first"), least=1)
+    site.wait_for_visitor()
+    assert service.graphql(TERMINATE, run=run_id)["terminateRun"]["__typename"] == "TerminateRunSuccess"
+    run = shop.wait(run_id)
+    assert run["status"] == "CANCELED"
+    assert not {each["status"] for each in run["stepStats"]} & {"STARTED", "IN_PROGRESS"}
+    newest = shop.list_executions(shop.rows)[0]
+    assert newest["errorMessage"].startswith("The run was terminated in Dagster.")
+    assert shop.list_executions(shop.first) == []
