@@ -15,12 +15,14 @@ import yaml
 from cli.client import Client, ClientError, Connection, connect
 from core.declarations.models import Key, format_name, get_parent
 
+# fields of jobs that are omitted with these values
+DEFAULTS = {"maxRetries": 0, "retryBackoffSeconds": 10, "timeoutSeconds": 0, "retryOn": "infrastructure"}
 FIELDS = {
     "category": ("name", "description", "icon", "visibility", "enabled"),
     "agent": ("name", "description", "enabled"),
     "extension": ("name", "function"),
     "project": ("name", "description", "cronSchedule", "parameters", "enabled"),
-    "job": ("name", "description", "parameters", "scheduledTime", "enabled"),
+    "job": ("name", "description", "parameters", "scheduledTime", *DEFAULTS, "enabled"),
 }
 # fields of a project's schedule with their defaults
 SCHEDULE: Mapping[str, Any] = {
@@ -144,8 +146,12 @@ def export(connection: Connection, output: Path | None) -> int:
 
 
 def _omit_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Omit empty fields, `enabled: true`, and a scheduled time in the past."""
-    declared = {name: value for name, value in values.items() if value not in EMPTY}
+    """Omit empty fields, `enabled: true`, the defaults of retries, and a scheduled time in the past."""
+    declared = {
+        name: value
+        for name, value in values.items()
+        if value not in EMPTY and not (name in DEFAULTS and value == DEFAULTS[name])
+    }
     if "scheduledTime" in declared and datetime.fromisoformat(declared["scheduledTime"]) < datetime.now(UTC):
         del declared["scheduledTime"]  # it would be refused where it is new
     if declared.get("enabled") is True:

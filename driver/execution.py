@@ -8,13 +8,14 @@ import signal
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from types import FrameType
 from typing import Any, NoReturn
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from driver.failures import describe_failure
+from driver.failures import DRIVER_LOST, classify_failure, describe_failure
 from driver.logs import MaskedOutput
 from driver.progress import Progress
 from driver.report import Reporter
@@ -28,10 +29,11 @@ from pipelines.fetch.files import FileFolder
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import Files, RunContext
+from pipelines.planning.context import CheckpointFolders, Files, RunContext
 from pipelines.planning.options import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.registry.catalog import load_plugins
+from pipelines.registry.plugins import describe_engine
 from pipelines.spark.output import SavedRows, WrittenFiles
 from pipelines.spark.run import Run, RunResult
 from pipelines.spark.session import start_session
@@ -77,7 +79,7 @@ def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None 
         except Cancelled:
             kill_spark()
             with suppress(WebhookFailed):  # a cancelled execution is marked in the database already
-                reporter.report_failure("cancelled", _CANCEL_PATIENCE_SECONDS)
+                reporter.report_failure("The driver was terminated.", DRIVER_LOST, _CANCEL_PATIENCE_SECONDS)
             return 128 + signal.SIGTERM
         except WebhookFailed:
             _log.exception("the end of the execution could not be reported")
@@ -97,7 +99,7 @@ def _run_and_report(
         # any failure is reported as a sentence, with its stack trace in the log
         _log.exception("the execution failed")
         meter.finish()
-        reporter.report_failure(secrets.mask(describe_failure(error)))
+        reporter.report_failure(secrets.mask(describe_failure(error)), classify_failure(error))
         return 1
     reporter.report_success(fields)
     return 0
@@ -144,9 +146,18 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
         ),
         inputs={path: Files(each.paths, each.format) for path, each in spec.inputs.items()},
         local_folders=spec.local_folders,
+        checkpoints=_get_checkpoints(spec),
         limit=spec.limit,
         saves_folder=spec.output.saves,
     )
+
+
+def _get_checkpoints(spec: ExecutionSpec) -> CheckpointFolders | None:
+    if spec.checkpoints is None:
+        return None
+    frozen = spec.model_dump_json(include={"pipeline_yaml", "parameters", "row_transforms", "limit", "inputs"})
+    digest = sha256(f"{describe_engine()}\n{frozen}".encode()).hexdigest()
+    return CheckpointFolders(spec.checkpoints.folder, digest, spec.checkpoints.earlier)
 
 
 def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOptions:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from pipelines.errors import PipelineError, RunError, summarize_error
+from pipelines.errors import PipelineError, RunError, SparkEnded, summarize_error
 from pipelines.spark.failures import ENDED, describe_spark_error
+
+PIPELINE, DRIVER_LOST = "pipeline-failed", "driver-lost"  # codes of the service
+
+
+def classify_failure(error: BaseException) -> str:
+    """Return the code of a failure: whether the pipeline failed, or what it ran on."""
+    if isinstance(error, SparkEnded | Py4JError | ConnectionError) and not isinstance(error, PySparkException):
+        return DRIVER_LOST
+    return PIPELINE
 
 
 def describe_failure(error: BaseException) -> str:

@@ -39,6 +39,12 @@ class Progress:
         self._pass_seconds = [0.0] * (1 + max(self._passes.values()))
         self._timed_at = time.monotonic()
 
+    @property
+    def resumed_after(self) -> str | None:
+        """Key of the step whose rows were computed by an earlier attempt."""
+        step = self._run.resumed_after
+        return step.key if step else None
+
     def set_started(self) -> None:
         """Note that Spark has started: the time from now on is that of the steps."""
         self._measure(0)

@@ -73,9 +73,10 @@ class Reporter:
         """Report COMPLETED; raise WebhookFailed when the service does not accept it."""
         self._report_end("COMPLETED", None, fields, PATIENCE_SECONDS)
 
-    def report_failure(self, sentence: str, patience: float = PATIENCE_SECONDS) -> None:
+    def report_failure(self, sentence: str, code: str, patience: float = PATIENCE_SECONDS) -> None:
         """Report FAILED; raise WebhookFailed when the service does not accept it."""
-        self._report_end("FAILED", sentence, {"errorMessage": sentence}, patience)
+        fields = {"errorMessage": sentence, "additionalMetrics": {"errorCode": code}}
+        self._report_end("FAILED", sentence, fields, patience)
 
     def _report_end(self, state: str, sentence: str | None, fields: Mapping[str, Any], patience: float) -> None:
         self._ended.set()
@@ -101,6 +102,8 @@ class Reporter:
         additional: dict[str, Any] = {"attempt": self._spec.attempt, **fields.get("additionalMetrics", {})}
         if self._progress:
             additional["progress"] = self._progress.build_report()
+            if key := self._progress.resumed_after:
+                additional["resumedAfter"] = key
         return {
             "jobId": self._spec.job_id,
             "executionId": self._spec.execution_id,

@@ -30,6 +30,13 @@ class OutputSpec(SpecPart):
     files: str | None = None
 
 
+class CheckpointSpec(SpecPart):
+    """Folders for the rows of cache and store stages: this attempt's, and those of earlier ones, the newest first."""
+
+    folder: str
+    earlier: tuple[str, ...] = ()
+
+
 class InputSpec(SpecPart):
     """The files of a dataset that the pipeline names by a spindle:// path."""
 
@@ -89,6 +96,7 @@ class ExecutionSpec(SpecPart):
     public_variables: tuple[str, ...] = ()
     limit: int | None = None
     output: OutputSpec
+    checkpoints: CheckpointSpec | None = None
     inputs: dict[str, InputSpec] = Field(default_factory=dict[str, InputSpec])
     local_folders: tuple[str, ...] = ()
     webhook: WebhookSpec | None = None

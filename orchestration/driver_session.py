@@ -25,9 +25,12 @@ from dagster import (
 )
 
 from core.errors import NotFound, SpindleError, Unavailable
+from core.executions.attempts import get_end
 from core.executions.payload import CompletionPayload
+from core.executions.reconcile import fail_overdue, is_overdue
 from core.executions.reports import cancel, fail, record_report, release_cancelled
 from core.executions.repository import ExecutionRepository
+from core.executions.retries import FailureCode
 from core.executions.spec import build_spec, load_driver_secrets
 from core.executions.states import State
 from core.identity.organizations import is_shared
@@ -37,7 +40,7 @@ from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.jobs.outlines import JobOutline
 from core.metrics.bills import get_bill
-from core.tables import Execution
+from core.tables import Execution, now
 from orchestration.acceptance import TERMINATED
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.metadata import build_check_results, build_links, build_publication_metadata
@@ -177,9 +180,9 @@ class DriverSession:
             self._outline, execution, payload, bill, output if self.shows_rows else {}
         ) | build_links(self._settings, execution)
 
-    def fail(self, sentence: str) -> Failure:
-        """End the execution as FAILED for this reason."""
-        fail(self._database, self._execution.id, sentence, self._execution.attempt)
+    def fail(self, sentence: str, code: FailureCode = FailureCode.PIPELINE) -> Failure:
+        """End the attempt as failed for this reason."""
+        fail(self._database, self._execution.id, sentence, self._execution.attempt, code)
         self._outcome = Outcome(State.FAILED, sentence)
         return make_failure(sentence)
 
@@ -244,7 +247,9 @@ class DriverSession:
                 execution.job_id,
                 payload,
             )
-            sentence = message.get("message") or "" if state == message["state"] else self._load_state()[1]
+            sentence = message.get("message") or ""
+            if state != message["state"]:
+                state, sentence = self._load_state()
         except Unavailable:
             return False
         except SpindleError as error:
@@ -263,15 +268,18 @@ class DriverSession:
             self._check(context)
 
     def _check(self, context: OpExecutionContext) -> None:
+        if is_overdue(self._execution, now()):
+            fail_overdue(self._database, self._execution)
         state, sentence = self._load_state()
         if state is State.CANCELLED and self._ends_run and context.run.status is not DagsterRunStatus.CANCELING:
             context.instance.report_run_canceling(context.run, "The execution was cancelled.")
         if state.terminal and self._ended_at is None:
             self._ended_at = time.monotonic()
         has_waited = self._ended_at is not None and time.monotonic() - self._ended_at > REPORT_SECONDS
-        if state is State.CANCELLED or (state.terminal and has_waited):
+        is_stopped = state is State.CANCELLED or (state is State.FAILED and is_overdue(self._execution, now()))
+        if is_stopped or (state.terminal and has_waited):
             self._outcome = Outcome(state, sentence)
-        if state is State.CANCELLED:
+        if is_stopped:
             self._end_driver()  # at once: the steps that are left may take longer to end
         if not state.terminal:
             self._check_alive(context)
@@ -286,7 +294,8 @@ class DriverSession:
             if lines := [*drop_traces(self._compute.read_logs(self._handle, tail=LOG_LINES_READ))][-LAST_LOG_LINES:]:
                 context.log.error("\n".join(("The driver's last log lines:", *lines)))
             how = f"with exit code {status.exit_code}" if status.exit_code is not None else "unexpectedly"
-            self.fail(f"The driver ended {how} before it had finished. The execution's log tells what it did last.")
+            sentence = f"The driver ended {how} before it had finished. The execution's log tells what it did last."
+            self.fail(sentence, FailureCode.DRIVER_LOST)
 
     def _raise_unless_completed(self) -> None:
         outcome = self._outcome
@@ -320,7 +329,7 @@ class DriverSession:
             if self.is_terminated():
                 cancel(self._database, execution.organization_id, execution.id, TERMINATED, execution.attempt)
             else:
-                fail(self._database, execution.id, INTERRUPTED, execution.attempt)
+                fail(self._database, execution.id, INTERRUPTED, execution.attempt, FailureCode.DRIVER_LOST)
 
     def _end_driver(self) -> None:
         """Stop the driver, at once unless it has reported its end, and free the slot of a cancelled attempt."""
@@ -333,17 +342,15 @@ class DriverSession:
         release_cancelled(self._database, execution.id, execution.attempt)
 
     def _load_state(self) -> tuple[State, str]:
-        """Return the execution's state in the database and the message that belongs to it."""
+        """Return the attempt's state in the database and the message that belongs to it."""
         execution = self._execution
         try:
             with self._database.read() as session:
                 executions = ExecutionRepository(session, execution.organization_id)
                 current = executions.get(execution.project_id, execution.job_id, execution.id)
+                return get_end(session, current, execution.attempt)
         except NotFound:
             return State.CANCELLED, "The execution was deleted."
-        if current.attempt != execution.attempt:
-            return State.CANCELLED, "The execution was retried: another attempt is running."
-        return State(current.state), current.error_message or ""
 
 
 def make_failure(sentence: str) -> Failure:

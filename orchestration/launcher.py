@@ -16,9 +16,10 @@ from uuid import uuid4
 import structlog
 
 from core.datasets.collector import FileCollector
-from core.executions.reconcile import fail_lost
+from core.executions.reconcile import admit_retries, fail_lost, fail_overdue, list_overdue
 from core.executions.reports import cancel, fail, release_cancelled
 from core.executions.repository import list_claimed, list_stopping
+from core.executions.retries import FailureCode
 from core.executions.states import State
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
@@ -46,6 +47,7 @@ RETRY_STEP, RETRY_MAX = timedelta(seconds=0.5), timedelta(seconds=15)
 CLAIM_TIMEOUT = timedelta(seconds=5)
 EXIT_TIMEOUT = timedelta(seconds=20)
 CANCEL_TIMEOUT = timedelta(seconds=4)  # of a cancelled execution's run to stop its driver
+OVERDUE_GRACE = timedelta(seconds=1)  # in which the run itself ends an attempt whose time is over
 MAX_RUNS = 5  # of one attempt that ended before they claimed it
 
 log = structlog.get_logger()
@@ -78,6 +80,8 @@ class Launcher:
                     self.fail_lost,
                     self.sync_schedules,
                     self.sync_switches,
+                    self.stop_overdue,
+                    self.admit_retries,
                 ):
                     outages.run_step(step)
         self._pool.shutdown(cancel_futures=True)
@@ -122,7 +126,7 @@ class Launcher:
                 self._cancel(execution.id, execution.attempt)
             elif (run is None or run.ended) and not self._compute.observe(_make_handle(execution)).running:
                 sentence = "The execution lost its driver. Execute the job again."
-                fail(self._database, execution.id, sentence, execution.attempt)
+                fail(self._database, execution.id, sentence, execution.attempt, FailureCode.DRIVER_LOST)
                 log.warning("execution without run and driver", execution_id=execution.id)
 
     def kill_orphans(self) -> None:
@@ -130,7 +134,7 @@ class Launcher:
         for handle in self._compute.list():
             with self._database.read() as session:
                 execution = session.get(Execution, handle.execution_id)
-            ended = execution is None or execution.attempt > handle.attempt or _has_overrun(execution)
+            ended = execution is None or _has_overrun(execution, handle.attempt)
             if ended and self._compute.observe(handle).running:
                 log.warning("stopping an orphaned driver", execution_id=handle.execution_id, attempt=handle.attempt)
                 self._compute.cancel(handle)
@@ -175,6 +179,16 @@ class Launcher:
         # at most a twentieth of the time, however many schedules there are
         self._next_switches = started + 20 * (time.monotonic() - started)
 
+    def stop_overdue(self) -> None:
+        """End attempts that take longer than their timeout, and whose run is not there to do so."""
+        for execution in list_overdue(self._database, now(), OVERDUE_GRACE):
+            log.warning("stopping an attempt at its timeout", execution_id=execution.id, attempt=execution.attempt)
+            fail_overdue(self._database, execution)
+            self._compute.cancel(_make_handle(execution))
+
+    def admit_retries(self) -> None:
+        admit_retries(self._database, now())
+
     def _launch(self, message: OutboxMessage, run_id: str) -> None:
         request = {"run_id": run_id, "execution_id": message.execution_id, "attempt": message.attempt}
         try:
@@ -199,7 +213,7 @@ class Launcher:
     def _relaunch(self, message: OutboxMessage) -> None:
         if len(self._list_runs(message)) >= MAX_RUNS:
             sentence = "Dagster could not start a run; see its log there."
-            fail(self._database, message.execution_id, sentence, message.attempt)
+            fail(self._database, message.execution_id, sentence, message.attempt, FailureCode.LAUNCH_FAILED)
             return
         log.warning("launching again", execution_id=message.execution_id, ended_run_id=message.dagster_run_id)
         with self._database.write() as session:
@@ -217,8 +231,10 @@ def _make_handle(execution: Execution) -> DriverHandle:
     return DriverHandle(execution.organization_id, execution.id, execution.attempt)
 
 
-def _has_overrun(execution: Execution) -> bool:
-    """Whether it ended so long ago that its driver should have stopped."""
+def _has_overrun(execution: Execution, attempt: int) -> bool:
+    """Whether the attempt ended so long ago that its driver should have stopped."""
+    if execution.attempt > attempt:
+        return execution.retry_at is None or now() - execution.updated_at > EXIT_TIMEOUT
     state, ended_at = State(execution.state), execution.completed_at
     patience = CANCEL_TIMEOUT if state is State.CANCELLED else EXIT_TIMEOUT
     return state.terminal and (ended_at is None or now() - ended_at > patience)

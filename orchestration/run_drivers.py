@@ -9,6 +9,7 @@ from typing import Any
 from dagster import OpExecutionContext, ResourceDefinition
 
 from core.errors import SpindleError, Unavailable
+from core.executions.retries import FailureCode
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.jobs.outlines import JobOutline
@@ -80,7 +81,8 @@ class RunDrivers:
             session.leave()
             raise
         except SpindleError as error:
-            raise session.fail(error.sentence) from None
+            code = FailureCode.LAUNCH_FAILED if error.retryable else FailureCode.PIPELINE
+            raise session.fail(error.sentence, code) from None
         except BaseException as error:
             session.leave() if is_outage(error) else session.close()
             raise

@@ -111,6 +111,10 @@ class RunError(Exception):
     """A run failed; the message is a sentence that the pipeline's author can act on."""
 
 
+class SparkEnded(RunError):
+    """Spark ended before the run did; the same run may succeed another time."""
+
+
 class StageFailed(RunError):
     """A stage failed in a worker; the message begins with the key of its step."""
 

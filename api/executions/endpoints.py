@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
 from api.executions.schemas import (
+    AttemptRecord,
     ExecuteRequest,
     ExecutionRecord,
     ExecutionStatus,
@@ -16,6 +17,7 @@ from api.executions.schemas import (
     PodType,
     Queue,
     Submission,
+    build_attempt_record,
     build_execution_record,
     build_execution_status,
     build_submission,
@@ -107,15 +109,30 @@ def read_execution_logs(
     pod_type: PodType = "driver",
     tail: Annotated[int, Query(ge=0, le=10_000, description="Maximum number of lines.")] = 100,
     level: Annotated[Level | None, Query(description="Minimum level of a line.")] = None,
+    attempt: Annotated[
+        int | None, Query(ge=1, le=2**31 - 1, description="Number of the attempt; the current one by default.")
+    ] = None,
 ) -> Logs:
-    """Return the last lines of the log of the current attempt, oldest first.
+    """Return the last lines of the log of an attempt, oldest first.
 
     With local compute, executors run in the driver, so the log of `podType=executor` is empty.
     """
     lines = services.executions.read_logs(
-        caller, project_id, job_id, execution_id, tail=tail, level=level, pod_type=pod_type
+        caller, project_id, job_id, execution_id, tail=tail, level=level, pod_type=pod_type, attempt=attempt
     )
     return Logs(logs=lines)
+
+
+@router.get("/executions/{executionId}/attempts", summary="Attempts of an execution", responses=answers(404))
+def list_attempts(
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
+) -> list[AttemptRecord]:
+    """Return the attempts of an execution, the first one first: a retry adds one.
+
+    The log of each is at `…/logs?attempt=`.
+    """
+    attempts = services.executions.list_attempts(caller, project_id, job_id, execution_id)
+    return [build_attempt_record(attempt) for attempt in attempts]
 
 
 @router.get(

@@ -11,11 +11,11 @@ from pydantic import BeforeValidator, Field
 from sqlalchemy import RowMapping
 
 from api.executions.progress import Progress
-from api.kit.schemas import WHOLE, Body, Record, example
+from api.kit.schemas import LOWER, WHOLE, Body, Record, example
 from core.executions.payload import OUTPUT_TEXTS
 from core.executions.repository import Status
 from core.executions.states import State
-from core.tables import Execution
+from core.tables import Execution, ExecutionAttempt
 
 CLUSTER = "local"
 
@@ -28,14 +28,10 @@ def _to_upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
-def _to_lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
-
-
 Level = Annotated[Literal["DEBUG", "INFO", "WARN", "ERROR"], BeforeValidator(_to_upper)]
 PodType = Annotated[
     Literal["driver", "executor"],
-    BeforeValidator(_to_lower),
+    LOWER,
     Query(alias="podType", description="Whose log: the driver's, or the executors'."),
 ]
 
@@ -104,6 +100,13 @@ class ExecutionRecord(ExecutionStatus):
     """Id of its task; null after the task was deleted."""
     attempt: int
     """Number of the current attempt, from 1; a retry begins the next one."""
+    max_retries: int
+    retries: int
+    """Attempts that followed a failed one by themselves, since it was accepted or retried by hand."""
+    retry_at: datetime | None
+    """When the next attempt begins, if a slot is free then; null unless it waits for it."""
+    error_code: str | None
+    """Why it failed: see `errorCode` of its attempts."""
     dataset_id: str | None
     """Id of the dataset that it published; null before."""
     output_dataset_path: str | None
@@ -118,6 +121,31 @@ class ExecutionRecord(ExecutionStatus):
     dagster_run_url: str | None
     """Address of that run's page in the Dagster UI."""
     created_at: datetime
+
+
+class AttemptRecord(Record):
+    """One attempt of an execution."""
+
+    attempt: int
+    """Its number, from 1."""
+    status: str
+    """PENDING, RUNNING, COMPLETED or FAILED."""
+    started_at: datetime | None
+    """When its driver started; null before."""
+    completed_at: datetime | None
+    """When it ended; null before."""
+    error_message: str | None
+    """Why it failed; null unless it has."""
+    error_code: str | None
+    """The kind of its failure, null unless it has failed.
+
+    `driver-lost`, `launch-failed` and `dependency-unavailable` are failures of the infrastructure. The others are
+    `pipeline-failed`, `timeout`, `cancelled` and `given-up`.
+    """
+    run_id: str | None
+    """Id of its Dagster run; null before a run has claimed it."""
+    resumed_after: str | None
+    """Key of the step whose rows of an earlier attempt it began with; null where it began anew."""
 
 
 class Logs(Record):
@@ -142,7 +170,7 @@ def build_execution_record(execution: RowMapping, dagster_url: str) -> Execution
         job_id=execution["job_id"],
         project_id=execution["project_id"],
         task_id=None if task_id is None else str(task_id),
-        attempt=execution["attempt"],
+        **{name: execution[name] for name in ("attempt", "max_retries", "retries", "retry_at", "error_code")},
         dataset_id=execution["dataset_id"],
         **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
         trigger=execution["trigger"],
@@ -151,6 +179,11 @@ def build_execution_record(execution: RowMapping, dagster_url: str) -> Execution
         dagster_run_url=run_id and f"{dagster_url}/runs/{run_id}",
         created_at=execution["created_at"],
     )
+
+
+def build_attempt_record(attempt: ExecutionAttempt) -> AttemptRecord:
+    names = set(AttemptRecord.model_fields) - {"status"}
+    return AttemptRecord(status=State(attempt.state).public, **{name: getattr(attempt, name) for name in names})
 
 
 def _get_status_fields(execution: RowMapping) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from api.kit.schemas import Body, ClearableTime, Name, Record, example
+from api.kit.schemas import LOWER, WHOLE, Body, ClearableTime, Name, Record, example
+from core.executions.retries import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
 from core.jobs.repository import JobWithTasks
 
 
@@ -22,6 +23,10 @@ class JobUpdate(Body):
     cloud_credential_ids: list[str] | None = None
     parameters: dict[str, Any] | None = None
     scheduled_time: ClearableTime | None = None
+    max_retries: Annotated[MaxRetries, WHOLE] | None = None
+    retry_backoff_seconds: Annotated[RetryBackoffSeconds, WHOLE] | None = None
+    timeout_seconds: Annotated[TimeoutSeconds, WHOLE] | None = None
+    retry_on: Annotated[Literal["infrastructure", "any"], LOWER] | None = None
     enabled: bool | None = None
     """Whether it may be executed; true when left out at the creation."""
 
@@ -50,6 +55,10 @@ class JobRecord(Record):
     latest_execution_id: str | None
     """Id of its newest execution; null before the first one."""
     scheduled_time: datetime | None
+    max_retries: int
+    retry_backoff_seconds: int
+    timeout_seconds: int
+    retry_on: str
     enabled: bool
     """Whether it may be executed."""
     task_ids: list[str]

@@ -62,7 +62,12 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _to_lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
 WHOLE = BeforeValidator(_whole)
+LOWER = BeforeValidator(_to_lower)
 
 # core has the rule and the sentence; here it is only told
 Name = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": NAME_LENGTH})]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+from core.executions.retries import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
 
 # (kind, name, ...) from the outside in: project before job; category (or "") before agent before extension
 Key = tuple[str, ...]
@@ -71,6 +73,10 @@ class JobDeclaration(RecordDeclaration):
     cloud_credentials: list[str] | None = Field(default=None, description="Credentials as `PROVIDER/name`.")
     parameters: dict[str, Any] | None = None
     scheduled_time: AwareDatetime | None = Field(default=None, strict=False)
+    max_retries: MaxRetries | None = None
+    retry_backoff_seconds: RetryBackoffSeconds | None = None
+    timeout_seconds: TimeoutSeconds | None = None
+    retry_on: Literal["infrastructure", "any"] | None = None
 
 
 class ScheduleDeclaration(BaseModel):

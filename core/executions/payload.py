@@ -38,6 +38,7 @@ _COUNTS = (
     "error_count",
     "warning_count",
 )
+_OWN_METRICS = ("attempt", "errorCode", "progress", "saves")  # of additionalMetrics
 OUTPUT_TEXTS = ("output_dataset_path", "output_dataset_format", "output_dataset_schema")
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
@@ -87,7 +88,7 @@ _SAVES = TypeAdapter(list[SavedRows])
 class CompletionPayload(BaseModel):
     """A report of RUNNING (at the start, then as heartbeat), COMPLETED or FAILED. Unknown fields are ignored.
 
-    `additionalMetrics` may have `attempt` (the fencing token), `progress`, `saves` and `mode`.
+    `additionalMetrics` may have `attempt` (the fencing token), `errorCode`, `progress`, `saves` and `mode`.
     """
 
     model_config = ConfigDict(
@@ -154,6 +155,11 @@ class CompletionPayload(BaseModel):
         return _get_typed(self.additional_metrics, "attempt", int)
 
     @property
+    def error_code(self) -> str | None:
+        """Why it failed, for retries."""
+        return _get_typed(self.additional_metrics, "errorCode", str)
+
+    @property
     def progress(self) -> dict[str, Any] | None:
         return cast(dict[str, Any] | None, _get_typed(self.additional_metrics, "progress", dict))
 
@@ -193,7 +199,7 @@ class CompletionPayload(BaseModel):
         """Return the metrics that the execution stores: the application, the counts and the free-form parts."""
         counts = {name: getattr(self, name) for name in _COUNTS}
         additional = self.additional_metrics or {}
-        free = {key: value for key, value in additional.items() if key not in ("attempt", "progress", "saves")}
+        free = {key: value for key, value in additional.items() if key not in _OWN_METRICS}
         name = self.spark_application_name or None
         parts = {"spark_application_name": name, "additional": free or None, "metrics": self.metrics}
         return {name: value for name, value in (counts | parts).items() if value is not None}

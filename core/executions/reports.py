@@ -14,10 +14,12 @@ from core.datasets.files.process import FileReader
 from core.datasets.repository import WrittenFiles
 from core.errors import BadInput, NotFound
 from core.events.recorder import record_progress
+from core.executions.checkpoints import delete_checkpoints
 from core.executions.payload import CompletionPayload
 from core.executions.publishing import describe_foreign_output, is_output_of_attempt, publish_output, publish_saves
+from core.executions.retries import REPORTED, FailureCode
 from core.executions.states import State, Trigger
-from core.executions.transitions import lock_project, move, release_slot
+from core.executions.transitions import fail_attempt, lock_project, move, release_slot
 from core.infra.database import Database, execute_update
 from core.infra.repository import lock_organization
 from core.infra.storage.protocol import Storage
@@ -76,16 +78,29 @@ def record_report(
             raise _make_not_found()
         if payload.job_id not in (None, "", job_id):
             raise BadInput("'jobId' names another job than the path.", path="jobId")
-        if payload.attempt in (None, execution.attempt):
+        before = execution.state
+        if _is_current(execution, payload):
             _apply(session, storage, execution, payload, foreign)
-        return State(execution.state)
+        state = State(execution.state)
+    if state is State.COMPLETED and state != before:
+        delete_checkpoints(storage, execution)
+    return state
 
 
-def fail(database: Database, execution_id: str, sentence: str, attempt: int | None = None) -> State:
-    """End the execution as FAILED, unless it has ended already or another attempt is current."""
+def fail(
+    database: Database,
+    execution_id: str,
+    sentence: str,
+    attempt: int | None = None,
+    code: FailureCode = FailureCode.PIPELINE,
+) -> State:
+    """End the current attempt as failed, unless the execution has ended already or another attempt is current.
+
+    The execution is FAILED then, or waits for its next attempt.
+    """
     with database.write() as session:
         execution = _lock_execution(session, execution_id)
-        move(session, execution, Trigger.FAIL, *_match_attempt(attempt), error_message=sentence)
+        fail_attempt(session, execution, code, *_match_attempt(attempt), error_message=sentence)
         return State(execution.state)
 
 
@@ -99,7 +114,8 @@ def cancel(
     with database.write() as session:
         execution = _lock_execution(session, execution_id, organization_id)
         message = f"{sentence} {_describe_running_step(execution)}".strip()
-        move(session, execution, Trigger.CANCEL, *_match_attempt(attempt), error_message=message)
+        values = {"error_message": message, "error_code": FailureCode.CANCELLED}
+        move(session, execution, Trigger.CANCEL, *_match_attempt(attempt), **values)
         return State(execution.state)
 
 
@@ -160,11 +176,22 @@ def _apply(
     }
     if payload.status == "FAILED":
         message = payload.error_message or NO_MESSAGE
-        move(session, execution, Trigger.FAIL, same_attempt, **values, error_message=message)
+        fail_attempt(session, execution, _get_code(payload), same_attempt, **values, error_message=message)
     elif move(session, execution, Trigger.COMPLETE, same_attempt, **values):
         if publishes:
             publish_output(session, execution, payload, foreign)
         publish_saves(session, storage, execution, payload)
+
+
+def _is_current(execution: Execution, payload: CompletionPayload) -> bool:
+    """Return whether the report is about the current attempt; one that waits to begin has no reports."""
+    if payload.attempt is None:
+        return execution.retry_at is None
+    return payload.attempt == execution.attempt
+
+
+def _get_code(payload: CompletionPayload) -> FailureCode:
+    return next((each for each in REPORTED if each == payload.error_code), FailureCode.PIPELINE)
 
 
 def _describe_running_step(execution: Execution) -> str:

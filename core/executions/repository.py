@@ -20,6 +20,7 @@ from core.tables import Execution
 PUBLIC_COLUMNS = select(
     *(Execution.id, Execution.organization_id, Execution.project_id, Execution.job_id, Execution.task_id),
     *(Execution.state, Execution.attempt, Execution.created_at, Execution.started_at, Execution.completed_at),
+    *(Execution.error_code, Execution.retry_at, Execution.retries, Execution.max_retries),
     *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
     *(Execution.trigger, Execution.tick_at, Execution.run_id),
 )

@@ -11,6 +11,7 @@ from sqlalchemy import RowMapping
 
 from core.datasets.files.process import open_file_reader
 from core.errors import NotFound
+from core.executions.attempts import list_attempts
 from core.executions.parameters import get_allowed_environment
 from core.executions.payload import CompletionPayload
 from core.executions.reconcile import MarkedZombies, fail_zombies
@@ -25,7 +26,7 @@ from core.infra.idempotency import IdempotencyKey
 from core.infra.logs import read_execution_log
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, files_key
-from core.tables import Execution, now
+from core.tables import Execution, ExecutionAttempt, now
 
 SIGNING_ATTEMPTS = 20  # reports without an attempt are checked against the tokens of so many attempts
 
@@ -120,12 +121,25 @@ class ExecutionService:
         tail: int,
         level: str | None,
         pod_type: str,
+        attempt: int | None = None,
     ) -> list[str]:
-        """Return the last lines of the current attempt's log that have at least this level."""
+        """Return the last lines of an attempt's log, by default the current one's, that have at least this level."""
         with self._database.read() as session:
             execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
+        if attempt is not None and attempt > execution.attempt:
+            raise NotFound(f"The execution has no attempt {attempt}.")
         private = [self._settings.data.resolve()]
-        return read_execution_log(self._storage, execution, tail=tail, level=level, pod_type=pod_type, private=private)
+        return read_execution_log(
+            self._storage, execution, tail=tail, level=level, pod_type=pod_type, attempt=attempt, private=private
+        )
+
+    def list_attempts(
+        self, caller: Identity, project_id: str, job_id: str, execution_id: str
+    ) -> Sequence[ExecutionAttempt]:
+        """Return the execution's attempts, the first one first."""
+        with self._database.read() as session:
+            execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
+            return list_attempts(session, execution)
 
     def open_file(
         self, caller: Identity, project_id: str, job_id: str, execution_id: str, digest: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from core.credentials.providers import PUBLIC_VARIABLES
 from core.credentials.repository import decrypt_environment
+from core.executions.checkpoints import list_checkpoint_folders
 from core.executions.tokens import execution_token
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
@@ -11,6 +12,7 @@ from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage, files_key, output_key, pages_key, saves_key
 from core.tables import Execution
 from driver.spec import (
+    CheckpointSpec,
     ExecutionSpec,
     FetchSpec,
     InputSpec,
@@ -31,6 +33,7 @@ def build_spec(
     With `isolate_transforms`, users' Python runs isolated or not at all.
     """
     attempt = (execution.organization_id, execution.id, execution.attempt)
+    checkpoints = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
     completion = f"projects/id/{execution.project_id}/jobs/{execution.job_id}/completion"
     return ExecutionSpec(
         execution_id=execution.id,
@@ -52,6 +55,7 @@ def build_spec(
             saves=storage.url_for(saves_key(*attempt), "spark"),
             files=storage.url_for(files_key(execution.organization_id, execution.id), "spark"),
         ),
+        checkpoints=CheckpointSpec(folder=checkpoints[0], earlier=tuple(checkpoints[1:])),
         inputs={
             path: InputSpec(
                 paths=tuple(storage.url_for(key, "spark") for key in files["locations"]), format=files["format"]

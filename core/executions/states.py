@@ -43,6 +43,7 @@ class Trigger(StrEnum):
     CANCEL = "CANCEL"
     RETRY = "RETRY"
     REQUEUE = "REQUEUE"  # a retry that waits for a slot
+    POSTPONE = "POSTPONE"  # an attempt failed, and its job's retries allow another one
 
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
@@ -62,6 +63,8 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.CANCELLED, Trigger.RETRY): State.PENDING,
     (State.FAILED, Trigger.REQUEUE): State.QUEUED,
     (State.CANCELLED, Trigger.REQUEUE): State.QUEUED,
+    (State.PENDING, Trigger.POSTPONE): State.QUEUED,
+    (State.RUNNING, Trigger.POSTPONE): State.QUEUED,
 }
 
 

@@ -15,6 +15,7 @@ from core.credentials.repository import CredentialRepository, freeze_environment
 from core.datasets.repository import DatasetRepository
 from core.errors import Conflict
 from core.events.recorder import record_state
+from core.executions.attempts import INITIAL_VALUES, build_attempt
 from core.executions.parameters import (
     INPUT_NAMES,
     Value,
@@ -25,6 +26,7 @@ from core.executions.parameters import (
 )
 from core.executions.paths import record_reads, resolve_inputs, resolve_output
 from core.executions.repository import ExecutionRepository
+from core.executions.retries import FailureCode
 from core.executions.states import State, Trigger, get_next_state
 from core.executions.transitions import enqueue_launch, lock_project, move, take_slot_or_queue
 from core.infra.database import Database
@@ -40,18 +42,6 @@ from pipelines.errors import PipelineError
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.transforms.transform import Transforms
-
-INITIAL_VALUES = {
-    "run_id": None,
-    "claimed_at": None,
-    "heartbeat_at": None,
-    "started_at": None,
-    "completed_at": None,
-    "error_message": None,
-    "spark_ui_url": None,
-    "metrics": {},
-    "progress": {},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +123,10 @@ def retry(
 ) -> Execution:
     """Begin the next attempt of a failed execution, with the pipeline and parameters that were frozen for it.
 
-    Credentials are read again. Reports of earlier attempts change nothing from here on. With `queue` it waits where
-    the project has no free slot, in the order in which the executions were accepted. With `run_id` that Dagster run
-    will claim it, so that no other run is launched.
+    It resumes after the last checkpoint of the earlier attempts. Credentials are read again. Reports of earlier
+    attempts change nothing from here on, and the job's retries count anew. With `queue` it waits where the project has
+    no free slot, in the order in which the executions were accepted. With `run_id` that Dagster run will claim it, so
+    that no other run is launched.
 
     Raises NotFound, Conflict when it has not failed or cannot be executed any more, BadInput for a credential that was
     deleted, TooMany at the project's limit of executions, or with a full queue.
@@ -164,7 +155,9 @@ def retry(
         credentials = CredentialRepository(session, organization_id)
         freeze_environment(execution, credentials.select_for_execution(ids, key_ring) if ids else (), key_ring)
         trigger = Trigger.REQUEUE if queued else Trigger.RETRY
-        move(session, execution, trigger, attempt=execution.attempt + 1, **INITIAL_VALUES | {"run_id": run_id})
+        session.add(build_attempt(execution, state))
+        begun = INITIAL_VALUES | {"attempt": execution.attempt + 1, "retries": 0, "run_id": run_id}
+        move(session, execution, trigger, **begun)
         if not queued:
             enqueue_launch(session, execution)
         return execution
@@ -209,6 +202,10 @@ def _freeze(session: Session, organization_id: str, project_id: str, job_id: str
         pipeline_yaml=agent.pipeline_yaml or "",
         arguments=select_positional(options.arguments),
         row_limit=parse_row_limit(options.limit, options.parameters),
+        max_retries=job.max_retries,
+        retry_backoff_seconds=job.retry_backoff_seconds,
+        timeout_seconds=job.timeout_seconds,
+        retry_on=job.retry_on,
     )
     key_ring = options.key_ring
     ids = options.credential_ids or get_job_credential_ids(job)
@@ -290,7 +287,7 @@ def _accept(session: Session, execution: Execution, task: Task | None) -> Execut
     record_reads(session, execution)
     record_state(session, execution)
     if not execution.pipeline_yaml:
-        move(session, execution, Trigger.FAIL, error_message=PYTHON_AGENT)
+        move(session, execution, Trigger.FAIL, error_message=PYTHON_AGENT, error_code=FailureCode.PIPELINE)
     elif execution.state == State.PENDING:
         enqueue_launch(session, execution)
     return execution

@@ -1,19 +1,21 @@
 """Changes of state, with the slots of a project that they take or release, and the events that they record.
 
 A slot is one of the executions that a project may have pending or running at once. A cancelled execution that has been
-claimed keeps its slot until its driver has ended. Locks are always taken in this order: organization, project,
-execution, job, task.
+claimed keeps its slot until its driver has ended. One that waits for its next attempt is queued, without a slot. Locks
+are always taken in this order: organization, project, execution, job, task.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from core.errors import TooMany
 from core.events.recorder import record_state
+from core.executions.attempts import INITIAL_VALUES, build_attempt
+from core.executions.retries import FailureCode, compute_pause, has_retry
 from core.executions.states import State, Trigger, get_next_state, get_sources
 from core.infra.database import execute_update
 from core.metrics.bills import store_bill
@@ -47,6 +49,7 @@ def move(
     if state.terminal:
         values.setdefault("completed_at", now())
         values["sealed_environment"] = None  # its secrets are not needed any more
+        values["retry_at"] = None
     same = (Execution.id == execution.id, Execution.state == found, *conditions)
     if not execute_update(session, update(Execution).where(*same).values(state=state, updated_at=now(), **values)):
         return False
@@ -61,6 +64,38 @@ def move(
     return True
 
 
+def fail_attempt(
+    session: Session, execution: Execution, code: FailureCode, *conditions: ColumnElement[bool], **values: Any
+) -> bool:
+    """End the current attempt as failed; return False when nothing changed.
+
+    The execution waits for its next attempt where its retries allow one, and has FAILED otherwise.
+    """
+    lock_project(session, execution.project_id)
+    state = session.scalar(select(Execution.state).where(Execution.id == execution.id).with_for_update())
+    if state is None:
+        return False
+    session.refresh(execution)
+    is_attempted = get_next_state(State(state), Trigger.POSTPONE) is not None
+    if not (is_attempted and has_retry(execution, code) and _is_enabled(session, execution)):
+        return move(session, execution, Trigger.FAIL, *conditions, error_code=code, **values)
+    ended = {"completed_at": now(), **values, "error_code": code}
+    if not execute_update(session, update(Execution).where(Execution.id == execution.id, *conditions).values(ended)):
+        return False
+    session.refresh(execution)
+    store_bill(session, execution)
+    session.add(build_attempt(execution, State.FAILED))
+    _withdraw_launch(session, execution)
+    following = {
+        "attempt": execution.attempt + 1,
+        "retries": execution.retries + 1,
+        "retry_at": now() + compute_pause(execution),
+    }
+    move(session, execution, Trigger.POSTPONE, **(INITIAL_VALUES | following))
+    release_slot(session, execution)
+    return True
+
+
 def cancel_all(session: Session, condition: ColumnElement[bool], sentence: str) -> None:
     """Cancel the executions that meet the condition and have not ended, the newest first.
 
@@ -68,7 +103,7 @@ def cancel_all(session: Session, condition: ColumnElement[bool], sentence: str) 
     """
     query = select(Execution).where(condition, Execution.state.in_(get_sources(Trigger.CANCEL)))
     for execution in session.scalars(query.order_by(Execution.id.desc())).all():
-        move(session, execution, Trigger.CANCEL, error_message=sentence)
+        move(session, execution, Trigger.CANCEL, error_message=sentence, error_code=FailureCode.CANCELLED)
 
 
 def release_slot(session: Session, execution: Execution, *conditions: ColumnElement[bool]) -> bool:
@@ -106,6 +141,13 @@ def take_slot_or_queue(session: Session, project_id: str, queue: bool) -> State:
     return State.QUEUED
 
 
+def admit_due(session: Session, project_id: str) -> None:
+    """Admit the project's queued executions whose time has come, while it has free slots."""
+    lock_project(session, project_id)
+    while _admit_next(session, project_id):
+        pass
+
+
 def enqueue_launch(session: Session, execution: Execution) -> None:
     """Let the launcher start the execution's current attempt once this transaction is committed.
 
@@ -128,12 +170,23 @@ def _withdraw_launch(session: Session, execution: Execution) -> None:
     execute_update(session, update(OutboxMessage).where(*waiting).values(processed_at=now()))
 
 
-def _admit_next(session: Session, project_id: str) -> None:
-    """Launch the project's first queued execution, if a slot is free."""
-    query = select(Execution).where(Execution.project_id == project_id, QUEUED).order_by(Execution.id).limit(1)
+def _is_enabled(session: Session, execution: Execution) -> bool:
+    """Return whether job and project may still be executed."""
+    query = select(Job.enabled, Project.enabled).join(Project, Project.id == Job.project_id)
+    return all(session.execute(query.where(Job.id == execution.job_id)).one())
+
+
+def _admit_next(session: Session, project_id: str) -> bool:
+    """Launch the project's first queued execution that need not wait any more, if a slot is free."""
+    due = or_(Execution.retry_at.is_(None), Execution.retry_at <= now())
+    query = select(Execution).where(Execution.project_id == project_id, QUEUED, due).order_by(Execution.id).limit(1)
     execution = session.scalar(query)
-    if execution is not None and _take_slot(session, project_id) and move(session, execution, Trigger.ADMIT):
-        enqueue_launch(session, execution)
+    if execution is None or not _take_slot(session, project_id):
+        return False
+    if not move(session, execution, Trigger.ADMIT, retry_at=None):
+        return False
+    enqueue_launch(session, execution)
+    return True
 
 
 def _take_slot(session: Session, project_id: str) -> bool:

@@ -53,15 +53,18 @@ def read_execution_log(
     tail: int = 100,
     level: str | None = None,
     pod_type: str = "driver",
+    attempt: int | None = None,
     private: Sequence[Path] = (),
 ) -> list[str]:
     """Return the last lines of at least this level, without stack traces and the `private` folders of the server.
+
+    They are those of the current attempt unless `attempt` names another one.
 
     With local compute, executors run inside the driver.
     """
     if pod_type != "driver" or tail <= 0:
         return []
-    key = log_key(execution.organization_id, execution.id, execution.attempt)
+    key = log_key(execution.organization_id, execution.id, attempt or execution.attempt)
     least = LEVELS.index(level) if level else 0
     lines = _add_levels(drop_traces(_read_last_lines(storage, key)))
     shown = [text for at, text in lines if LEVELS.index(at) >= least][-tail:]

@@ -14,6 +14,8 @@ from core.credentials.repository import CredentialRepository
 from core.cron_jobs.repository import delete_cron_jobs_of_job
 from core.datasets.repository import DatasetRepository
 from core.errors import BadInput, NotFound
+from core.executions.retries import FIELDS as RETRY_FIELDS
+from core.executions.retries import validate_retry_fields
 from core.executions.states import State
 from core.executions.transitions import cancel_all, lock_project, release_slots
 from core.infra.database import Database
@@ -62,6 +64,7 @@ class JobRepository(Repository[Job]):
             "parameters",
             "scheduled_time",
             "enabled",
+            *RETRY_FIELDS,
         }
     )
     clearable = frozenset({"agent_id", "input_dataset_id", "cloud_credential_id", "scheduled_time"})
@@ -156,13 +159,14 @@ class JobRepository(Repository[Job]):
         return self._select().add_columns(_TASK_IDS, _NEWEST_STATE)
 
     def _validate(self, values: Mapping[str, Any], job: Job | None = None) -> dict[str, Any]:
-        """Return the known fields; raise BadInput for unknown agents, datasets and credentials.
+        """Return the known fields; raise BadInput for unknown agents, datasets and credentials, and wrong retries.
 
         References that the job has already are not checked again: clients send whole records back, also after a
         referenced record was deleted or hidden.
         """
         known = validate_fields(values, self.fields, self.clearable)
         check_scheduled_time(known.get("scheduled_time"), job.scheduled_time if job else None)
+        validate_retry_fields(known)
         before = (job.cloud_credential_id, *job.cloud_credential_ids) if job else ()
         if known.get("agent_id") and (job is None or known["agent_id"] != job.agent_id):
             agents = AgentRepository(self.session, self.organization_id, viewer_key_id=self._viewer_key_id)

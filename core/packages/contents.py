@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+from core.executions.retries import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
 
 
 class Part(BaseModel):
@@ -71,6 +73,10 @@ class JobPart(Part):
     cloud_credentials: tuple[CredentialName, ...] = Field(default=(), strict=False)
     parameters: dict[str, Any]
     scheduled_time: AwareDatetime | None = Field(default=None, strict=False)
+    max_retries: MaxRetries = 0
+    retry_backoff_seconds: RetryBackoffSeconds = 10
+    timeout_seconds: TimeoutSeconds = 0
+    retry_on: Literal["infrastructure", "any"] = "infrastructure"
     enabled: bool
 
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from core.agents.repository import AgentRepository
 from core.categories.repository import CategoryRepository
 from core.credentials.repository import get_job_credential_ids
+from core.executions.retries import FIELDS as RETRY_FIELDS
 from core.packages.contents import (
     AgentName,
     AgentPart,
@@ -124,7 +125,7 @@ class _Exporter:
         return None if part == SchedulePart() else part
 
     def _export_job(self, job: Job, agents: Mapping[str, AgentName]) -> JobPart:
-        own_fields = ("name", "description", "parameters", "scheduled_time", "enabled")
+        own_fields = ("name", "description", "parameters", "scheduled_time", "enabled", *RETRY_FIELDS)
         return JobPart(
             **{name: getattr(job, name) for name in own_fields},
             agent=agents.get(job.agent_id or ""),

@@ -8,7 +8,7 @@ from core.tables.cron_jobs import CronJob, CronJobCall
 from core.tables.datasets import Dataset, DatasetRead, DatasetVersion, FileRemoval
 from core.tables.definitions import DefinitionChange
 from core.tables.events import Delivery, ExecutionEvent, Webhook
-from core.tables.executions import Execution, OutboxMessage
+from core.tables.executions import Execution, ExecutionAttempt, OutboxMessage
 from core.tables.extensions import PythonExtension
 from core.tables.identity import ApiKey, Organization
 from core.tables.limits import IdempotencyRecord, RateCounter
@@ -33,6 +33,7 @@ __all__ = [
     "DefinitionChange",
     "Delivery",
     "Execution",
+    "ExecutionAttempt",
     "ExecutionBill",
     "ExecutionEvent",
     "FileRemoval",

@@ -14,7 +14,11 @@ QUEUED = text("state = 'QUEUED'")
 
 
 class Execution(Owned):
-    """One execution of a job: the values frozen at its acceptance, its state and its progress."""
+    """One execution of a job: the values frozen at its acceptance, its state and its progress.
+
+    `retries` counts the attempts that followed a failure by themselves, since it was accepted or retried by hand. While
+    it waits for its next attempt, `retry_at` is the earliest time of that.
+    """
 
     __tablename__ = "executions"
     __table_args__ = (
@@ -29,6 +33,12 @@ class Execution(Owned):
     state: Mapped[str] = mapped_column(default="PENDING")
     holds_slot: Mapped[bool] = mapped_column(default=False)
     attempt: Mapped[int] = mapped_column(default=1)
+    max_retries: Mapped[int] = mapped_column(default=0)
+    retry_backoff_seconds: Mapped[int] = mapped_column(default=10)
+    timeout_seconds: Mapped[int] = mapped_column(default=0)
+    retry_on: Mapped[str] = mapped_column(default="infrastructure")
+    retries: Mapped[int] = mapped_column(default=0)
+    retry_at: Mapped[datetime | None]
     agent_id: Mapped[str] = mapped_column(String(36))
     agent_revision: Mapped[int]
     pipeline_yaml: Mapped[str] = mapped_column(Text)
@@ -48,12 +58,28 @@ class Execution(Owned):
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
     error_message: Mapped[str | None] = mapped_column(Text)
+    error_code: Mapped[str | None]
     spark_ui_url: Mapped[str | None] = mapped_column(Text)
     metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
     progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
     dataset_id: Mapped[str | None] = mapped_column(String(36))
     trigger: Mapped[str] = mapped_column(default="rest")
     tick_at: Mapped[datetime | None]
+
+
+class ExecutionAttempt(Base):
+    """An attempt of an execution that a later one has followed; the current attempt is in the execution itself."""
+
+    __tablename__ = "execution_attempts"
+    execution_id: Mapped[str] = mapped_column(ForeignKey("executions.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    state: Mapped[str]
+    run_id: Mapped[str | None]
+    started_at: Mapped[datetime | None]
+    completed_at: Mapped[datetime | None]
+    error_message: Mapped[str | None] = mapped_column(Text)
+    error_code: Mapped[str | None]
+    resumed_after: Mapped[str | None]
 
 
 class OutboxMessage(Base):

@@ -64,6 +64,10 @@ class Job(Owned):
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
     scheduled_time: Mapped[datetime | None] = mapped_column(index=True)
     handled_time: Mapped[datetime | None]
+    max_retries: Mapped[int] = mapped_column(default=0)
+    retry_backoff_seconds: Mapped[int] = mapped_column(default=10)
+    timeout_seconds: Mapped[int] = mapped_column(default=0)
+    retry_on: Mapped[str] = mapped_column(default="infrastructure")
     enabled: Mapped[bool] = mapped_column(default=True)
     execution_count: Mapped[int] = mapped_column(default=0)
     latest_execution_id: Mapped[str | None] = mapped_column(String(36))

@@ -55,6 +55,7 @@ _MAX_FAILED_PAGES = 20
 _MAX_FRAME_BYTES = 256 * 1024 * 1024
 _ROBOTS_FETCHERS = 16  # robots.txt files fetched in parallel
 _ROBOTS_SECONDS = 20.0
+_MAX_EXAMPLES = 3  # of failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +166,42 @@ class Coordinator:
 
     def get_preview(self, key: str) -> list[dict[str, Any]]:
         """Return the first rows of a step in document order that have arrived, with the engine's columns."""
-        with self._lock:
-            rows = merge(*self._previews.get(key, {}).values(), key=itemgetter(0))
-            return [row for _, row in islice(rows, self.endpoint.preview_rows)]
+        return [row for _, row in self._merge_preview(key)]
 
     def get_fetch_totals(self) -> FetchTotals:
         with self._lock:
             failed = sum(not ok for ok in self._urls.values())
             examples = [each for report in self._reports.values() for each in report.failures]
-            return FetchTotals(len(self._urls), failed, len(self._forbidden), tuple(examples[:3]))
+            return FetchTotals(len(self._urls), failed, len(self._forbidden), tuple(examples[:_MAX_EXAMPLES]))
+
+    def export_report(self) -> Report:
+        """Return all that the tasks have reported so far as one report."""
+        counts = self.get_counts()
+        previews = {key: self._merge_preview(key) for key in [*self._previews]}
+        with self._lock:
+            return Report(
+                rows={key: each.rows for key, each in counts.items()},
+                pages={key: each.pages for key, each in counts.items() if each.pages},
+                errors={key: each.errors for key, each in counts.items() if each.errors},
+                bytes={key: each.bytes for key, each in counts.items() if each.pages},
+                searched={key: each.searched for key, each in counts.items() if each.searched},
+                empty={key: list(each.empty) for key, each in counts.items() if each.searched},
+                fetched=[url for url, ok in self._urls.items() if ok],
+                failed=[url for url, ok in self._urls.items() if not ok],
+                forbidden=[*self._forbidden],
+                failures=[each for report in self._reports.values() for each in report.failures][:_MAX_FAILED_PAGES],
+                previews=previews,
+                seconds={key: each.seconds for key, each in counts.items() if each.seconds},
+            )
+
+    def import_report(self, report: Report) -> None:
+        """Add what an earlier run has exported."""
+        self._count("", report)
+
+    def _merge_preview(self, key: str) -> list[PlacedRow]:
+        with self._lock:
+            rows = merge(*self._previews.get(key, {}).values(), key=itemgetter(0))
+            return [*islice(rows, self.endpoint.preview_rows)]
 
     def list_failed_pages(self) -> list[tuple[str, str]]:
         """Return the first distinct addresses that tasks could not fetch, with the reasons, at most 20."""

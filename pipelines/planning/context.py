@@ -36,12 +36,25 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointFolders:
+    """Folders of checkpoints: the run's own, and those of earlier attempts, the newest first.
+
+    Only checkpoints with the same `digest` of pipeline, parameters and engine are read.
+    """
+
+    folder: str
+    digest: str
+    earlier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunContext:
     """Context of a run.
 
     `inputs` are the datasets of the service by their path in the pipeline. `local_folders` restricts the local files
     that may be read and written; None allows all of them, as on a personal machine. With `saves_folder`, rows for the
-    project's storage are written there; without it, all paths are local. `bind` is the address of this machine at which
+    project's storage are written there; without it, all paths are local. Without `checkpoints`, cached rows stay in
+    memory. `bind` is the address of this machine at which
     tasks reach the driver.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline) and `shown`
@@ -63,6 +76,7 @@ class RunContext:
     bind: str = "127.0.0.1"
     endpoint: Endpoint | None = None
     downloads: str | None = None
+    checkpoints: CheckpointFolders | None = None
 
     def find_files(self, path: str) -> Files:
         """Return the files of a path in the pipeline; raises RunError if there are none that may be read."""

@@ -202,11 +202,12 @@ class TableStage(Stage):
     """Base of stages that work on whole tables as Spark DataFrames; pages do not pass through it.
 
     With `can_start`, a stage may be the first one; it then gets an empty table. `shows_rows` marks a stage that is run
-    for its display, even where a later stage discards its rows.
+    for its display, even where a later stage discards its rows. A later attempt may resume after an `is_checkpoint`.
     """
 
     can_start: ClassVar[bool] = False
     shows_rows: ClassVar[bool] = False
+    is_checkpoint: ClassVar[bool] = False
 
     @property
     def max_rows(self) -> int | None:

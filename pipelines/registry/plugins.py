@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import site
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 
 OWN_DISTRIBUTION = "spindle"
@@ -43,6 +43,13 @@ def get_plugin_name(point: EntryPoint) -> str:
     """Return the distribution's name, or the entry point's for first-party plugins, which share one distribution."""
     distribution = point.dist.name if point.dist else point.module.partition(".")[0]
     return point.name if distribution == OWN_DISTRIBUTION else distribution
+
+
+def describe_engine() -> str:
+    """Return the versions of the engine, of Spark and of the plugins."""
+    own = (OWN_DISTRIBUTION, "pyspark")
+    plugins = (f"{point.dist.name} {point.dist.version}" for point in find_entry_points() if point.dist)
+    return ", ".join(dict.fromkeys((*(f"{name} {version(name)}" for name in own), *plugins)))
 
 
 def find_plugin_folders() -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,6 +28,7 @@ from pipelines.planning.planner import check_references
 from pipelines.planning.requirements import find_missing_browser
 from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
+from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.explore import Explorer
 from pipelines.spark.frontier import Exploration
 from pipelines.spark.limits import find_link_limits
@@ -104,7 +105,14 @@ class _Segment:
 class Engine:
     """Builds the DataFrames of one run; explores run while it builds, all other passes with the action on the rows."""
 
-    def __init__(self, spark: SparkSession, plan: Plan, context: RunContext, endpoint: Endpoint | None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        context: RunContext,
+        endpoint: Endpoint | None,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
         self._spark = spark
         self._plan = plan
         since = context.cache.since or datetime.now(UTC)
@@ -114,6 +122,9 @@ class Engine:
         self.shown = self._context.shown  # by step key, the rows of stages such as echo
         self._observed: dict[str, Observation] = {}
         self._endpoint = endpoint
+        self._checkpoints = checkpoints
+        self._counted: Mapping[str, int] = {}
+        self._resumed_after: Step | None = None
         self._link_limits = find_link_limits(plan.steps[:-1], context.limit)
         self._numbers = count(1)
         self._columns = plan.columns
@@ -124,8 +135,8 @@ class Engine:
         is_local = (self._spark.sparkContext.master or "").startswith("local")
         if is_local and (missing := find_missing_browser(self._plan)):
             raise RunError(missing)
-        segment: _Segment | None = None
-        for step in self._plan.steps[:-1]:
+        segment, steps = self._resume()
+        for step in steps:
             segment = self._add_step(segment, step)
         if segment is None:
             raise RunError("the plan has no steps")
@@ -155,7 +166,27 @@ class Engine:
         """Return the numbers of rows of finished steps that Spark itself runs, by step key."""
         observed = self._observed.copy().items()  # another thread may be building DataFrames
         counts = ((key, _read_count(each)) for key, each in observed)
-        return {key: rows for key, rows in counts if rows is not None}
+        return {**self._counted, **{key: rows for key, rows in counts if rows is not None}}
+
+    @property
+    def resumed_after(self) -> Step | None:
+        """The step whose rows an earlier attempt has computed, and the first of which this run has the rows."""
+        return self._resumed_after
+
+    def _resume(self) -> tuple[_Segment | None, Sequence[Step]]:
+        """Return the rows of the earlier attempts' last checkpoint, if there is one, and the steps that are left."""
+        steps = self._plan.steps[:-1]
+        resumption = self._checkpoints.resume(self.shown) if self._checkpoints else None
+        if resumption is None:
+            return None, steps
+        step = self._resumed_after = resumption.step
+        self._counted = resumption.counted
+        number = steps.index(step) + 1
+        for earlier in steps[:number]:
+            if isinstance(earlier.stage, TableStage) and earlier.key in resumption.rows:
+                earlier.stage.apply(resumption.rows[earlier.key], self._context)
+        check_references(steps[number:], resumption.columns)
+        return _Segment(resumption.rows[step.key], step.key, resumption.columns), steps[number:]
 
     def _get_kept_columns(self, columns: Columns) -> tuple[tuple[str, str], ...]:
         """Return the engine's columns that the pipeline keeps, with their types."""
@@ -197,7 +228,7 @@ class Engine:
         columns = stage.infer_columns(segment.after)
         rows = self._finish(segment, None)
         if stage.persists:
-            rows = self._observe(step, rows).persist()
+            rows = self._persist(step, self._observe(step, rows), columns)
         with _locate_errors(step):
             if isinstance(stage, Sink):
                 self.saves.write(
@@ -209,6 +240,15 @@ class Engine:
             rows = rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
         rows = rows if stage.persists else self._observe(step, rows)
         return _Segment(rows, step.key, get_columns(rows.schema, columns) if columns.open else columns)
+
+    def _persist(self, step: Step, rows: DataFrame, columns: Columns) -> DataFrame:
+        """Return rows that are computed once: in files, where later attempts find them, or in memory."""
+        if self._checkpoints and self._checkpoints.has(step):
+            known = get_columns(rows.schema, columns) if columns.open else columns
+            written = self._checkpoints.write(step, rows, known, self.get_counts, self.shown)
+            if written is not None:
+                return written
+        return rows.persist()
 
     def _observe(self, step: Step, rows: DataFrame) -> DataFrame:
         """Count the rows during the action that computes them."""

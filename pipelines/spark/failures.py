@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
-from pipelines.errors import RunError, StageFailed, summarize_error
+from pipelines.errors import RunError, SparkEnded, StageFailed, summarize_error
 from pipelines.planning.plan import Kind, Plan, Step
 
 _MAX_CHARACTERS = 500
@@ -40,7 +40,7 @@ def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -
     except PySparkException as error:
         raise RunError(_locate(plan, error, describe_spark_error(error), list_begun())) from error
     except (Py4JError, ConnectionError) as error:
-        raise RunError(_add_location(ENDED, _list_possible_steps(plan, list_begun()))) from error
+        raise SparkEnded(_add_location(ENDED, _list_possible_steps(plan, list_begun()))) from error
 
 
 def _locate(plan: Plan, error: PySparkException, sentence: str, begun: Collection[str]) -> str:

@@ -16,7 +16,8 @@ from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
 from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.planning.context import RunContext
-from pipelines.planning.plan import Plan
+from pipelines.planning.plan import Plan, Step
+from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.engine import Engine
 from pipelines.spark.failures import locate_spark_errors
 from pipelines.spark.output import SavedRows, WrittenFiles, read_parquet, write_parquet
@@ -129,13 +130,20 @@ class Run:
         """Return the addresses of some pages that could not be fetched, with the reasons."""
         return self._coordinator.list_failed_pages()
 
+    @property
+    def resumed_after(self) -> Step | None:
+        """The step whose rows were computed by an earlier attempt; None where the run began anew."""
+        return self._engine.resumed_after if self._engine else None
+
     def get_preview(self, step: str) -> Iterable[Mapping[str, Any]]:
         """Return the first rows of a step that Python workers run, or that it shows, at most `preview_rows`."""
         shown = self._engine.shown.get(step) if self._engine else None
         return self._coordinator.get_preview(step) if shown is None else shown[: self._preview_rows]
 
     def _start(self, spark: SparkSession) -> Engine:
-        self._engine = Engine(spark, self._plan, self._context, self._coordinator.endpoint)
+        folders = self._context.checkpoints
+        checkpoints = Checkpoints(spark, self._plan, folders, self._coordinator) if folders else None
+        self._engine = Engine(spark, self._plan, self._context, self._coordinator.endpoint, checkpoints)
         return self._engine
 
     def _finish(self, engine: Engine, output: DataFrame) -> None:

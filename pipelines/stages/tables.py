@@ -162,7 +162,10 @@ pipeline:
 
 @register_stage("store")
 class Store(TableStage):
-    """Store the rows under a label for union_with; the rows pass on unchanged."""
+    """Store the rows under a label for union_with; the rows pass on unchanged.
+
+    A retry of an execution resumes after it, as after cache.
+    """
 
     example = """
 pipeline:
@@ -174,6 +177,7 @@ pipeline:
 
     positional = ("label",)
     persists = True
+    is_checkpoint = True
     label: str = Field(min_length=1)
 
     def describe(self) -> str:
@@ -190,7 +194,11 @@ pipeline:
 
 @register_stage("cache")
 class Cache(TableStage):
-    """Persist the rows, so that later stages do not compute them again."""
+    """Persist the rows, so that later stages do not compute them again.
+
+    In the service they are written to files, and a retry of an execution resumes after the last cache or store, without
+    running the stages before it again.
+    """
 
     example = """
 pipeline:
@@ -199,6 +207,7 @@ pipeline:
 """
 
     persists = True
+    is_checkpoint = True
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows

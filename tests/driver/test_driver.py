@@ -165,7 +165,7 @@ def test_a_terminated_driver_reports_and_leaves_no_process(tmp_path: Path, recei
             process.send_signal(signal.SIGTERM)
             finish(process, 143)
     failed = receiver.take()[-1].payload
-    assert (failed["status"], failed["errorMessage"]) == ("FAILED", "cancelled")
+    assert (failed["status"], failed["errorMessage"]) == ("FAILED", "The driver was terminated.")
     assert failed["totalCpuTimeSeconds"] > 0
     assert failed["driverMemoryUsedBytes"] > 50 * 2**20
     assert failed["metrics"]["memoryByteSeconds"] > 0

@@ -3,6 +3,7 @@
 <organization>/executions/<execution>/<attempt>/spec.json
 <organization>/executions/<execution>/<attempt>/output/...
 <organization>/executions/<execution>/<attempt>/saves/<number>/...
+<organization>/executions/<execution>/<attempt>/checkpoints/<step>/...
 <organization>/executions/<execution>/<attempt>/driver.log
 <organization>/executions/<execution>/files/<sha-256>
 <organization>/datasets/<dataset>/<version>/part-00000.parquet
@@ -88,6 +89,11 @@ def output_key(organization_id: str, execution_id: str, attempt: int) -> str:
 def saves_key(organization_id: str, execution_id: str, attempt: int) -> str:
     """Return the key of the folder for the saves of one attempt, with a numbered folder for every save."""
     return f"{execution_key(organization_id, execution_id, attempt)}/saves"
+
+
+def checkpoints_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    """Return the key of the folder for the rows that one attempt keeps for later ones, by step."""
+    return f"{execution_key(organization_id, execution_id, attempt)}/checkpoints"
 
 
 def files_key(organization_id: str, execution_id: str) -> str:

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from core.errors import Conflict
+from core.executions.reconcile import admit_retries
 from core.executions.reports import cancel, fail
+from core.executions.retries import FailureCode
 from core.executions.states import State, Trigger, get_next_state
 from core.executions.transitions import MAX_CONCURRENT_EXECUTIONS, cancel_all, move
-from core.tables import Execution
+from core.tables import Execution, now
 from tests.support.shop import Shop
 
 TABLE = Path(__file__).with_name("states.txt")
@@ -61,11 +64,31 @@ def happen(shop: Shop, execution: Execution, event: Trigger) -> State:
                 return State(shop.retry(execution, queue=True).state)
             except Conflict:
                 return State(shop.reload(execution).state)
+        case Trigger.POSTPONE:
+            return lose_driver(shop, execution)
+
+
+def lose_driver(shop: Shop, execution: Execution) -> State:
+    """The current attempt is lost, and the job allows one retry more, after an hour."""
+    current = shop.reload(execution)
+    if get_next_state(State(current.state), Trigger.POSTPONE) is None:
+        with shop.database.write() as session:
+            move(session, session.get_one(Execution, execution.id), Trigger.POSTPONE)
+        return State(shop.reload(execution).state)
+    with shop.database.write() as session:
+        allowed = {"max_retries": Execution.retries + 1, "retry_backoff_seconds": 3600}
+        same = (Execution.id == execution.id, Execution.attempt == current.attempt)
+        session.execute(update(Execution).where(*same).values(allowed))
+    return fail(shop.database, execution.id, "It was lost.", current.attempt, FailureCode.DRIVER_LOST)
 
 
 def admit(shop: Shop, execution: Execution) -> State:
-    """A slot comes back to the project, and goes to this execution if it is waiting."""
-    if shop.reload(execution).state == State.QUEUED:
+    """A slot comes back to the project, and goes to this execution if it is waiting; the pause of a retry is over."""
+    if shop.reload(execution).retry_at is not None:
+        with shop.database.write() as session:
+            session.execute(update(Execution).where(Execution.id == execution.id).values(retry_at=now()))
+        admit_retries(shop.database, now())
+    elif shop.reload(execution).state == State.QUEUED:
         shop.free_one_slot()
     else:
         with shop.database.write() as session:
@@ -175,7 +198,9 @@ def test_one_event_from_eight_threads_counts_once(shop: Shop, event: Trigger) ->
             seen = set(pool.map(lambda _, one=execution: happen(shop, one, event), range(8)))
             assert seen == {get_next_state(state, event) or state}
             after = shop.content(execution)
-            retried = event in (Trigger.RETRY, Trigger.REQUEUE) and get_next_state(state, event) is not None
+            retried = (
+                event in (Trigger.RETRY, Trigger.REQUEUE, Trigger.POSTPONE) and get_next_state(state, event) is not None
+            )
             assert (after["state"], after["attempt"]) == (seen.pop(), before["attempt"] + retried)
             held(shop)
             clear(shop)

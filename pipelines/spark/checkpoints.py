@@ -1,0 +1,189 @@
+"""Checkpoints: the rows of cache and store stages as files, from which a later attempt of the same run resumes.
+
+A checkpoint is a folder of Parquet files and a marker beside it, which is written when the files are whole. The marker
+has the counts of all steps up to there, so that a resumed run reports and checks the same as an undisturbed one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from msgspec import DecodeError, Struct, ValidationError
+from msgspec.msgpack import Decoder, Encoder
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pipelines.coordination.messages import Report
+from pipelines.coordination.server import Coordinator
+from pipelines.language.columns import Columns
+from pipelines.planning.context import CheckpointFolders
+from pipelines.planning.plan import Plan, Step
+from pipelines.planning.stage import Reset, Sink, Source, TableStage
+from pipelines.spark.output import read_parquet, write_parquet
+
+SUFFIX = ".checkpoint"
+Shown = dict[str, list[dict[str, Any]]]  # rows that stages such as echo show, by step key
+_log = logging.getLogger(__name__)
+
+
+class Marker(Struct, frozen=True):
+    """What a checkpoint contains: `files` with their sizes.
+
+    `counted`, `report` and `shown` are of the steps up to it: rows that Spark has counted, what the workers have
+    reported, and rows that were shown.
+    """
+
+    digest: str
+    columns: list[tuple[str, str]]
+    row_schema: str
+    rows: int
+    files: dict[str, int]
+    counted: dict[str, int]
+    report: Report
+    shown: Shown
+
+
+_encode = Encoder(enc_hook=str).encode
+_decode = Decoder(Marker).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """The step that a run resumes after, and the columns after it; by step key the rows of the checkpoints.
+
+    `counted` are numbers of rows that Spark has counted.
+    """
+
+    step: Step
+    columns: Columns
+    rows: Mapping[str, DataFrame]
+    counted: Mapping[str, int]
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, folders: CheckpointFolders, coordinator: Coordinator) -> None:
+        self._spark = spark
+        self._folders = folders
+        self._coordinator = coordinator
+        self._steps = list_checkpoint_steps(plan)
+
+    def resume(self, shown: Shown) -> Resumption | None:
+        """Return the last whole checkpoint of the earlier attempts, and those of all stored rows before it.
+
+        What workers have reported up to it becomes this run's, and `shown` gets what they have shown.
+        """
+        found: dict[str, tuple[Marker, str]] = {}
+        for step in self._steps:
+            checkpoint = self._find(step)
+            if checkpoint is not None:
+                found[step.key] = checkpoint
+            elif isinstance(step.stage, TableStage) and step.stage.stored_label is not None:
+                break  # later stages may use its rows
+        last = next((step for step in reversed(self._steps) if step.key in found), None)
+        if last is None:
+            return None
+        rows = {
+            key: read_parquet(self._spark, StructType.fromJson(json.loads(marker.row_schema)), path)
+            for key, (marker, path) in found.items()
+        }
+        marker, path = found[last.key]
+        self._coordinator.import_report(marker.report)
+        shown.update(marker.shown)
+        _log.info("resumed", extra={"fields": {"step": last.title, "rows": marker.rows, "folder": path}})
+        return Resumption(last, Columns(tuple(marker.columns)), rows, marker.counted)
+
+    def has(self, step: Step) -> bool:
+        """Return whether the step has a checkpoint."""
+        return step in self._steps
+
+    def write(
+        self, step: Step, rows: DataFrame, columns: Columns, get_counts: Callable[[], Mapping[str, int]], shown: Shown
+    ) -> DataFrame | None:
+        """Write a checkpoint and return its rows, read from it; None for rows that files cannot hold.
+
+        `get_counts` returns the numbers of rows that Spark itself has counted.
+        """
+        path = f"{self._folders.folder}/{step.key}"
+        try:
+            written = write_parquet(rows, path)
+        except AnalysisException:  # a column of a type that Parquet lacks, such as interval
+            _log.warning("no checkpoint", extra={"fields": {"step": step.title}})
+            return None
+        marker = Marker(
+            digest=self._folders.digest,
+            columns=list(columns.types),
+            row_schema=rows.schema.json(),
+            rows=written.rows,
+            files=_measure_files(path),
+            counted=dict(get_counts()),
+            report=self._coordinator.export_report(),
+            shown=shown,
+        )
+        _write_whole(Path(f"{path}{SUFFIX}"), _encode(marker))
+        return read_parquet(self._spark, rows.schema, path)
+
+    def _find(self, step: Step) -> tuple[Marker, str] | None:
+        """Return the newest whole checkpoint of a step with its folder."""
+        for folder in self._folders.earlier:
+            path = f"{folder}/{step.key}"
+            try:
+                marker = _decode(Path(f"{path}{SUFFIX}").read_bytes())
+            except (FileNotFoundError, DecodeError, ValidationError):
+                continue
+            if marker.digest == self._folders.digest and _is_whole(path, marker):
+                return marker, path
+        return None
+
+
+def list_checkpoint_steps(plan: Plan) -> Sequence[Step]:
+    """Return the steps whose rows a later attempt may begin with.
+
+    Rows that are stored and never used are not computed. What a stage saves belongs to the attempt that completes, and
+    the cookies of a session to the run, so neither may come before.
+    """
+    if plan.options.session:
+        return ()
+    used = {label for step in plan.steps if isinstance(step.stage, TableStage) for label in step.stage.used_labels}
+    steps: list[Step] = []
+    for number, step in enumerate(plan.steps):
+        if isinstance(step.stage, Sink):
+            break
+        if not isinstance(step.stage, TableStage) or not step.stage.is_checkpoint:
+            continue
+        label = step.stage.stored_label
+        if label is None or label in used or not isinstance(plan.steps[number + 1].stage, Source | Reset):
+            steps.append(step)
+    return steps
+
+
+def _measure_files(folder: str) -> dict[str, int]:
+    return {file.name: file.stat().st_size for file in Path(folder).iterdir() if not file.name.startswith(("_", "."))}
+
+
+def _is_whole(folder: str, marker: Marker) -> bool:
+    try:
+        if _measure_files(folder) != marker.files:
+            return False
+        return sum(pq.read_metadata(f"{folder}/{name}").num_rows for name in marker.files) == marker.rows
+    except (OSError, ValueError):  # pyarrow's errors are among them
+        return False
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is there as a whole or not at all."""
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)

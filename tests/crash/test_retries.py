@@ -1,0 +1,120 @@
+"""Attempts of real executions: a killed driver is replaced, a slow one is stopped, and a cancel reaches the pause."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.processes import descendants, running
+from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
+from tests.support.site import Site, serve_site
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+
+STOP_SECONDS = 5
+PAGES = {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>1</h1>", "/2": "<h1>2</h1>"}
+PAGES |= {"/later1": "<h2>one</h2>", "/later2": "<h2>two</h2>"}
+PIPELINE = """\
+fetch: {{url: "{base}/"}}
+pipeline:
+  - {{stage: wgetJoin, args: [a]}}
+  - {{stage: extract, args: [{{selector: h1, as: number}}]}}
+  - {{stage: sql_query, args: ["SELECT *, '{base}/later' || number AS later FROM rows"]}}
+  - {{stage: cache}}
+  - {{stage: wget, args: [$later]}}
+  - {{stage: extract, args: [{{selector: h2, as: name}}]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with serve_site() as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    service = Service(tmp_path_factory.mktemp("retries") / "data", {"SPINDLE_HEARTBEAT_SECONDS": "1"}).start()
+    yield service
+    assert service.stop() == 0
+
+
+def make_job(service: Service, pipeline: str, **fields: Any) -> Job:
+    job = service.make_job(pipeline)
+    with service.client() as client:
+        answer = client.put(job.path, json=fields)
+    assert answer.is_success, answer.text
+    assert answer.json() | fields == answer.json()
+    return job
+
+
+def list_attempts(service: Service, job: Job, execution: str) -> list[dict[str, Any]]:
+    return service.get(f"{job.path}/executions/{execution}/attempts")
+
+
+def find_driver(service: Service, execution: str, attempt: int = 1) -> int:
+    pidfiles = [*(service.data / "drivers").glob(f"*.{execution}.{attempt}")]
+    return int(pidfiles[0].read_text()) if pidfiles else 0
+
+
+def test_a_killed_driver_is_replaced_by_one_that_resumes(service: Service, site: Site) -> None:
+    base = site.serve(PAGES)
+    site.hold({"/later1", "/later2"})
+    job = make_job(service, PIPELINE.format(base=base), maxRetries=1, retryBackoffSeconds=1)
+    execution = service.execute(job)
+    wait_until(lambda: "/later1" in site.requests, PATIENCE_SECONDS)
+    os.kill(find_driver(service, execution), signal.SIGKILL)
+    wait_until(lambda: len(list_attempts(service, job, execution)) == 2, PATIENCE_SECONDS)
+    site.hold(())
+    status = service.wait(job, execution)
+    assert status["status"] == "COMPLETED", status
+    first, second = list_attempts(service, job, execution)
+    assert (first["status"], first["errorCode"], first["resumedAfter"]) == ("FAILED", "driver-lost", None)
+    assert (second["status"], second["errorMessage"], second["resumedAfter"]) == ("COMPLETED", None, "s05_cache")
+    assert first["runId"] != second["runId"]
+    assert {path: site.requests[path] for path in ("/", "/1", "/2")} == {"/": 1, "/1": 1, "/2": 1}
+    answer = service.post("/datasets/query", {"sql": _select(service, job)})
+    assert sorted(answer["rows"], key=str) == [{"number": "1", "name": "one"}, {"number": "2", "name": "two"}]
+    logs = [
+        "\n".join(service.get(f"{job.path}/executions/{execution}/logs?attempt={number}")["logs"]) for number in (1, 2)
+    ]
+    assert ["resumed" in log for log in logs] == [False, True]
+    assert not [*(service.data / "storage").glob(f"*/executions/{execution}/*/checkpoints/*/*")]
+
+
+def test_a_slow_attempt_is_stopped_and_a_pause_can_be_cancelled(service: Service, site: Site) -> None:
+    base = site.serve(PAGES)
+    site.hold({"/1"})
+    slow = make_job(service, PIPELINE.format(base=base), timeoutSeconds=20)
+    lost = make_job(service, PIPELINE.format(base=base), maxRetries=1, retryBackoffSeconds=3600)
+    timed, paused = service.execute(slow), service.execute(lost)
+    wait_until(lambda: find_driver(service, timed) and find_driver(service, paused), PATIENCE_SECONDS)
+    tree = [find_driver(service, timed)]
+    os.kill(find_driver(service, paused), signal.SIGKILL)
+
+    def is_over() -> bool:
+        tree[1:] = {*tree[1:], *descendants(tree[0])}
+        return service.status(slow, timed)["status"] == "FAILED"
+
+    wait_until(is_over, PATIENCE_SECONDS)
+    wait_until(lambda: not running(tree), STOP_SECONDS)
+    record = service.get(f"{slow.path}/executions/{timed}")
+    assert (record["errorCode"], "20 seconds" in record["errorMessage"]) == ("timeout", True)
+
+    wait_until(lambda: len(list_attempts(service, lost, paused)) == 2, PATIENCE_SECONDS)
+    record = service.get(f"{lost.path}/executions/{paused}")
+    assert (record["status"], record["attempt"], record["retries"]) == ("PENDING", 2, 1)
+    assert record["retryAt"] is not None
+    ended = service.post(f"{lost.path}/executions/{paused}/cancel", {})
+    assert ended["status"] == "FAILED"
+    assert [each["errorCode"] for each in list_attempts(service, lost, paused)] == ["driver-lost", "cancelled"]
+
+
+def _select(service: Service, job: Job) -> str:
+    record = service.get(job.path)
+    dataset = service.get(f"/datasets/{record['outputDatasetId']}")
+    return f"SELECT number, name FROM {dataset['schema']}.{dataset['tableName']}"
