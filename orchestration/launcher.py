@@ -31,7 +31,7 @@ from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.schedules.firing import fire_overdue
 from core.schedules.once import execute_scheduled
-from core.schedules.switches import agree_on_switches
+from core.schedules.switches import agree_on_switches, record_switch
 from core.schedules.waiting import submit_waiting
 from core.tables import Execution, OutboxMessage, now
 from orchestration.client import DagsterClient, LaunchedRun
@@ -176,6 +176,7 @@ class Launcher:
         shown = {name: switch.enabled for name, switch in switches.items()}
         for name, enabled in agree_on_switches(self._database, shown).items():
             self._dagster.turn_schedule(name, switches[name], enabled)
+            record_switch(self._database, name, enabled)
         # at most a twentieth of the time, however many schedules there are
         self._next_switches = started + 20 * (time.monotonic() - started)
 

@@ -63,7 +63,8 @@ def record_run_of_tick(
             return False
         if run_id not in tick.run_ids:
             # a tick whose process was killed has an error, and was fired all the same
-            instance.update_tick(tick.with_run_info(run_id).with_status(TickStatus.SUCCESS, error=None))
+            run_ids = [*tick.run_ids, run_id]
+            instance.update_tick(tick.with_status(TickStatus.SUCCESS, skip_reason=None, error=None, run_ids=run_ids))
         return True
 
 

@@ -31,6 +31,14 @@ def agree_on_switches(database: Database, shown: Mapping[str, bool]) -> dict[str
     return turn
 
 
+def record_switch(database: Database, name: str, enabled: bool) -> None:
+    """Record that the switch was turned in Dagster: the next change here must not look like one there."""
+    with database.write() as session:
+        for each, schedule in _load(session):
+            if each == name:
+                schedule.agreed_enabled = enabled
+
+
 def _load(session: Session) -> list[tuple[str, Schedule]]:
     return [(each.name, session.get_one(Schedule, each.schedule_id)) for each in load_schedules(session)]
 

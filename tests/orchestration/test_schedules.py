@@ -19,6 +19,8 @@ from tests.support.service import Service, wait_until
 SCHEDULE = """query ($selector: ScheduleSelector!) { scheduleOrError(scheduleSelector: $selector) { __typename
   ... on Schedule { name cronSchedule executionTimezone futureTicks(limit: 2) { results { timestamp } }
     scheduleState { id status ticks(limit: 5) { timestamp status runIds skipReason error { message } } } } } }"""
+START = """mutation ($selector: ScheduleSelector!) { startSchedule(scheduleSelector: $selector) { __typename } }"""
+STOP = """mutation ($id: String!) { stopRunningSchedule(id: $id) { __typename } }"""
 PIPELINE = """\
 fetch: {url: "http://127.0.0.1:1/"}
 pipeline:
@@ -29,6 +31,15 @@ pipeline:
 def find_schedule(service: Service, project: str) -> dict[str, Any]:
     selector = {"scheduleName": project, **REPOSITORY}
     return service.graphql(SCHEDULE, selector=selector)["scheduleOrError"]
+
+
+def turn_in_ui(service: Service, name: str, *, running: bool) -> None:
+    """Use the switch of a schedule as Dagster's UI does."""
+    if running:
+        answer = service.graphql(START, selector={"scheduleName": name, **REPOSITORY})
+    else:
+        answer = service.graphql(STOP, id=find_schedule(service, name)["scheduleState"]["id"])
+    assert next(iter(answer.values()))["__typename"] == "ScheduleStateResult"
 
 
 @pytest.mark.long
@@ -57,6 +68,18 @@ def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) 
         tags = {tag["key"]: tag["value"] for tag in run["tags"]}
         assert tags["dagster/schedule_name"] == slug
 
+        def list_runs_of_ticks() -> list[str]:
+            ticks = find_schedule(service, slug)["scheduleState"]["ticks"]
+            return [run_id for tick in ticks if tick["status"] == "SUCCESS" for run_id in tick["runIds"]]
+
+        wait_until(list_runs_of_ticks, 150)
+        turn_in_ui(service, slug, running=False)
+        wait_until(lambda: service.get(path)["enabled"] is False, 60)
+        client.put(path, json={"enabled": True}).raise_for_status()
+        wait_until(lambda: find_schedule(service, slug)["scheduleState"]["status"] == "RUNNING", 60)
+        client.put(path, json={"enabled": False}).raise_for_status()
+        wait_until(lambda: find_schedule(service, slug)["scheduleState"]["status"] == "STOPPED", 60)
+
 
 def test_a_finished_tick_shows_its_runs(tmp_path: Path) -> None:
     at, name = datetime(2027, 3, 1, tzinfo=UTC), "shop"
@@ -68,7 +91,7 @@ def test_a_finished_tick_shows_its_runs(tmp_path: Path) -> None:
         kind, started = InstigatorType.SCHEDULE, TickStatus.STARTED
         tick = instance.create_tick(TickData(origin_id, name, kind, started, at.timestamp(), selector_id=selector_id))
         assert not record_run_of_tick(instance, repository, name, at, "run-1")
-        instance.update_tick(tick.with_status(TickStatus.SKIPPED))
+        instance.update_tick(tick.with_status(TickStatus.SKIPPED, skip_reason="accepted"))
         for run_id in ("run-1", "run-2", "run-1"):
             assert record_run_of_tick(instance, repository, name, at, run_id)
         shown = instance.get_tick(origin_id, selector_id, at.timestamp())
