@@ -13,9 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from uuid import uuid4
 
+import httpx
 import structlog
 
 from core.datasets.collector import FileCollector
+from core.errors import Unavailable
 from core.executions.reconcile import admit_retries, fail_lost, fail_overdue, list_overdue
 from core.executions.reports import cancel, fail, release_cancelled
 from core.executions.repository import list_claimed, list_stopping
@@ -48,6 +50,7 @@ CLAIM_TIMEOUT = timedelta(seconds=5)
 EXIT_TIMEOUT = timedelta(seconds=20)
 CANCEL_TIMEOUT = timedelta(seconds=4)  # of a cancelled execution's run to stop its driver
 OVERDUE_GRACE = timedelta(seconds=1)  # in which the run itself ends an attempt whose time is over
+PROBE_SECONDS = 2.0
 MAX_RUNS = 5  # of one attempt that ended before they claimed it
 
 log = structlog.get_logger()
@@ -62,7 +65,9 @@ class Launcher:
         self._dagster = dagster
         self._compute = compute
         self._home = settings.data.resolve() / "dagster"
-        self._up_since = now()
+        self._up_since = now()  # drivers could report since then
+        api = f"http://{settings.local_host}:{settings.port}"
+        self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = 0.0
         self._pool = ThreadPoolExecutor(4)
 
@@ -85,6 +90,7 @@ class Launcher:
                 ):
                     outages.run_step(step)
         self._pool.shutdown(cancel_futures=True)
+        self._probe.close()
 
     def launch_due(self) -> None:
         with self._database.read() as session:
@@ -156,8 +162,15 @@ class Launcher:
                 release_cancelled(self._database, execution.id, execution.attempt)
 
     def fail_lost(self) -> None:
-        for execution_id in fail_lost(self._database, self._settings, now(), self._up_since):
-            log.warning("execution lost its driver", execution_id=execution_id)
+        """Fail the executions whose drivers are silent, for so long as these could be heard."""
+        try:
+            if not self._is_api_up():
+                self._up_since = now()
+            for execution_id in fail_lost(self._database, self._settings, now(), self._up_since):
+                log.warning("execution lost its driver", execution_id=execution_id)
+        except Unavailable:
+            self._up_since = now()
+            raise
 
     def sync_schedules(self) -> None:
         """Execute what is due and was not fired, or had to wait."""
@@ -205,6 +218,12 @@ class Launcher:
 
     def _has_process(self, run_id: str) -> bool:
         return bool(run_id) and is_alive(get_run_pidfile(self._home, run_id))
+
+    def _is_api_up(self) -> bool:
+        try:
+            return self._probe.get("/livez").is_success
+        except httpx.TransportError:
+            return False
 
     def _list_runs(self, message: OutboxMessage) -> list[LaunchedRun]:
         return self._dagster.list_runs_with_tags(

@@ -122,8 +122,12 @@ class Settings(BaseSettings):
     @property
     def api_url(self) -> str:
         """Address of the API's root path as drivers and the command line call it."""
-        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
-        return (self.public_url or f"http://{host}:{self.port}").rstrip("/") + self.root_path
+        return (self.public_url or f"http://{self.local_host}:{self.port}").rstrip("/") + self.root_path
+
+    @property
+    def local_host(self) -> str:
+        """Host at which processes of this machine reach the API."""
+        return "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
 
     @property
     def dagster_url(self) -> str:

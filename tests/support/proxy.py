@@ -67,9 +67,9 @@ DELAY_SECONDS = 11  # longer than the driver waits for an answer
 class ReportProxy:
     """Stands between drivers and the API, whose URL is `target`.
 
-    `faults` has the fault of each job; `RUNNING` and the end are counted apart. Every other report of `dropped` jobs
+    `faults` has the fault of each job; heartbeats and the end are counted apart. Every other report of `dropped` jobs
     gets no answer; the first of `delayed` jobs is answered too late; each of `doubled` jobs is forwarded twice, and
-    those that `reordered` jobs send before their end are forwarded after it. The ends of jobs in `held` are forwarded
+    every other heartbeat of `reordered` jobs is forwarded after their end. The ends of jobs in `held` are forwarded
     once `release` is set. `reports` are the forwarded ones, with the status of their answers.
     """
 
@@ -103,16 +103,16 @@ def serve_report_proxy() -> Generator[ReportProxy]:
             if ends and job in proxy.held:
                 proxy.holds.set()
                 proxy.release.wait(600)
-            if fault == "reordered" and not ends:
+            number = counts[job, ends] = counts[job, ends] + 1
+            if fault == "reordered" and not ends and number % 2:
                 waiting.setdefault(job, []).append(report)
                 self.respond(200, "{}", "application/json")
                 return
             status, body = _forward(report)
             if fault == "doubled":
                 status, body = _forward(report)
-            for late in waiting.pop(job, ()):
+            for late in waiting.pop(job, ()) if ends else ():
                 _forward(late)
-            number = counts[job, ends] = counts[job, ends] + 1
             if fault == "dropped" and number % 2:
                 self.close_connection = True
                 return
