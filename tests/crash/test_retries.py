@@ -78,7 +78,7 @@ def test_a_killed_driver_is_replaced_by_one_that_resumes(service: Service, site:
     assert first["runId"] != second["runId"]
     assert {path: site.requests[path] for path in ("/", "/1", "/2")} == {"/": 1, "/1": 1, "/2": 1}
     answer = service.post("/datasets/query", {"sql": _select(service, job)})
-    assert sorted(answer["rows"], key=str) == [{"number": "1", "name": "one"}, {"number": "2", "name": "two"}]
+    assert sorted(answer["results"], key=str) == [{"number": "1", "name": "one"}, {"number": "2", "name": "two"}]
     logs = [
         "\n".join(service.get(f"{job.path}/executions/{execution}/logs?attempt={number}")["logs"]) for number in (1, 2)
     ]
