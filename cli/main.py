@@ -79,12 +79,21 @@ def up(
     workers: Annotated[
         int, typer.Option(envvar="SPINDLE_API_WORKERS", min=1, max=64, help="Processes that serve the API.")
     ] = 1,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="SPINDLE_DAGSTER_WORKSPACE",
+            help="A workspace.yaml with Dagster code locations of your own.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print all log lines, such as requests.")] = False,
 ) -> None:
     """Start everything in the foreground: API, launcher, Dagster webserver, daemon and code server."""
     from cli.up import up
 
-    raise typer.Exit(up(data, port, ui_port, host, workers, verbose))
+    raise typer.Exit(up(data, port, ui_port, host, workers, workspace, verbose))
 
 
 @main.command()

@@ -35,12 +35,27 @@ DAGSTER_READY = """{ instance { daemonHealth {
   repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"""
 
 
-def up(data: Path, port: int, ui_port: int, host: str, workers: int = 1, verbose: bool = False) -> int:
+def up(
+    data: Path,
+    port: int,
+    ui_port: int,
+    host: str,
+    workers: int = 1,
+    workspace: Path | None = None,
+    verbose: bool = False,
+) -> int:
     """Run until SIGINT or SIGTERM; return 1 when the instance cannot start.
 
     With `verbose` the terminal shows all lines of the log file, including requests.
     """
-    settings = Settings(data=data.resolve(), port=port, ui_port=ui_port, host=host, api_workers=workers)
+    settings = Settings(
+        data=data.resolve(),
+        port=port,
+        ui_port=ui_port,
+        host=host,
+        api_workers=workers,
+        dagster_workspace=workspace and workspace.resolve(),
+    )
     try:
         create_data_folder(settings.data)
         with (
@@ -150,7 +165,9 @@ def _create_children(
     settings: Settings, environment: dict[str, str], code_port: int, log: ProcessLog
 ) -> Sequence[Child]:
     quiet = ["--log-level", "warning"]
-    workspace = [*quiet, "-w", str(settings.data / "dagster" / "workspace.yaml")]
+    files = [settings.dagster_workspace] if settings.dagster_workspace else []
+    files.append(settings.data / "dagster" / "workspace.yaml")
+    workspace = [*quiet, *(part for file in files for part in ("-w", str(file)))]
     ready = ["orchestration.wait_until_ready", str(code_port)]
     commands = {
         "runs": ["orchestration.run_server"],
@@ -178,7 +195,12 @@ def _create_environment(settings: Settings) -> dict[str, str]:
         "SPINDLE_PORT": str(settings.port),
         "SPINDLE_UI_PORT": str(settings.ui_port),
         "SPINDLE_API_WORKERS": str(settings.api_workers),
+        # for code locations of users, which do not read our settings
+        "SPINDLE_SPARK_MASTER": settings.spark_master,
+        "SPINDLE_SPARK_DRIVER_MEMORY": settings.spark_driver_memory,
     }
+    if settings.dagster_workspace:
+        spindle["SPINDLE_DAGSTER_WORKSPACE"] = str(settings.dagster_workspace)
     here = {"DAGSTER_HOME": str(settings.data / "dagster"), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     return {**os.environ, **spindle, **here, **_dagster_database(settings)}
 

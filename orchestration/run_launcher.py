@@ -49,7 +49,7 @@ class ForkingRunLauncher(RunLauncher[Any], ConfigurableClass):
         request: dict[str, Any] = {"run_id": run.run_id}
         if run.remote_job_origin is None or run.remote_job_origin.location_name != LOCATION:
             arguments = ExecuteRunArgs(run.job_code_origin, run.run_id, self._instance.get_ref())
-            request["arguments"] = list(arguments.get_command_args()[-3:])
+            request["command"] = list(arguments.get_command_args())
         send_request(self._home, request)
 
     def terminate(self, run_id: str) -> bool:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from traceback import format_exc
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import dagster
 
@@ -33,7 +33,6 @@ from pipelines.registry.catalog import load_plugins
 
 STOP_SECONDS = 12
 PRELOADED = (
-    "dagster._cli",
     "dagster._core.execution.plan.execute_plan",
     "dagster._core.executor.in_process",
     "dagster._core.storage.local_compute_log_manager",
@@ -96,6 +95,8 @@ def _run(home: Path, request: dict[str, Any], connection: socket.socket) -> None
             os.write(descriptor, str(os.getpid()).encode())
             connection.sendall(b"ok")
             connection.close()
+            if "command" in request:
+                _replace_process(home, request["command"], descriptor)
             _execute(run_id, request)
             exit_code = 0
     except Exception:
@@ -108,15 +109,21 @@ def _run(home: Path, request: dict[str, Any], connection: socket.socket) -> None
 
 
 def _execute(run_id: str, request: dict[str, Any]) -> None:
-    """Execute an attempt for the launcher, a run that the UI has launched, or a run of another code location."""
+    """Execute an attempt for the launcher, or a run that the UI has launched."""
     if "execution_id" in request:
         execute_attempt(run_id, Attempt(request["execution_id"], request["attempt"]))
-    elif "arguments" in request:
-        from dagster._cli import cli
-
-        cli(request["arguments"], standalone_mode=False)
     else:
         execute_run(run_id)
+
+
+def _replace_process(home: Path, command: list[str], pidfile: int) -> NoReturn:
+    """Become Dagster's own process of a run of another code location, which may have an interpreter of its own.
+
+    The process keeps the lock of its pidfile. Nobody deletes the file at its end: the next such run does.
+    """
+    list_alive(home / "runs")
+    os.set_inheritable(pidfile, True)
+    os.execvp(command[0], command)  # noqa: S606 - a command of Dagster
 
 
 def _end_runs(home: Path) -> None:

@@ -24,12 +24,14 @@ from pipelines.planning.stage import (
     register_stage,
 )
 from pipelines.transforms import register_row_transform
+from spindle.datasets import DatasetError, download, read
 
 __all__ = [
     "Action",
     "ArgumentError",
     "BatchWorker",
     "Columns",
+    "DatasetError",
     "Element",
     "Link",
     "LinkStage",
@@ -46,6 +48,8 @@ __all__ = [
     "Stage",
     "TableStage",
     "Visit",
+    "download",
+    "read",
     "register_action",
     "register_method",
     "register_row_transform",

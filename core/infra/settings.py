@@ -34,6 +34,9 @@ class Settings(BaseSettings):
     ui_url: str | None = Field(
         default=None, description="Address that people reach the Dagster UI at; http://127.0.0.1:UI_PORT when unset."
     )
+    dagster_workspace: Path | None = Field(
+        default=None, description="workspace.yaml with code locations beside Spindle's; Dagster's own format."
+    )
     root_path: str = Field(default="/api", description="Path that every operation hangs under.")
     service_segment: str = Field(default="svc", description="The service's own path segment.")
     tables_segment: str = Field(default="cms-tables", description="The path segment of the generic tables.")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
+from core.errors import BadInput
 from core.infra.database import DAGSTER_DATABASE, create_dagster_schema, dagster_database_url
 from core.infra.settings import Settings
 
@@ -17,6 +18,8 @@ LOCATION = "spindle"
 
 def prepare_instance(settings: Settings, code_port: int) -> Path:
     """Write dagster.yaml, and a workspace.yaml with the code server at `code_port`; return their folder."""
+    if settings.dagster_workspace:
+        _check_workspace(settings.dagster_workspace)
     home = settings.data.resolve() / "dagster"
     home.mkdir(parents=True, exist_ok=True)
     url = dagster_database_url(settings)
@@ -29,6 +32,20 @@ def prepare_instance(settings: Settings, code_port: int) -> Path:
     server = {"host": "127.0.0.1", "port": code_port, "location_name": LOCATION}
     (home / "workspace.yaml").write_text(json.dumps({"load_from": [{"grpc_server": server}]}, indent=2) + "\n")
     return home
+
+
+def _check_workspace(path: Path) -> None:
+    """Raise BadInput when Dagster cannot read the user's workspace.yaml; it does not load the code locations."""
+    from dagster._core.workspace.load import location_origins_from_yaml_paths
+
+    try:
+        origins = location_origins_from_yaml_paths([str(path)])
+    except Exception as error:  # what is wrong with a file has many types in Dagster
+        reason = " ".join(str(error).split())
+        raise BadInput(f"SPINDLE_DAGSTER_WORKSPACE: {path} is not a workspace.yaml of Dagster: {reason}") from None
+    if any(origin.location_name == LOCATION for origin in origins):
+        sentence = f"{path} has a code location named '{LOCATION}', which is that of the service"
+        raise BadInput(f"SPINDLE_DAGSTER_WORKSPACE: {sentence}. Set another location_name.")
 
 
 def _read_template(name: str) -> str:

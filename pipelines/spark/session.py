@@ -49,12 +49,9 @@ def start_session(
 
     A plan that loads no files (`loads`) leaves so little work to Java that its C2 compiler is turned off.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    if master.startswith("local"):
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the only setting for the address of the web UI
-    os.environ.setdefault("SPARK_USER", _USER)
-    builder = SparkSession.Builder().master(master).appName(name)
-    for key, value in {**_get_defaults(loads), **(conf or {})}.items():
+    set_environment(master)
+    builder = SparkSession.Builder()
+    for key, value in build_conf(master, name, conf, loads).items():
         builder = builder.config(key, value)
     _check_java()
     try:
@@ -66,6 +63,21 @@ def start_session(
         raise RunError(f"Java ended before Spark had started: {_describe_java()}. {_JAVA_WANTED}") from error
     _drop_functions(spark)
     return spark
+
+
+def set_environment(master: str) -> None:
+    """Set the environment variables that a session needs beside its configuration."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if master.startswith("local"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the only setting for the address of the web UI
+    os.environ.setdefault("SPARK_USER", _USER)
+
+
+def build_conf(
+    master: str, name: str = "spindle", conf: Mapping[str, str] | None = None, loads: bool = True
+) -> dict[str, str]:
+    """Return the configuration of a session; `conf` overrides the defaults."""
+    return {"spark.master": master, "spark.app.name": name, **_get_defaults(loads), **(conf or {})}
 
 
 @contextmanager

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import spindle
+from pipelines.spark.session import build_conf
+from spindle.dagster import build_pyspark_resource
 
 ROOT = Path(__file__).parents[2]
 INTERNAL = re.compile(r"^\s*(?:from|import) pipelines\b", re.MULTILINE)
@@ -26,3 +31,13 @@ def test_the_import_loads_neither_spark_nor_playwright() -> None:
     code = "import sys, spindle; print([name for name in ('pyspark', 'playwright', 'dagster') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_dagsters_spark_has_the_settings_of_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPINDLE_SPARK_MASTER", "local[3]")
+    monkeypatch.setenv("SPINDLE_SPARK_DRIVER_MEMORY", "700m")
+    monkeypatch.setenv("PYSPARK_PYTHON", "another")
+    given = build_pyspark_resource(conf={"spark.ui.enabled": "false"}).spark_config
+    wanted = {"spark.driver.memory": "700m", "spark.ui.enabled": "false"}
+    assert given == build_conf("local[3]", conf=wanted)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
