@@ -58,7 +58,7 @@ def list_attempts(service: Service, job: Job, execution: str) -> list[dict[str, 
 
 def find_driver(service: Service, execution: str, attempt: int = 1) -> int:
     pidfiles = [*(service.data / "drivers").glob(f"*.{execution}.{attempt}")]
-    return int(pidfiles[0].read_text()) if pidfiles else 0
+    return int(pidfiles[0].read_text() or 0) if pidfiles else 0  # it is empty before the pid is written
 
 
 def test_a_killed_driver_is_replaced_by_one_that_resumes(service: Service, site: Site) -> None:
