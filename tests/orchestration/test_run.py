@@ -199,7 +199,7 @@ def count_slots(database: Database, job: Job) -> int:
 def assert_gone(service: Service, execution: str, status: str) -> None:
     """The run has ended with this status, and no driver is left."""
     assert ended_run(service, execution)["status"] == status
-    wait_until(lambda: not any("driver" in name for name in service.pids("driver")), PATIENCE_SECONDS)
+    wait_until(lambda: not service.pids("driver"), PATIENCE_SECONDS)
 
 
 def ended_run(service: Service, execution: str) -> Json:

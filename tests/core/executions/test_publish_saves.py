@@ -27,8 +27,10 @@ def key(execution: Execution, folder: str = "1") -> str:
 
 
 def loaded(shop: Shop, path: str) -> dict[str, Any]:
+    """What a job that loads the path was given, apart from the ids of dataset and version."""
     shop.write_pipeline(LOAD % path)
-    return shop.submit().inputs
+    inputs = shop.submit().inputs
+    return {name: {each: read[each] for each in ("locations", "format", "snapshot")} for name, read in inputs.items()}
 
 
 @pytest.mark.parametrize("path", ["prices", "spindle://shop/prices", "${OUTPUT_PRICES}"])

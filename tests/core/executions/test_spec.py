@@ -4,7 +4,7 @@ import json
 
 from core.executions.spec import build_spec, load_driver_secrets
 from core.infra.settings import Settings
-from core.infra.storage.protocol import files_key, output_key, pages_key, saves_key
+from core.infra.storage.protocol import checkpoints_key, files_key, output_key, pages_key, saves_key
 from tests.support.shop import Shop
 
 
@@ -49,6 +49,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
             "saves": url(saves_key(*place)),
             "files": url(files_key(*place[:2])),
         },
+        "checkpoints": {"folder": url(checkpoints_key(*place)), "earlier": []},
         "inputs": {
             "spindle://shop/books": {
                 "paths": [url(output_key(shop.organization_id, first.id, 1))],
