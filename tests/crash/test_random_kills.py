@@ -44,7 +44,7 @@ TICKS = int(os.environ.get("SPINDLE_CRASH_TICKS", "2"))
 ROUNDS = int(os.environ.get("SPINDLE_CRASH_ROUNDS", "1"))
 JOBS = 3
 KINDS = ("api", "daemon", "code server", "run server", "launcher", "run", "driver", "worker", "database")
-APPEARS_SECONDS = 60.0
+APPEARS_SECONDS = 180.0  # Spark's workers start last, and late on a busy machine
 LONGEST_PAUSE = 2.0
 END_SECONDS = 900
 SETTINGS = {"SPINDLE_LOST_AFTER_SECONDS": "40", "SPINDLE_HEARTBEAT_SECONDS": "1"}
@@ -155,14 +155,14 @@ class Killer:
             for kind in self.chance.sample(KINDS, len(KINDS)):
                 if submitting.done() and submitting.exception():
                     return harmed
-                killed = self._kill_database() if kind == "database" else self._kill(kind)
+                killed = self._kill_database() if kind == "database" else self._kill(kind, submitting)
                 if killed is None:
                     self._say(f"no {kind} to kill")
                 elif killed.kind in OF_DRIVERS and killed.owner:
                     harmed.add(killed.owner)
         return harmed
 
-    def _kill(self, kind: str) -> Victim | None:
+    def _kill(self, kind: str, submitting: Future[None]) -> Victim | None:
         until = time.monotonic() + APPEARS_SECONDS
         while time.monotonic() < until:
             if pick(self.chance, list_victims(self.service), kind):
@@ -171,6 +171,8 @@ class Killer:
                 if victim is not None and kill(victim.pid):
                     self._say(f"killed {victim}")
                     return victim
+            if submitting.done() and have_ended(self.service):
+                return None
             time.sleep(0.1)
         return None
 

@@ -1,0 +1,85 @@
+"""What a run and the launcher do while something that they need does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.definitions.selector import InstigatorSelector
+from dagster._core.remote_origin import (
+    GrpcServerCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.scheduler.instigation import TickData, TickStatus
+from dagster_shared.error import SerializableErrorInfo
+from sqlalchemy.exc import OperationalError
+
+from core.errors import Conflict, Unavailable
+from core.executions.reports import claim
+from core.infra.database import open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
+from core.tables import Execution
+from orchestration.client import DagsterClient
+from orchestration.compute import create_compute
+from orchestration.launcher import Launcher
+from orchestration.outages import is_outage
+from orchestration.schedules import record_run_of_tick
+from tests.support.service import free_port
+from tests.support.shop import Shop, make_shop
+
+TICK = datetime(2026, 1, 5, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    settings = Settings(data=tmp_path / "data", port=free_port(), lost_after_seconds=0.001)
+    migrate(settings)
+    with closing(open_database(settings)) as database:
+        yield make_shop(settings, database)
+
+
+def test_an_outage_is_found_behind_other_errors() -> None:
+    away = OperationalError("SELECT 1", {}, Exception("server closed the connection"))
+    assert is_outage(Unavailable("away"))
+    assert is_outage(chain(RuntimeError("not stored"), away))
+    assert not is_outage(chain(Conflict("other"), ValueError("bad")))
+    assert not is_outage(None)
+
+
+def chain(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+def test_no_driver_is_lost_that_the_api_cannot_hear(shop: Shop) -> None:
+    execution = shop.submit()
+    assert claim(shop.database, execution.id, 1, "run")
+    launcher = Launcher(shop.settings, shop.database, DagsterClient(free_port()), create_compute(shop.settings))
+    launcher.fail_lost()
+    with shop.database.read() as session:
+        assert session.get_one(Execution, execution.id).state == "PENDING"
+
+
+def test_a_tick_whose_process_was_killed_shows_its_run(tmp_path: Path) -> None:
+    repository = RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin("127.0.0.1", 1, location_name="spindle"), "all")
+    origin = RemoteInstigatorOrigin(repository, "shops")
+    selector = InstigatorSelector(location_name="spindle", repository_name="all", name="shops")
+    error = SerializableErrorInfo("The code server is gone.", [], None)
+    with DagsterInstance.local_temp(str(tmp_path)) as instance:
+        instance.create_tick(
+            TickData(
+                origin.get_id(), "shops", InstigatorType.SCHEDULE, TickStatus.FAILURE, TICK.timestamp(),
+                error=error, selector_id=selector.get_id(),
+            )
+        )  # fmt: skip
+        assert record_run_of_tick(instance, repository, "shops", TICK, "run")
+        tick = instance.get_tick(origin.get_id(), selector.get_id(), TICK.timestamp())
+        assert tick is not None
+        assert (tick.status, tick.run_ids, tick.error) == (TickStatus.SUCCESS, ["run"], None)
