@@ -46,6 +46,7 @@ JOBS = 3
 KINDS = ("api", "daemon", "code server", "run server", "launcher", "run", "driver", "worker", "database")
 APPEARS_SECONDS = 180.0  # Spark's workers start last, and late on a busy machine
 LONGEST_PAUSE = 2.0
+LIFE_OF_WORKERS = 0.3  # seconds that they have for certain
 END_SECONDS = 900
 SETTINGS = {"SPINDLE_LOST_AFTER_SECONDS": "40", "SPINDLE_HEARTBEAT_SECONDS": "1"}
 PIPELINE = """\
@@ -166,7 +167,7 @@ class Killer:
         until = time.monotonic() + APPEARS_SECONDS
         while time.monotonic() < until:
             if pick(self.chance, list_victims(self.service), kind):
-                time.sleep(self.chance.uniform(0, LONGEST_PAUSE))
+                time.sleep(self.chance.uniform(0, LIFE_OF_WORKERS if kind == "worker" else LONGEST_PAUSE))
                 victim = pick(self.chance, list_victims(self.service), kind)
                 if victim is not None and kill(victim.pid):
                     self._say(f"killed {victim}")
