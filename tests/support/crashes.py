@@ -31,7 +31,7 @@ MODULES = {
     "dagster._daemon.cli": "daemon",
     "orchestration.run_server": "run server",
     "driver": "driver",
-    "pyspark.daemon": "worker",
+    "pipelines.spark.daemon": "worker",
 }
 
 
