@@ -1,15 +1,21 @@
-"""What a person sees in the Dagster UI: the run's steps with their metadata, and the asset with its preview."""
+"""A data engineer's day in the Dagster UI: lineage, a run, rows, plots, checks and a schedule, with a picture of each.
+
+What the UI shows is compared with what REST answers. The pictures are in the folder SPINDLE_TEST_SCREENSHOTS, or in
+the test's own.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.support.service import Service
+from tests.support.service import Job, Json, Service, wait_until
 from tests.support.site import serve_gated_site
 
 pytestmark = pytest.mark.timeout(240)
@@ -17,55 +23,140 @@ pytestmark = pytest.mark.timeout(240)
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chromium-headless-shell"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 PATIENCE_MS = 60_000
-TAGS = "query ($run: ID!) { runOrError(runId: $run) { ... on Run { tags { key value } } } }"
-PIPELINE = """\
+ASSET = "query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { __typename } }"
+RUNS = "{ runsOrError(limit: 50) { ... on Runs { results { runId stepStats { stepKey status } } } } }"
+PAGES = """\
 fetch: {{url: "{url}"}}
 pipeline:
   - {{stage: wgetJoin, args: ["ul li a"]}}
   - {{stage: extract, args: [{{selector: h1, method: text, as: headline}}]}}
+  - {{stage: save_parquet, args: ["${{OUTPUT_PAGES}}", overwrite]}}
+checks:
+  - {{check: row_count, min: 2}}
+"""
+SUMMARY = """\
+pipeline:
+  - {stage: load_parquet, args: [{path: "${OUTPUT_PAGES}"}]}
+  - {stage: sql_query, args: ["SELECT headline, count(*) AS pages FROM rows GROUP BY headline"]}
 """
 
 
+@dataclass(frozen=True)
+class Day:
+    """A project with two jobs, of which the second reads the output of the first; both ran in one Dagster run."""
+
+    project: str
+    pages: Job
+    summary: Job
+    run_id: str
+
+
 @pytest.fixture(scope="module")
-def run(service: Service) -> str:
-    """The Dagster run of a completed execution."""
-    with serve_gated_site() as site:
-        site.open()
-        job = service.make_job(PIPELINE.format(url=site.url))
-        execution = service.execute(job)
-        assert service.wait(job, execution, seconds=120)["status"] == "COMPLETED"
-    return service.runs(execution)[0]["runId"]
-
-
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
+def browser_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed: the Dagster UI is not looked at.")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
-        page = browser.new_page(viewport={"width": 1600, "height": 1600})
+        page = browser.new_page(viewport={"width": 1600, "height": 1200})
         page.set_default_timeout(PATIENCE_MS)
         expect.set_options(timeout=PATIENCE_MS)
         yield page
-        page.screenshot(path=tmp_path / "page.png")
         browser.close()
 
 
-def test_the_run_shows_its_stages(service: Service, run: str, page: Page) -> None:
-    page.goto(f"{service.ui_url}/runs/{run}")
-    for key in ("s01_fetch", "s02_wgetJoin", "s03_extract", "s04_output"):
-        expect(page.get_by_text(f"stage[{key}]").first).to_be_visible()
-    expect(page.get_by_text("ASSET_MATERIALIZATION").or_(page.get_by_text("Materialized value")).first).to_be_visible()
+@pytest.fixture
+def page(browser_page: Page, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page, of which a picture is taken at the end of the test."""
+    yield browser_page
+    folder = Path(os.environ.get("SPINDLE_TEST_SCREENSHOTS", tmp_path))
+    browser_page.screenshot(path=folder / f"{request.node.name.removeprefix('test_')}.png")
 
 
-def test_the_asset_shows_rows_and_a_preview(service: Service, run: str, page: Page) -> None:
-    project = next(tag["value"] for tag in tags(service, run) if tag["key"] == "spindle/project")
-    page.goto(f"{service.ui_url}/assets/{project}/rows?view=events")
+@pytest.fixture(scope="module")
+def day(service: Service, browser_page: Page) -> Iterator[Day]:
+    """Both jobs, materialized by a click on their lineage."""
+    with serve_gated_site() as site:
+        site.open()
+        pages = service.make_job(PAGES.format(url=site.url))
+        agent = service.post("/agents", {"name": "summary", "pipelineYaml": SUMMARY})["id"]
+        created = service.post(f"/projects/id/{pages.project_id}/jobs", {"name": "summary", "agentId": agent})
+        summary = Job(pages.project_id, created["id"])
+        project = service.get(f"/projects/id/{pages.project_id}")["slug"]
+        wait_until(lambda: is_defined(service, project, "summary"), 60)
+        browser_page.goto(f"{service.ui_url}/assets/{project}/summary?view=lineage")
+        expect(browser_page.get_by_text("rows", exact=True).first).to_be_visible()
+        browser_page.get_by_role("button", name="Materialize all").click()
+        for job in (pages, summary):
+            wait_until(lambda job=job: service.get(f"{job.path}/executions"), 120)
+            assert service.wait(job, find_execution(service, job))["status"] == "COMPLETED"
+        (run_id,) = {service.get(f"{job.path}/executions")[0]["dagsterRunId"] for job in (pages, summary)}
+        yield Day(project, pages, summary, run_id)
+
+
+def test_lineage_leads_from_job_to_job(service: Service, day: Day, page: Page) -> None:
+    page.goto(f"{service.ui_url}/assets/{day.project}/summary?view=lineage")
+    for asset in ("rows", "summary"):
+        expect(page.get_by_text(asset, exact=True).first).to_be_visible()
+    expect(page.get_by_text("Materialized", exact=True)).to_have_count(2)
+    trigger = [service.get(f"{job.path}/executions")[0]["trigger"] for job in (day.pages, day.summary)]
+    assert trigger == ["dagster", "dagster"]
+
+
+def test_a_run_has_a_step_for_each_stage_of_both_jobs(service: Service, day: Day, page: Page) -> None:
+    page.goto(f"{service.ui_url}/runs/{day.run_id}")
+    expect(page.get_by_text("Success").first).to_be_visible()
+    for step in ("start", "fetch", "wgetJoin", "extract", "save_parquet", "publish"):
+        expect(page.get_by_text(f"{day.project}__rows.{step}").first).to_be_visible()
+    expect(page.get_by_text(f"{day.project}__summary.sql_query").first).to_be_visible()
+    (steps,) = (each["stepStats"] for each in list_runs(service) if each["runId"] == day.run_id)
+    assert {each["status"] for each in steps} == {"SUCCESS"}
+
+
+def test_an_asset_shows_its_rows_and_columns(service: Service, day: Day, page: Page) -> None:
+    page.goto(f"{service.ui_url}/assets/{day.project}/rows?view=events")
     expect(page.get_by_text("dagster/row_count").first).to_be_visible()
     expect(page.get_by_text("headline").first).to_be_visible()
     expect(page.get_by_text("Gate").first).to_be_visible()
+    stages = service.status(day.pages, find_execution(service, day.pages))["progress"]["stages"]
+    assert stages[-1]["rows"] == 2
 
 
-def tags(service: Service, run: str) -> list[dict[str, str]]:
-    answer = service.graphql(TAGS, run=run)
-    return answer["runOrError"]["tags"]
+def test_numbers_are_plotted_over_time(service: Service, day: Day, page: Page) -> None:
+    page.goto(f"{service.ui_url}/assets/{day.project}/rows")
+    page.get_by_role("button", name="Plots").click()
+    for name in ("rows", "pages", "errors", "seconds"):
+        expect(page.get_by_text(name, exact=True).first).to_be_visible()
+    expect(page.locator("canvas").first).to_be_visible()
+
+
+def test_checks_show_their_figures(service: Service, day: Day, page: Page) -> None:
+    page.goto(f"{service.ui_url}/assets/{day.project}/rows?view=checks")
+    expect(page.get_by_text("row_count").first).to_be_visible()
+    expect(page.get_by_text("Passed").first).to_be_visible()
+    (check,) = service.status(day.pages, find_execution(service, day.pages))["progress"]["checks"]
+    assert (check["passed"], check["figures"]) == (True, {"rows": 2})
+
+
+def test_a_schedule_has_one_switch(service: Service, day: Day, page: Page) -> None:
+    path = f"/projects/id/{day.pages.project_id}/schedule"
+    with service.client() as client:
+        client.put(path, json={"cronSchedule": "0 6 * * *", "timezone": "Europe/Berlin"}).raise_for_status()
+    page.goto(f"{service.ui_url}/locations/spindle/schedules/{day.project}")
+    expect(page.get_by_text("At 06:00 AM").first).to_be_visible()
+    page.locator("label:has(input[type=checkbox])").first.click()
+    wait_until(lambda: service.get(path)["enabled"] is False, 60)
+
+
+def find_execution(service: Service, job: Job) -> str:
+    """Return the job's newest execution."""
+    return service.get(f"{job.path}/executions")[0]["executionId"]
+
+
+def is_defined(service: Service, project: str, job: str) -> bool:
+    """Whether Dagster has a definition of the job's asset."""
+    answer = service.graphql(ASSET, key={"path": [project, job]})["assetNodeOrError"]
+    return answer["__typename"] == "AssetNode"
+
+
+def list_runs(service: Service) -> list[Json]:
+    return service.graphql(RUNS)["runsOrError"]["results"]
