@@ -42,6 +42,11 @@ def _find_room(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).parts[0]
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their length: compressed ones have a time in them, and all workers must collect equal names."""
+    return f"{argname} of {len(val)} bytes" if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from pipelines.spark.session import start_session  # not at the top: most tests do without Spark
