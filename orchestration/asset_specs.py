@@ -1,4 +1,4 @@
-"""What Dagster shows of a job's asset besides its steps: group, description, columns, pipeline and links."""
+"""The description and metadata of a job's asset: group, description, columns, pipeline and links."""
 
 from __future__ import annotations
 

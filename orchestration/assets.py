@@ -1,4 +1,4 @@
-"""Jobs as Dagster assets: each is a graph with a step for each stage of its pipeline."""
+"""Jobs as Dagster assets: an asset is a graph with one step per stage of its pipeline."""
 
 from __future__ import annotations
 

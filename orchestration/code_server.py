@@ -224,7 +224,7 @@ def _serve(port: int, serialized: str, server_id: str, template: int, report: in
             location_name=LOCATION,
         )
         servicer.serialized = serialized
-        signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())  # Dagster sets a handler of its own before
+        signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())  # Dagster has replaced the handler before
         server = DagsterGrpcServer(ended, servicer, logger, executor, host=HOST, port=port)
         threading.Thread(target=_report_ready, args=(port, server_id, report), daemon=True).start()
         threading.Thread(target=_end_with_template, args=(template, ended), daemon=True).start()

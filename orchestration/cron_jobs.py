@@ -35,7 +35,7 @@ def store_call(context: OpExecutionContext) -> None:
 
 @job(executor_def=in_process_executor)
 def call_cron_job() -> None:
-    """Makes a cron job's call at once, beside its schedule. The launchpad takes the cron job's id."""
+    """Makes a cron job's call at once, independently of its schedule. The launchpad takes the cron job's id."""
     store_call()
 
 

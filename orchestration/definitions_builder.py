@@ -1,4 +1,4 @@
-"""Definitions made of outlines; what has not changed since the last time is not built again."""
+"""Definitions made of outlines; only changed ones are built again."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from orchestration.schedules import build_schedule
 log = structlog.get_logger()
 
 Asset = AssetsDefinition | AssetSpec
-Built = dict[Hashable, tuple[Any, Any]]  # outlines and what was built of them, by their keys or ids
+Built = dict[Hashable, tuple[Any, Any]]  # outlines and their definitions, by their keys or ids
 UNBUILDABLE = "Dagster cannot show this job: {error}"
 INCONSISTENT = "Dagster could not load the assets of all jobs together; the log of the service has the error."
 
 
 @dataclass(frozen=True, slots=True)
 class Outlines:
-    """What definitions are made of."""
+    """The outlines of all definitions."""
 
     jobs: Sequence[JobOutline] = ()
     schedules: Sequence[ScheduleOutline] = ()
@@ -66,7 +66,7 @@ class DefinitionsBuilder:
             return _load([_build_bare_asset(outline, INCONSISTENT) for outline in outlines.jobs], ())
 
     def _get(self, before: Built, key: Hashable, outline: Any, build: Callable[[Any], Any]) -> Any:
-        """Return what was built of an equal outline before, or build it."""
+        """Return the definition of an equal outline from the cache, or build it."""
         known = before.get(key)
         self._built[key] = known if known is not None and known[0] == outline else (outline, build(outline))
         return self._built[key][1]

@@ -163,7 +163,7 @@ class DriverSession:
             self._watch(context)
 
     def list_check_results(self) -> Iterable[AssetCheckResult]:
-        """Return the results of the pipeline's checks, none where the driver has not computed them."""
+        """Return the results of the pipeline's checks; empty before the driver has computed them."""
         return build_check_results(self._outline.checks, self._list_checks())
 
     def complete(self, context: OpExecutionContext) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """`python -m orchestration.launcher`: launch the outbox as Dagster runs, and keep executions, runs and drivers in sync.
 
-The launcher may die at any point. It stores the id of a run before it asks the run server to start it; after a crash
+The launcher may die at any point. It stores the id of a run before the run server starts it; after a crash
 the message becomes due again, and a run that has a process is not started a second time. Where an attempt is launched
 twice nevertheless, one run claims it and the other ends.
 """
@@ -162,7 +162,7 @@ class Launcher:
                 release_cancelled(self._database, execution.id, execution.attempt)
 
     def fail_lost(self) -> None:
-        """Fail the executions whose drivers are silent, for so long as these could be heard."""
+        """Fail the executions whose drivers were silent while the API and the database were up."""
         try:
             if not self._is_api_up():
                 self._up_since = now()
@@ -173,7 +173,7 @@ class Launcher:
             raise
 
     def sync_schedules(self) -> None:
-        """Execute what is due and was not fired, or had to wait."""
+        """Fire overdue ticks, and submit jobs that had to wait."""
         at = now()
         for tick in fire_overdue(self._database, self._settings, at):
             log.info("fired overdue tick", tick_id=tick.tick_id, state=tick.state)

@@ -20,7 +20,7 @@ MAX_CELL_CHARACTERS = 200
 
 
 def build_pipeline(outline: JobOutline) -> MetadataValue:
-    """Return the pipeline as text that the UI shows in a window of its own."""
+    """Return the pipeline as text that the UI shows in a separate window."""
     return MetadataValue.md(format_code(outline.pipeline_yaml or "", "yaml"))
 
 
@@ -72,7 +72,7 @@ def build_publication_metadata(
 ) -> dict[str, Any]:
     """Return the metadata of the job's asset; the UI draws its numbers over time.
 
-    `payload` is the completion payload, and `output` the output's `stage` message, each empty where it got lost.
+    `payload` is the completion payload, and `output` the output's `stage` message, empty where it was lost.
     """
     columns = output.get("columns") or json.loads(payload.get("outputDatasetSchema") or "[]")
     stages = execution.progress.get("stages", ())

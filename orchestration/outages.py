@@ -11,7 +11,7 @@ OUTAGES = (Unavailable, OperationalError, InterfaceError, PoolTimeout)
 
 
 def is_outage(error: BaseException | None) -> bool:
-    """Return whether the error, or what has caused it, is a database that does not answer."""
+    """Return whether the error, or its cause, is a database that does not answer."""
     while error is not None:
         if isinstance(error, OUTAGES):
             return True

@@ -1,4 +1,4 @@
-"""The drivers of one Dagster run: one for each asset that the run materializes."""
+"""The drivers of one Dagster run: one per asset that the run materializes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Dagster run launcher, selected in dagster.yaml: each run gets a process that the run server forks.
+"""Dagster run launcher, selected in dagster.yaml: the run server forks a process for every run.
 
-Each run's process has a pidfile in DAGSTER_HOME/runs, by which it is observed and terminated.
+A run's process has a pidfile in DAGSTER_HOME/runs, by which it is observed and terminated.
 """
 
 from __future__ import annotations

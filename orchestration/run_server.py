@@ -1,4 +1,4 @@
-"""`python -m orchestration.run_server`: import Dagster and the engine once, then fork a process for each run.
+"""`python -m orchestration.run_server`: import Dagster and the engine once, then fork one process per run.
 
 A forked run records its first event after 0.1 s instead of 2 s. The server itself has no threads and no connections,
 which a fork would not survive.
@@ -117,7 +117,7 @@ def _execute(run_id: str, request: dict[str, Any]) -> None:
 
 
 def _replace_process(home: Path, command: list[str], pidfile: int) -> NoReturn:
-    """Become Dagster's own process of a run of another code location, which may have an interpreter of its own.
+    """Become Dagster's own process of a run of another code location, which may have another interpreter.
 
     The process keeps the lock of its pidfile. Nobody deletes the file at its end: the next such run does.
     """

@@ -40,5 +40,5 @@ def _build_schedule_tags(outline: JobOutline, execution: Execution) -> dict[str,
 
 
 def get_execution_tag(outline: JobOutline, is_single: bool) -> str:
-    """Return the tag that holds the execution's id: in a run of several assets, one for each job."""
+    """Return the tag that holds the execution's id: in a run of several assets, one per job."""
     return EXECUTION if is_single else f"{EXECUTION}.{outline.slug[:20]}.{outline.job_id[-12:]}"

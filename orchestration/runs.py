@@ -56,7 +56,7 @@ log = structlog.get_logger()
 
 
 def preload() -> None:
-    """Define an example asset, for what Dagster and the engine import when they are first used."""
+    """Define an example asset, so that Dagster and the engine import their lazy modules."""
     plan = outline_pipeline(EXAMPLE)
     example = JobOutline("", "", "", "", "", "", "", "", None, ("a", "b"), steps=plan.steps, checks=plan.checks)
     create_execution_plan(build_run_job([example]))
@@ -127,13 +127,13 @@ def execute_run(run_id: str) -> None:
             except NotFound as error:
                 instance.report_run_failed(run, error.sentence)
                 return
-        # what keeps a job from being executed is the error of its first step
+        # an obstacle becomes the error of the job's first step
         job = build_run_job([replace(outline, obstacle=None) for outline in outlines])
         _execute(instance, job, run)
 
 
 def build_run_job(outlines: Sequence[JobOutline], attempt: Attempt | None = None) -> JobDefinition:
-    """Return Dagster's job for the assets of these outlines alone."""
+    """Return Dagster's job for only the assets of these outlines."""
     drivers = build_drivers({get_graph_name(outline.key): outline for outline in outlines}, attempt)
     definitions = build_definitions([build_job_asset(outline) for outline in outlines], drivers)
     return definitions.resolve_implicit_global_asset_job_def()
@@ -161,7 +161,7 @@ def _freeze(outline: JobOutline, execution: Execution) -> JobOutline:
 def _build_config(outline: JobOutline, execution: Execution) -> dict[str, Any]:
     """Return the run's config, with which the run can be launched again.
 
-    It has the parameters that somebody has set: those of credentials and of the execution itself are made anew.
+    It has the parameters that somebody has set: those of credentials and of the execution itself are computed again.
     """
     parameters = {
         name: value

@@ -1,7 +1,7 @@
-"""Schedules of projects as Dagster's schedules: they call the service at each tick, which executes the jobs.
+"""Schedules of projects as Dagster's schedules: at a tick they call the service, which executes the jobs.
 
 A tick returns no run requests: the executions are stored before Dagster knows of their runs, and the launcher starts
-those as it does for REST. Each run then adds itself to its tick.
+those as it does for REST. A run then adds itself to its tick.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The steps of a job's asset: ops that all assets share, under the names of their stages.
 
-An asset's run begins with `start`, follows each stage of the driver, and ends with `publish`. They depend on each other
-by `Nothing`, so that a run may begin at any of them: without `start` it continues the execution of its parent run.
+An asset's run begins with `start`, follows the stages of the driver, and ends with `publish`. Their dependencies are
+`Nothing`, so that a run may begin at any of them: without `start` it continues the execution of its parent run.
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def stage(context: OpExecutionContext) -> Iterator[Output[None]]:
 
 @lru_cache
 def make_publish(checks: int) -> OpDefinition:
-    """Return the op for pipelines with this number of checks: each check is an output of it."""
+    """Return the op for pipelines with this number of checks: every check is one of its outputs."""
 
     @op(
         name="publish" if not checks else f"publish_with_{checks}_checks",

@@ -13,7 +13,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Kind, Plan, Step
 from pipelines.planning.stage import Sink
 
-VERSION = 1  # of the stored form; outlines of another version are computed anew
+VERSION = 1  # of the stored form; outlines of another version are computed again
 # names that steps cannot have: those of the first and last step, and words that Dagster reserves
 _TAKEN = ("start", "publish", "context", "conf", "config", "meta", "input", "output", "type", "dict", "int", "str")
 
@@ -52,7 +52,7 @@ class CheckOutline:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutline:
-    """What a pipeline does, as far as its text shows. Paths may contain `${NAME}`.
+    """The steps, inputs and outputs of a pipeline that its text shows. Paths may contain `${NAME}`.
 
     `fault` is a sentence about a pipeline that cannot be planned (any more); such an outline has no steps.
     """

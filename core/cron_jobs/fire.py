@@ -1,4 +1,4 @@
-"""Ticks of cron jobs: each stores one call, which the dispatcher of webhooks makes."""
+"""Ticks of cron jobs: a tick stores one call, which the dispatcher of webhooks makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outlines of cron jobs: what Dagster shows of them and needs to fire them."""
+"""Outlines of cron jobs: the fields by which Dagster shows and fires them."""
 
 from __future__ import annotations
 

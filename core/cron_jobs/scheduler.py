@@ -1,4 +1,4 @@
-"""The protocol `CronScheduler`: who keeps cron jobs and fires them. Callers get one from `open_cron_scheduler`."""
+"""The protocol `CronScheduler`: it stores and fires cron jobs. Callers get one from `open_cron_scheduler`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CronScheduler(Protocol):
     """Every method works on the cron jobs of the caller's organization; others are unknown to it (NotFound)."""
 
     def create(self, caller: Identity, values: Mapping[str, Any], key_ring: KeyRing) -> CronJobStatus:
-        """Store a cron job, which fires from its next tick on. Raise BadInput for what could not be fired."""
+        """Store a cron job, which fires from its next tick on. Raise BadInput where it could not be fired."""
         ...
 
     def list(

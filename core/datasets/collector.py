@@ -1,6 +1,6 @@
 """The background step that applies retention, and deletes files that no version of a dataset names.
 
-Files are deleted in two steps, so that nobody loses what he reads: a folder without a version is stored with the time
+Files are deleted in two steps, so that no reader loses its files: a folder without a version is stored with the time
 at which its files may go. Queries, downloads and everything else that reads files take less time than that; executions
 are asked for what they read.
 """
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 
 class FileCollector:
-    """Runs in one process of an instance. It may be killed at any point: the next round goes on."""
+    """Runs in one process of an instance. It may be killed at any point: the next round continues."""
 
     def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
         self._database = database

@@ -46,7 +46,7 @@ class WrittenFiles:
 
 @dataclass(frozen=True, slots=True)
 class DatasetFilter:
-    """What listed datasets have in common; texts match in any case, None matches all."""
+    """The conditions that listed datasets meet; texts match in any case, None matches all."""
 
     dataset_type: str | None = None
     format: str | None = None

@@ -44,7 +44,7 @@ MAX_RETAINED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class UploadOptions:
-    """What a client says about an upload; what is None is detected or has a default."""
+    """The fields that a client sends with an upload; None is detected or has a default."""
 
     name: str
     dataset_type: str | None = None

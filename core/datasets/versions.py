@@ -20,7 +20,7 @@ MAX_NUMBER_DIGITS = 9
 
 @dataclass(frozen=True, slots=True)
 class JobLink:
-    """A job that wrote or reads a dataset, and its newest execution that did; null for what never ran."""
+    """A job that wrote or reads a dataset, and its newest execution that did; null for a job that never ran."""
 
     job_id: str | None
     job_name: str | None
@@ -32,7 +32,7 @@ class JobLink:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where a dataset's rows come from, and who reads them."""
+    """The jobs that write and read a dataset."""
 
     written_by: Sequence[JobLink]
     read_by: Sequence[JobLink]

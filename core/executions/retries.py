@@ -1,4 +1,4 @@
-"""Failures of attempts, and whether another attempt follows one by itself."""
+"""Failures of attempts, and whether another attempt follows automatically."""
 
 from __future__ import annotations
 

@@ -124,9 +124,9 @@ def retry(
     """Begin the next attempt of a failed execution, with the pipeline and parameters that were frozen for it.
 
     It resumes after the last checkpoint of the earlier attempts. Credentials are read again. Reports of earlier
-    attempts change nothing from here on, and the job's retries count anew. With `queue` it waits where the project has
-    no free slot, in the order in which the executions were accepted. With `run_id` that Dagster run will claim it, so
-    that no other run is launched.
+    attempts change nothing from here on, and the job's retries count from zero. With `queue` it waits
+    where the project has no free slot, in the order in which the executions were accepted. With `run_id`
+    that Dagster run will claim it, so that no other run is launched.
 
     Raises NotFound, Conflict when it has not failed or cannot be executed any more, BadInput for a credential that was
     deleted, TooMany at the project's limit of executions, or with a full queue.

@@ -1,4 +1,4 @@
-"""Changes of definitions: rows that a transaction adds when it changes what Dagster shows, and their reader.
+"""Changes of definitions: rows for changes that Dagster shows, and their reader.
 
 Executions change none of the columns below, so they add no rows.
 """

@@ -1,6 +1,6 @@
 """Posting of messages to their receivers: repeated for a day, and isolated so that a slow receiver delays no other.
 
-A `MessageQueue` defines one kind of messages; core.webhooks and core.cron_jobs have one each.
+A `MessageQueue` defines one kind of messages; core.webhooks and core.cron_jobs have one queue each.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class MessageQueue(Protocol):
 
 
 class Dispatcher:
-    """Sends messages that are due, on its own threads. Several dispatchers may run: each leases what it sends."""
+    """Sends messages that are due, on its own threads. Several may run: each message is leased to one."""
 
     def __init__(self, settings: Settings, database: Database, queues: Sequence[MessageQueue]) -> None:
         self._settings = settings
@@ -107,7 +107,7 @@ class Dispatcher:
             pool.shutdown(cancel_futures=True)
 
     def deliver_due(self) -> None:
-        """Lease what is due, as far as there are slots, and hand it to the threads without waiting for them."""
+        """Lease due messages, one per free slot, and hand them to the threads without waiting for them."""
         for queue in self._queues:
             for dispatch in self._lease_due(queue, now()):
                 self._pools[dispatch.failing].submit(self._deliver, queue, dispatch)

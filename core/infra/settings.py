@@ -16,7 +16,7 @@ CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 
 
 class Settings(BaseSettings):
-    """Everything that one instance may be told; lists are comma separated."""
+    """All settings of one instance; lists are comma separated."""
 
     model_config = SettingsConfigDict(env_prefix="SPINDLE_", frozen=True, extra="ignore", hide_input_in_errors=True)
 

@@ -1,4 +1,4 @@
-"""Lineage: which jobs write what a job reads, by its input dataset and by the paths in its pipeline."""
+"""Lineage: the jobs whose output a job reads, by its input dataset and by the paths in its pipeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"\$\{([^{}\s]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class JobPaths:
-    """What a job reads and writes, as whole spindle:// paths of its organization."""
+    """The inputs and outputs of a job, as whole spindle:// paths of its organization."""
 
     job_id: str
     organization_id: str

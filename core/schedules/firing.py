@@ -1,4 +1,4 @@
-"""Ticks of schedules: each is recorded once, with one row per job, and each row becomes at most one execution.
+"""Ticks of schedules: a tick is recorded once, with one row per job, and a row becomes at most one execution.
 
 Dagster's schedules call `fire`. The launcher repeats `fire_overdue` and `submit_waiting`, which finish what a process
 left undone, and submit the jobs that had to wait. A tick and its rows are one transaction, and so are an execution and

@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _DueTime:
-    """A time that has come, of a job or of one of its tasks."""
+    """The scheduled time of a job or task, when it is due."""
 
     organization_id: str
     project_id: str
@@ -44,7 +44,7 @@ class _DueTime:
 
 
 def execute_scheduled(database: Database, settings: Settings, at: datetime) -> None:
-    """Execute the jobs and tasks whose scheduled time has come. One that cannot be executed then is logged."""
+    """Execute the jobs and tasks whose scheduled time is over. One that cannot be executed then is logged."""
     with database.read() as session:
         due = _load_due(session, at)
     for each in due:

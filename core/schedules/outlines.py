@@ -1,4 +1,4 @@
-"""Outlines of schedules: what Dagster needs to show and evaluate them."""
+"""Outlines of schedules: the fields by which Dagster shows and evaluates them."""
 
 from __future__ import annotations
 

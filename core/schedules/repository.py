@@ -58,7 +58,7 @@ class ExecutionRequest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class TickWithJobs:
-    """A tick and what it did with each job, by name."""
+    """A tick and its result for the jobs, by name."""
 
     tick: ScheduleTick
     jobs: Sequence[TickJob]

@@ -1,4 +1,4 @@
-"""What a tick did, in words."""
+"""The results of a tick as a sentence."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from core.tables import Project, Schedule
 def agree_on_switches(database: Database, shown: Mapping[str, bool]) -> dict[str, bool]:
     """Adopt the switches that were turned in Dagster; return by name those that have to be turned there.
 
-    `shown` are Dagster's switches by the schedule's name. The state in which both agreed last tells who has changed.
+    `shown` are Dagster's switches by the schedule's name. A switch that differs from the state
+    of their last agreement was turned since.
     """
     with database.read() as session:
         differ = [each for each in _load(session) if each[0] in shown and not _agrees(each[1], shown[each[0]])]

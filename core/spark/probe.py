@@ -1,4 +1,4 @@
-"""A probe of Spark: a session in a process of its own, whose result is kept for ten minutes."""
+"""A probe of Spark: a session in a separate process, whose result is valid for ten minutes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _start_session(settings: Settings) -> bool:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the probe: Python, if it took too long, and its JVM."""
+    """End the rest of the probe: Python, if it took too long, and its JVM."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

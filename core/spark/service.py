@@ -28,7 +28,7 @@ CONNECT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class SparkFacts:
-    """What drivers get. `cores` is None for a master on other machines, `java_version` where it cannot be found."""
+    """The resources of a driver. `cores` is None for a master on other machines, `java_version` where it is unknown."""
 
     version: str
     java_version: str | None

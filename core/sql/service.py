@@ -102,7 +102,7 @@ class QueryService:
         return self.run(caller, query)
 
     def run_on_task(self, caller: Identity, task_id: str, query: Query) -> QueryResult:
-        """Run a query bound to what a task's execution published. Raises NotFound if it published no dataset."""
+        """Run a query bound to the dataset of a task's execution. Raises NotFound if it published no dataset."""
         with self._database.read() as session:
             dataset_id, execution_id = _get_output(session, caller, task_id)
         return self.run(caller, replace(query, dataset_id=dataset_id, execution_id=execution_id))
@@ -133,7 +133,7 @@ class QueryService:
             return _get_table(Catalog(session, caller.organization_id), dataset.id)
 
     def get_table_of_task(self, caller: Identity, task_id: str) -> Table:
-        """Return what a task's execution published. Raises NotFound if it published no dataset."""
+        """Return the dataset version that a task's execution published. Raises NotFound if it published no dataset."""
         with self._database.read() as session:
             return _get_table(Catalog(session, caller.organization_id), *_get_output(session, caller, task_id))
 

@@ -1,4 +1,4 @@
-"""Changes of what Dagster draws, for the code server."""
+"""Changes of the records that Dagster draws, for the code server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base classes of what the dispatcher sends: messages, and the receivers that they are posted to."""
+"""Base classes of messages that the dispatcher sends: messages, and the receivers that they are posted to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules of projects, their ticks, and what each tick did with each job."""
+"""Schedules of projects, their ticks, and the results of the ticks by job."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 
 def take_spare(data: Path, spark: SparkSpec, request: TakeRequest, scratch: Path, log_file: int, lock: int) -> bool:
-    """Give an execution to a spare whose session fits; return False when there is none.
+    """Give an execution to a spare whose session fits; return False without one.
 
     Then the spare's pid is in the pidfile that `lock` has locked, and `scratch` is a link to the spare's folder.
     """
@@ -66,7 +66,7 @@ def take_spare(data: Path, spark: SparkSpec, request: TakeRequest, scratch: Path
 
 
 def _rank(folder: Path) -> tuple[bool, float]:
-    """Return a sort key: ready spares come first, then those that have been starting for longest."""
+    """Return a sort key: ready spares come first, then the oldest of those that are starting."""
     with suppress(FileNotFoundError):
         return not (folder / READY).exists(), (folder / SPARE_FILE).stat().st_mtime
     return True, time.time()
@@ -208,7 +208,7 @@ class Spares:
         return ""
 
     def _remove_folders(self) -> None:
-        """Remove the folders of spares that have ended, such as those of a killed launcher."""
+        """Remove the folders of spares that have ended, for instance after a launcher was killed."""
         alive = list_alive(self._data / "spares")
         for folder in self._list_folders():
             if folder.name not in alive:

@@ -162,7 +162,7 @@ def detect_text_format(path: Path, hint: str | None) -> Format:
 
 
 def detect_csv(path: Path, delimiter: str | None, header: bool | None) -> CsvDialect:
-    """Return the dialect of a CSV file; what the caller gives is not detected.
+    """Return the dialect of a CSV file; values from the caller are not detected.
 
     The delimiter is the one that splits the first records into most equal parts. The first record is a header when none
     of its values looks like a number, a date or a truth value. Raises RejectedFile for a header that is not usable.

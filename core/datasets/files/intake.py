@@ -11,7 +11,7 @@ from core.datasets.files.errors import RejectedFile
 
 
 def take(request: dict[str, Any]) -> dict[str, Any]:
-    """Convert an uploaded file to `rows.parquet` in the folder; return what was detected and written."""
+    """Convert an uploaded file to `rows.parquet` in the folder; return the detected format and the written rows."""
     source, folder, limit = Path(request["source"]), Path(request["folder"]), request["maxBytes"]
     if not source.stat().st_size:
         raise RejectedFile("empty-file", "The file is empty.")

@@ -26,7 +26,7 @@ MAX_SECONDS = 6 * 3600
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """The rows of an upload as a Parquet file on this machine, and what was detected."""
+    """The rows of an upload as a Parquet file on this machine, with the detected format."""
 
     path: Path
     columns: Sequence[dict[str, str]]
@@ -37,7 +37,7 @@ class TakenFile:
 
 
 class FileReader:
-    """Starts a process for each file; scratch files are in `folder`."""
+    """Starts one process per file; scratch files are in `folder`."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self._folder = folder
