@@ -28,6 +28,7 @@ settings.load_profile("spindle")
 SLOW_ROOMS = ("bin", "orchestration", "browser", "driver", "crash", "faults", "pipelines")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests and group them for xdist: one worker runs a file, and one all tests of the shared service."""
     items.sort(key=lambda item: _find_room(item) not in SLOW_ROOMS)
