@@ -28,14 +28,11 @@ settings.load_profile("spindle")
 SLOW_ROOMS = ("bin", "orchestration", "browser", "driver", "crash", "faults", "pipelines")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests and group them for xdist: one worker runs a file, and one all tests of the shared service."""
+    """Put slow rooms first, and allow for what py4j does."""
     items.sort(key=lambda item: _find_room(item) not in SLOW_ROOMS)
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("service" if "service" in fixtures else str(item.path)))
-        if "spark" in fixtures:  # py4j leaves sockets to the garbage collector
+        if "spark" in getattr(item, "fixturenames", ()):  # py4j leaves sockets to the garbage collector
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
