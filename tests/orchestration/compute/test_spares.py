@@ -68,8 +68,13 @@ def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any)
     return ExecutionSpec.model_validate({**fields, **changes})
 
 
-def get_pid(settings: Settings, handle: DriverHandle) -> int | None:
-    return read_alive_pid(settings.data / "drivers" / handle.name)
+def get_pid(settings: Settings, handle: DriverHandle) -> int:
+    """Wait for the driver to record its pid, and return it."""
+    path = settings.data / "drivers" / handle.name
+    wait_until(lambda: read_alive_pid(path) is not None, PATIENCE_SECONDS)
+    pid = read_alive_pid(path)
+    assert pid is not None
+    return pid
 
 
 def get_spare_pid(settings: Settings, spare: Path) -> int:
@@ -118,7 +123,7 @@ def test_a_ready_spare_serves_one_execution_and_is_replaced(settings: Settings, 
         compute.cancel(handle)
         assert [path.name for path in (settings.data / "scratch").iterdir()] == [wait_for_spare(settings.data).name]
         second = compute.launch(make_spec(settings, "second", pipeline, parameters={"FILE": "rows.csv"}), {})
-        assert get_pid(settings, second) not in (pid, None)
+        assert get_pid(settings, second) != pid
         compute.cancel(second)
         wait_until(lambda: not compute.list(), PATIENCE_SECONDS)
     assert list((settings.data / "scratch").iterdir()) == []
@@ -167,7 +172,7 @@ def test_a_killed_spare_is_replaced_and_a_stuck_one_is_passed_by(settings: Setti
         stuck = get_spare_pid(settings, wait_for_spare(settings.data))
         os.kill(stuck, signal.SIGSTOP)
         handle = compute.launch(make_spec(settings, "cold", crawl(silent)), {})
-        assert get_pid(settings, handle) not in (stuck, None)
+        assert get_pid(settings, handle) != stuck
         await_end([stuck])
         compute.cancel(handle)
 
@@ -180,7 +185,7 @@ def test_an_execution_with_other_settings_starts_cold(settings: Settings, silent
             settings, "large", crawl(silent), spark={"master": "local[1]", "conf": {"spark.driver.memory": "600m"}}
         )
         handle = compute.launch(spec, {})
-        assert get_pid(settings, handle) not in (pid, None)
+        assert get_pid(settings, handle) != pid
         assert running([pid])
         compute.cancel(handle)
 
