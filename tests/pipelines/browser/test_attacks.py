@@ -273,7 +273,7 @@ NEVER = "() => { while (true); }"
 )
 def test_a_page_that_does_not_go_spoils_no_visit_of_another_site(browser_site: BrowserSite, script: str) -> None:
     url = attacking(browser_site, script, "")
-    with serve_browser_site() as other, BrowserFetcher(replace(OPTIONS, total_timeout=30), Browsing()) as fetcher:
+    with serve_browser_site() as other, BrowserFetcher(replace(OPTIONS, total_timeout=60), Browsing()) as fetcher:
         pages = [page for each in (url, f"{other.url}/two") for page, _ in fetcher.fetch([(each, None)])]
     assert [page.error for page in pages] == [None, None]
 
