@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from core.executions.reports import cancel, claim
-from core.infra.outbox import fetch_due, fetch_unclaimed, mark_launched, postpone
+from core.infra.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, postpone
 from core.projects.repository import ProjectRepository
 from core.tables import OutboxMessage, now
 from tests.support.shop import Shop
@@ -14,7 +14,8 @@ SOON = timedelta(seconds=10)
 def launch(shop: Shop, run_id: str = "run") -> OutboxMessage:
     with shop.database.write() as session:
         (message,) = fetch_due(session, now())
-        mark_launched(session, message, run_id)
+        lease(session, message, run_id, SOON)
+        mark_launched(session, message)
     return message
 
 
@@ -24,7 +25,7 @@ def test_launches_are_due_oldest_first_until_they_are_made(shop: Shop) -> None:
         messages = fetch_due(session, now())
         assert [message.execution_id for message in messages] == [execution.id for execution in executions]
         assert [message.id for message in fetch_due(session, now(), 1)] == [messages[0].id]
-        mark_launched(session, messages[1], "run")
+        mark_launched(session, messages[1])
     with shop.database.read() as session:
         assert [message.id for message in fetch_due(session, now())] == [messages[0].id, messages[2].id]
 
@@ -38,6 +39,16 @@ def test_a_postponed_launch_comes_up_again(shop: Shop) -> None:
         assert fetch_due(session, now()) == []
         (again,) = fetch_due(session, now() + SOON)
         assert again.tries == 1
+
+
+def test_a_leased_launch_comes_up_again_unless_it_is_made(shop: Shop) -> None:
+    shop.submit()
+    with shop.database.write() as session:
+        (message,) = fetch_due(session, now())
+        lease(session, message, "run", SOON)
+    with shop.database.read() as session:
+        assert fetch_due(session, now()) == []
+        assert [each.dagster_run_id for each in fetch_due(session, now() + SOON)] == ["run"]
 
 
 def test_a_cancelled_execution_is_not_launched(shop: Shop) -> None:
@@ -74,5 +85,5 @@ def test_recording_a_launch_of_a_deleted_project_is_no_error(shop: Shop) -> None
     with shop.database.write() as session:
         ProjectRepository(session, shop.organization_id).delete(shop.project_id)
     with shop.database.write() as session:
-        mark_launched(session, message, "run")
+        mark_launched(session, message)
         assert fetch_due(session, now()) == []
