@@ -74,7 +74,7 @@ def test_where_if_match_is_understood_the_openapi_file_says_so():
         for one in OPERATIONS
         if any(parameter["name"] == "If-Match" for parameter in one.spec.get("parameters", ()))
     }
-    # also the records of the generic tables, and the retention of a dataset
+    # also the records of the generic tables, and the schedule of a project
     assert len(told) == 2 * (len(PATHS) + 1) + 1
     for operation in OPERATIONS:
         if str(operation) in told:
