@@ -47,6 +47,8 @@ NOT_CHECKED = {
     },
     "positive_data_acceptance": {
         "POST /.*/datasets/.*query.*": "which SQL is right",
+        "(POST|PUT) /.*/datasets(/{datasetId}(/retention)?)?": "which projects there are; types are known in any case",
+        "POST /.*/datasets/upload": "which files have rows",
         "(POST|PUT) /.*/agents.*": "which pipeline is right, and which categories there are",
         "(POST|PUT) /.*/jobs(/{jobId})?": "which agents, datasets and credentials there are",
         "POST /.*/jobs/{jobId}/(execute|completion)": "which parameters the pipeline has, and where its output may lie",
