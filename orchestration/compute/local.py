@@ -24,7 +24,14 @@ from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
 from driver.handover import TakeRequest
 from driver.spec import ExecutionSpec
-from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree, signal_group
+from orchestration.compute.processes import (
+    RECORD_AND_RUN,
+    build_environment,
+    kill_trees,
+    list_tree,
+    list_users,
+    signal_group,
+)
 from orchestration.compute.protocol import DriverHandle, DriverStatus, PodType
 from orchestration.compute.spares import take_spare
 
@@ -89,6 +96,8 @@ class LocalCompute:
                 time.sleep(0.05)
             signal_group(leader, signal.SIGKILL)
             kill_trees(tree)
+        # without its folder, a JVM that is starting would never notice that its driver has ended
+        kill_trees(list_users(str(self._scratch_folder(handle).resolve())))
         self._remove_scratch(handle)  # a killed driver does not clean up
 
     def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:

@@ -46,6 +46,16 @@ def list_tree(pid: int) -> Sequence[psutil.Process]:
         return []
 
 
+def list_users(scratch: str) -> Sequence[psutil.Process]:
+    """Return the processes whose folder for temporary files this is, also those whose driver has ended."""
+    users: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has just ended, or is another user's
+            if process.environ().get("TMPDIR") == scratch:
+                users.append(process)
+    return users
+
+
 def kill_trees(processes: Sequence[psutil.Process]) -> None:
     """Kill those of the processes that are left, with the children that they have started since."""
     for process in processes:

@@ -11,7 +11,8 @@ import psutil
 def descendants(pid: int) -> list[int]:
     """The processes below `pid`, the oldest first."""
     try:
-        return sorted(child.pid for child in psutil.Process(pid).children(recursive=True))
+        children = psutil.Process(pid).children(recursive=True)
+        return [child.pid for child in sorted(children, key=lambda child: (child.create_time(), child.pid))]
     except psutil.NoSuchProcess:
         return []
 

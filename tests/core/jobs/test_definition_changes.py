@@ -96,13 +96,17 @@ def test_each_change_is_noticed_once_also_one_that_commits_late(database: Databa
 
 
 def test_old_changes_are_deleted_and_their_numbers_are_not_used_again(database: Database) -> None:
-    with database.write() as session:
-        session.add(DefinitionChange(kind="jobs", record_id="1"))
+    def add() -> int:
+        with database.write() as session:
+            change = DefinitionChange(kind="jobs", record_id="1")
+            session.add(change)
+            session.flush()
+            return change.id
+
+    old = add()
     with database.write() as session:
         execute_update(session, update(DefinitionChange).values(created_at=now() - timedelta(days=2)))
         delete_old_changes(session)
-    with database.write() as session:
-        change = DefinitionChange(kind="jobs", record_id="1")
-        session.add(change)
-        session.flush()
-        assert change.id == 2
+    with database.read() as session:
+        assert session.get(DefinitionChange, old) is None
+    assert add() > old

@@ -15,6 +15,7 @@ from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from driver.spec import ExecutionSpec
 from orchestration.compute.local import LocalCompute
+from orchestration.compute.processes import list_users
 from orchestration.compute.protocol import Compute, DriverHandle
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.spares import keep_spares, wait_for_spare
@@ -24,6 +25,10 @@ IMPLEMENTATIONS: Mapping[str, Callable[[Path], Compute]] = {
     "cold": lambda folder: LocalCompute(Settings(data=folder / "data")),
     "spare": lambda folder: LocalCompute(Settings(data=folder / "data")),
 }
+CRAWL = """
+fetch: {url: 'http://127.0.0.1:1/'}
+pipeline: [{stage: extract, args: [{selector: a, method: text, as: a}]}]
+"""
 LAUNCHED = DriverHandle("organization", "execution", 1)
 UNKNOWN = DriverHandle("organization", "nobody", 1)
 
@@ -95,6 +100,25 @@ def test_any_instance_can_cancel_a_driver(create: ComputeFactory, spec: Executio
     create().cancel(handle)
     wait_until(lambda: not launcher.observe(handle).running, PATIENCE_SECONDS)
     assert list(create().list()) == []
+
+
+def test_cancel_ends_the_jvm_of_a_driver_that_was_killed(create: ComputeFactory, tmp_path: Path) -> None:
+    compute = create()
+    handle = compute.launch(make_spec(tmp_path, CRAWL), {})
+    scratch = str((tmp_path / "data/scratch/execution.1").resolve())
+    wait_until(lambda: list_jvms(scratch), PATIENCE_SECONDS)
+    (jvm,) = list_jvms(scratch)
+    driver = find_driver(tmp_path)
+    assert driver is not None
+    jvm.suspend()  # it would end by itself if it were further than its start
+    driver.kill()
+    wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
+    compute.cancel(handle)
+    wait_until(lambda: not jvm.is_running(), PATIENCE_SECONDS)
+
+
+def list_jvms(scratch: str) -> list[psutil.Process]:
+    return [process for process in list_users(scratch) if process.name() == "java"]
 
 
 def test_secrets_are_at_most_in_the_drivers_environment(
