@@ -91,7 +91,7 @@ def report_at_once(service: Service, job: str, inputs: Inputs) -> None:
 
     def execute(_: int) -> None:
         execution = post(service.client, f"{job}/execute", {})["executionId"]
-        wait_until_completed(service.client, job, execution)
+        wait_until_completed(service.client, job, execution, poll_seconds=0.5)
 
     def submit(number: int) -> None:
         run_spark_submit(inputs, inputs.output.with_name(f"bare-{number}.parquet"))
