@@ -171,6 +171,16 @@ def check(
 
 
 @main.command()
+def jars(
+    libraries: Annotated[list[str] | None, typer.Argument(help="delta, iceberg, avro, s3, postgresql; all.")] = None,
+) -> None:
+    """Fetch the Java libraries of formats and storages that Spark lacks, and print their folder."""
+    from cli.jars import fetch
+
+    raise typer.Exit(fetch(libraries or []))
+
+
+@main.command()
 def migrate(
     data: Data = DATA,
 ) -> None:

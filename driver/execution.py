@@ -133,7 +133,8 @@ def _run(
 
 
 def _start_spark(spec: ExecutionSpec, plan: Plan) -> StartedSpark:
-    spark = start_session(spec.spark.master, spec.job_name, spec.spark.conf, plan.reads_files)
+    own = spec.spark
+    spark = start_session(own.master, spec.job_name, own.conf, plan.reads_files, own.libraries)
     return spark, SparkStatus(spark.sparkContext)
 
 

@@ -78,7 +78,8 @@ class _Start:
             self._door.opened.wait(_QUIET_SECONDS)
         try:
             load_plugins()
-            spark = start_session(self._spec.spark.master, "spindle", self._spec.session_conf)
+            own = self._spec.spark
+            spark = start_session(own.master, "spindle", self._spec.session_conf, libraries=own.libraries)
             status = SparkStatus(spark.sparkContext)
         except BaseException as error:
             self.spark.set_exception(error)

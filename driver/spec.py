@@ -68,10 +68,11 @@ class PageCacheSpec(SpecPart):
 
 
 class SparkSpec(SpecPart):
-    """Spark's master and settings."""
+    """Spark's master and settings, and the Java libraries that the session needs (pipelines/spark/jars.py)."""
 
     master: str = "local[*]"
     conf: dict[str, str] = Field(default_factory=dict[str, str])
+    libraries: tuple[str, ...] = ()
 
 
 class ExecutionSpec(SpecPart):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from core.credentials.providers import PUBLIC_VARIABLES
 from core.credentials.repository import decrypt_environment
 from core.executions.checkpoints import list_checkpoint_folders
@@ -77,8 +79,10 @@ def build_spec(
     )
 
 
-def build_spark_spec(settings: Settings) -> SparkSpec:
-    return SparkSpec(master=settings.spark_master, conf={"spark.driver.memory": settings.spark_driver_memory})
+def build_spark_spec(settings: Settings, libraries: Iterable[str] = ()) -> SparkSpec:
+    """Return master and settings of a session with these Java libraries."""
+    conf = {"spark.driver.memory": settings.spark_driver_memory}
+    return SparkSpec(master=settings.spark_master, conf=conf, libraries=tuple(sorted({*libraries})))
 
 
 def load_driver_secrets(settings: Settings, execution: Execution) -> dict[str, str]:

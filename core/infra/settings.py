@@ -90,6 +90,9 @@ class Settings(BaseSettings):
     spare_driver_memory: str | None = Field(
         default=None, description="Heap of a spare driver's JVM; that of other drivers when unset."
     )
+    spare_libraries: CommaSeparated = Field(
+        default=(), description="Java libraries that spare drivers have loaded, such as delta, iceberg."
+    )
     cloud_provider: str = Field(default="local", description="Whose machines drivers run on, in the price table.")
     cloud_region: str = Field(default="local", description="Region of that provider.")
     driver_instance_type: str = Field(default="local", description="Instance type that a driver is charged as.")
@@ -101,7 +104,12 @@ class Settings(BaseSettings):
     )
 
     @field_validator(
-        "fetch_allow_networks", "local_folders", "parameter_environment", "sql_catalog_aliases", mode="before"
+        "fetch_allow_networks",
+        "local_folders",
+        "parameter_environment",
+        "spare_libraries",
+        "sql_catalog_aliases",
+        mode="before",
     )
     @classmethod
     def _split(cls, value: object) -> object:

@@ -74,9 +74,11 @@ def _rank(folder: Path) -> tuple[bool, float]:
 
 def _fits(folder: Path, spark: SparkSpec) -> bool:
     try:
-        return SpareSpec.model_validate_json((folder / SPARE_FILE).read_bytes()).spark == spark
+        spare = SpareSpec.model_validate_json((folder / SPARE_FILE).read_bytes()).spark
     except (FileNotFoundError, ValueError):  # it has just ended, or is just beginning
         return False
+    # more libraries than needed do no harm
+    return spare.model_copy(update={"libraries": spark.libraries}) == spark and {*spark.libraries} <= {*spare.libraries}
 
 
 def count_wanted(settings: Settings) -> int:
@@ -108,7 +110,7 @@ class Spares:
     def __init__(self, settings: Settings) -> None:
         self._data = settings.data.resolve()
         self._wanted = count_wanted(settings)
-        spark = build_spark_spec(settings)
+        spark = build_spark_spec(settings, settings.spare_libraries)
         memory = settings.spare_driver_memory or settings.spark_driver_memory
         self._spec = SpareSpec(spark=spark, memory=memory)
         self._waiting: list[_Spare] = []

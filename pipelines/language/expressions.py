@@ -29,6 +29,8 @@ REFUSED = frozenset(
     # reveal the server's files, user and programs
     | {"input_file_name", "input_file_block_start", "input_file_block_length"}
     | {"current_user", "user", "session_user", "version", "python_worker_logs"}
+    # read tables at any path, where Delta's library is loaded
+    | {"table_changes", "table_changes_by_path"}
     # refers to a function or column by a text, which is not checked
     | {"identifier"}
 )

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pipelines.errors import RunError
 from pipelines.language.expressions import REFUSED
 from pipelines.registry.plugins import find_plugin_folders
+from pipelines.spark import jars
 
 # an archive of Spark's classes, which pipelines.app_cds writes; its warnings would go to standard output
 APP_CDS_ARCHIVE = Path(sys.prefix) / "share/spindle/spark-classes.jsa"
@@ -43,15 +44,20 @@ _JAVA_WANTED = "Set JAVA_HOME to the folder of Java 17 or 21, or start with bin/
 
 
 def start_session(
-    master: str = "local[*]", name: str = "spindle", conf: Mapping[str, str] | None = None, loads: bool = True
+    master: str = "local[*]",
+    name: str = "spindle",
+    conf: Mapping[str, str] | None = None,
+    loads: bool = True,
+    libraries: Iterable[str] = (),
 ) -> SparkSession:
     """Start Spark, or return the running session; `conf` overrides the defaults.
 
-    A plan that loads no files (`loads`) leaves so little work to Java that its C2 compiler is turned off.
+    A plan that loads no files (`loads`) leaves so little work to Java that its C2 compiler is turned off. Java
+    libraries (pipelines/spark/jars.py) are fetched when they are missing.
     """
     set_environment(master)
     builder = SparkSession.Builder()
-    for key, value in build_conf(master, name, conf, loads).items():
+    for key, value in build_conf(master, name, conf, loads, libraries).items():
         builder = builder.config(key, value)
     _check_java()
     try:
@@ -74,10 +80,15 @@ def set_environment(master: str) -> None:
 
 
 def build_conf(
-    master: str, name: str = "spindle", conf: Mapping[str, str] | None = None, loads: bool = True
+    master: str,
+    name: str = "spindle",
+    conf: Mapping[str, str] | None = None,
+    loads: bool = True,
+    libraries: Iterable[str] = (),
 ) -> dict[str, str]:
     """Return the configuration of a session; `conf` overrides the defaults."""
-    return {"spark.master": master, "spark.app.name": name, **_get_defaults(loads), **(conf or {})}
+    defaults = {**_get_defaults(loads), **jars.build_conf(libraries)}
+    return {"spark.master": master, "spark.app.name": name, **defaults, **(conf or {})}
 
 
 @contextmanager
