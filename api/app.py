@@ -16,6 +16,7 @@ from api.cloud import cron_jobs, spark
 from api.cloud_credentials import endpoints as cloud_credentials
 from api.cms_tables import endpoints as cms_tables
 from api.datasets import endpoints as datasets
+from api.datasets import queries as stored_queries
 from api.datasets import records as dataset_records
 from api.declarations import endpoints as declarations
 from api.events import endpoints as events
@@ -102,6 +103,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
         *(
             datasets.task_router,
             datasets.router,
+            stored_queries.router,
             dataset_records.router,
             html.router,
             auth.router,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
@@ -14,14 +14,17 @@ from api.datasets.schemas import (
     DatasetQuery,
     DatasetSchema,
     Rows,
+    StoredQueryRecord,
     TableRecord,
     dataset_schema,
+    stored_query_record,
 )
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
 from api.kit.schemas import DatasetId, JobId, ProjectId, TaskId
 from api.kit.services import ServicesOf
+from core.tables import StoredQuery
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
 task_router = APIRouter(prefix="/datasets/query/task/{taskId}", tags=["datasets"], route_class=KeyRoute)
@@ -31,21 +34,38 @@ BigNumbers = Annotated[
     Literal["number", "string"],
     Query(alias="bigNumbers", description="string: integers beyond 2^53 and decimals arrive as strings."),
 ]
+Async = Annotated[
+    bool,
+    Query(alias="async", description="true: run it in the background; the answer has its `queryId` (202)."),
+]
 Catalog = Annotated[str | None, Query(description="The SQL catalog or one of its other names.")]
 Schema = Annotated[str | None, Query(description="A project's schema; `default` has the datasets without a project.")]
+ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {"model": StoredQueryRecord, "description": "With `async`: the query in the background."}
+}
 
 
 @router.post(
-    "/query", summary="Query the organization's tables with SQL", response_model=Rows, responses=answers(413, 503)
+    "/query",
+    summary="Query the organization's tables with SQL",
+    response_model=Rows,
+    responses={**ACCEPTED, **answers(413, 503)},
 )
 def query_datasets(
-    body: DatasetQuery, caller: DatasetReader, services: ServicesOf, big_numbers: BigNumbers = "number"
+    body: DatasetQuery,
+    caller: DatasetReader,
+    services: ServicesOf,
+    big_numbers: BigNumbers = "number",
+    async_: Async = False,
 ) -> Response:
     """Run one statement in Trino's SQL on the organization's tables and return its rows.
 
     SELECT, WITH, VALUES, SHOW, DESCRIBE and EXPLAIN are allowed; a statement that writes is 400. An unqualified table
-    is looked for in `schema` first.
+    is looked for in `schema` first. With `async` it runs in the background and may take longer: its state, its rows
+    and its end are at `/datasets/queries/{queryId}`.
     """
+    if async_:
+        return _accept(services.stored_queries.submit(caller, body.to_query(True, whole=True)))
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run(caller, body.to_query(big_numbers == "string"))
     return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
@@ -77,7 +97,10 @@ def list_columns(
 
 
 @job_router.post(
-    "/query", summary="Query one dataset with SQL", response_model=BoundRows, responses=answers(404, 413, 503)
+    "/query",
+    summary="Query one dataset with SQL",
+    response_model=BoundRows,
+    responses={**ACCEPTED, **answers(404, 413, 503)},
 )
 def query_dataset(
     project_id: ProjectId,
@@ -87,9 +110,13 @@ def query_dataset(
     caller: DatasetReader,
     services: ServicesOf,
     big_numbers: BigNumbers = "number",
+    async_: Async = False,
 ) -> Response:
     """Run one statement in Trino's SQL on the current version of the dataset, which it may call `output`,
     `output_table`, `dataset` or by its own name."""
+    if async_:
+        query = body.to_query(True, dataset_id, whole=True)
+        return _accept(services.stored_queries.submit_on_job(caller, project_id, job_id, query))
     with QUERIES.acquire(caller.organization_id):
         query = body.to_query(big_numbers == "string", dataset_id)
         result = services.queries.run_on_job(caller, project_id, job_id, query)
@@ -112,7 +139,10 @@ def read_dataset_schema(
 
 
 @task_router.post(
-    "", summary="Query the output of a task with SQL", response_model=Rows, responses=answers(404, 413, 503)
+    "",
+    summary="Query the output of a task with SQL",
+    response_model=Rows,
+    responses={**ACCEPTED, **answers(404, 413, 503)},
 )
 def query_task(
     task_id: TaskId,
@@ -120,9 +150,12 @@ def query_task(
     caller: DatasetReader,
     services: ServicesOf,
     big_numbers: BigNumbers = "number",
+    async_: Async = False,
 ) -> Response:
     """Run one statement in Trino's SQL on the rows that the task's execution published, which it may call `output`,
     `output_table`, `dataset` or by the table's name."""
+    if async_:
+        return _accept(services.stored_queries.submit_on_task(caller, task_id, body.to_query(True, whole=True)))
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run_on_task(caller, task_id, body.to_query(big_numbers == "string"))
     return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
@@ -132,3 +165,8 @@ def query_task(
 def read_task_output(task_id: TaskId, caller: DatasetReader, services: ServicesOf) -> DatasetSchema:
     """Return the columns and the size of the dataset that the task's execution published; 404 before it has."""
     return dataset_schema(services.queries.get_table_of_task(caller, task_id))
+
+
+def _accept(query: StoredQuery) -> Response:
+    text = stored_query_record(query).model_dump_json(by_alias=True)
+    return Response(text, status_code=202, media_type="application/json")

@@ -14,7 +14,7 @@ from core.datasets.service import is_indexed
 from core.datasets.versions import Lineage
 from core.sql.catalog import Table, convert_type
 from core.sql.service import DEFAULT_ROWS, MAX_ROWS, Query
-from core.tables import Dataset, DatasetVersion
+from core.tables import Dataset, DatasetVersion, StoredQuery
 
 
 def _lower(value: object) -> object:
@@ -26,12 +26,14 @@ def _to_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+MAX_BIGINT = 2**63 - 1
 VERSION = "Number or id of the dataset's version; the current one when left out."
 
 
 class Paged(Body):
-    limit: Annotated[int, Field(ge=0, le=MAX_ROWS), WHOLE] | None = Field(
-        default=None, description=f"Most rows; {DEFAULT_ROWS} when left out."
+    limit: Annotated[int, Field(ge=0, le=MAX_BIGINT), WHOLE] | None = Field(
+        default=None,
+        description=f"Most rows, at most {MAX_ROWS}; {DEFAULT_ROWS} when left out, with `async` all.",
     )
     offset: Annotated[int, Field(ge=0), WHOLE] | None = Field(
         default=None, description="Rows to skip; a stable order needs ORDER BY."
@@ -39,6 +41,10 @@ class Paged(Body):
     format: Annotated[Literal["json"], BeforeValidator(_lower)] | None = Field(
         default=None, description="json, the only format."
     )
+
+    def get_limit(self, whole: bool) -> int | None:
+        """Return the most rows of an answer; None for all rows of a query in the background."""
+        return self.limit if self.limit is not None or whole else DEFAULT_ROWS
 
 
 class DatasetQuery(Paged):
@@ -55,14 +61,14 @@ class DatasetQuery(Paged):
     """A dataset that the query may call `dataset` or `output`."""
     version: Annotated[str, BeforeValidator(_to_text)] | None = Field(default=None, description=VERSION)
 
-    def to_query(self, exact_numbers: bool, dataset_id: str | None = None) -> Query:
+    def to_query(self, exact_numbers: bool, *, whole: bool = False) -> Query:
         return Query(
             sql=self.sql,
             catalog=self.catalog,
             schema=self.schema_,
-            limit=DEFAULT_ROWS if self.limit is None else self.limit,
+            limit=self.get_limit(whole),
             offset=self.offset or 0,
-            dataset_id=dataset_id or self.dataset_id or None,
+            dataset_id=self.dataset_id or None,
             version=self.version or None,
             exact_numbers=exact_numbers,
         )
@@ -76,10 +82,10 @@ class BoundQuery(Paged):
     sql: str
     version: Annotated[str, BeforeValidator(_to_text)] | None = Field(default=None, description=VERSION)
 
-    def to_query(self, exact_numbers: bool, dataset_id: str) -> Query:
+    def to_query(self, exact_numbers: bool, dataset_id: str, *, whole: bool = False) -> Query:
         return Query(
             self.sql,
-            limit=DEFAULT_ROWS if self.limit is None else self.limit,
+            limit=self.get_limit(whole),
             offset=self.offset or 0,
             dataset_id=dataset_id,
             version=self.version or None,
@@ -103,6 +109,48 @@ class BoundRows(Record):
     """Number of the rows in this answer."""
     execution_time_ms: int
     """Time that the query took, in milliseconds."""
+
+
+class StoredQueryRecord(Record):
+    query_id: str
+    """Id of the query."""
+    status: Literal["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"]
+    """PENDING, RUNNING, COMPLETED, FAILED or CANCELLED."""
+    sql: str
+    """The statement as it was sent."""
+    progress: float | None
+    """Share that is done, from 0 to 1; null where it is not known."""
+    columns: list[ColumnRecord]
+    """Columns of the result with their SQL types; empty before it is there."""
+    row_count: int | None
+    size_bytes: int | None
+    error: str | None
+    """Why it failed; null otherwise."""
+    error_code: str | None
+    """The error's code, as in `details` of an error."""
+    created_at: datetime
+    started_at: datetime | None
+    """When it began to run; null while it waits."""
+    completed_at: datetime | None
+    expires_at: datetime | None
+    """When the result and this record are deleted; null while it runs."""
+
+
+class StoredRows(Record):
+    query_id: str
+    """Id of the query."""
+    status: Literal["COMPLETED"] = "COMPLETED"
+    """COMPLETED."""
+    page: int
+    """Number of the page, from 0."""
+    pages: int
+    """Number of the pages of this size."""
+    row_count: int
+    """Number of the rows of the whole result."""
+    columns: list[ColumnRecord]
+    """The columns in order."""
+    rows: list[dict[str, Any]]
+    """The rows of the page, each an object by column name."""
 
 
 class ColumnRecord(Record):
@@ -263,6 +311,11 @@ class DatasetLineage(Record):
     """Jobs that wrote versions, and the newest upload."""
     read_by: list[LineageLink]
     """Jobs that read it, or have it as their input."""
+
+
+def stored_query_record(query: StoredQuery) -> StoredQueryRecord:
+    columns = [ColumnRecord(**column) for column in query.columns]
+    return StoredQueryRecord.from_row(query, query_id=query.id, status=query.state, columns=columns)
 
 
 def dataset_record(found: DatasetWithVersion) -> DatasetRecord:

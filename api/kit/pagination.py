@@ -9,13 +9,13 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Query, Request, Response
 
 from core.errors import BadInput
-from core.tables import ApiKey, CloudCredential, Dataset, Webhook
+from core.tables import ApiKey, CloudCredential, Dataset, StoredQuery, Webhook
 
 MAX_PAGE = 1000
 MAX_DIGITS = 9
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-Row = TypeVar("Row", ApiKey, CloudCredential, Dataset, Webhook)
+Row = TypeVar("Row", ApiKey, CloudCredential, Dataset, StoredQuery, Webhook)
 
 
 class Page:

@@ -39,6 +39,9 @@ from core.schedules.service import ScheduleService
 from core.spark.service import SparkService
 from core.sql.engine import SqlEngine
 from core.sql.service import QueryService, open_sql_engine
+from core.sql.stored.results import ResultReader, open_result_reader
+from core.sql.stored.runner import QueryRunner
+from core.sql.stored.service import StoredQueryService
 from core.tasks.service import TaskService
 from core.webhooks.service import WebhookService
 
@@ -64,6 +67,9 @@ class Services:
     sql_engine: SqlEngine
     datasets: DatasetService
     queries: QueryService
+    query_runner: QueryRunner
+    query_results: ResultReader
+    stored_queries: StoredQueryService
     declarations: DeclarationService
     events: EventService
     executions: ExecutionService
@@ -79,6 +85,8 @@ class Services:
     tasks: TaskService
 
     def close(self) -> None:
+        self.query_runner.close()
+        self.query_results.close()
         self.sql_engine.close()
         self.database.close()
 
@@ -86,7 +94,10 @@ class Services:
 def open_services(settings: Settings) -> Services:
     database, storage = open_database(settings), open_storage(settings)
     sql_engine = open_sql_engine(settings, storage)
-    keys = KeyCache(database)
+    keys, files = KeyCache(database), open_file_reader(settings)
+    queries = QueryService(settings, database, sql_engine)
+    results = open_result_reader(settings, storage, sql_engine, files)
+    runner = QueryRunner(settings, database, storage, sql_engine)
     return Services(
         settings=settings,
         database=database,
@@ -100,8 +111,11 @@ def open_services(settings: Settings) -> Services:
         spark=SparkService(settings),
         limiter=RateLimiter(database, settings.requests_per_minute),
         sql_engine=sql_engine,
-        datasets=DatasetService(settings, database, storage, open_file_reader(settings)),
-        queries=QueryService(settings, database, sql_engine),
+        datasets=DatasetService(settings, database, storage, files),
+        queries=queries,
+        query_runner=runner,
+        query_results=results,
+        stored_queries=StoredQueryService(settings, database, storage, queries, runner, results),
         declarations=DeclarationService(database),
         events=EventService(database),
         executions=ExecutionService(database, settings, storage),
@@ -124,6 +138,7 @@ async def run_services(settings: Settings) -> AsyncGenerator[Services]:
     services = open_services(settings)
     gc.freeze()  # modules and classes live as long as the process; collections need not visit them
     gc.set_threshold(GARBAGE_THRESHOLD)
+    services.query_runner.start()
     synchronization = asyncio.create_task(_synchronize(services))
     yield services
     synchronization.cancel()

@@ -224,7 +224,7 @@ class DatasetService:
                 raise Unavailable("The files of this dataset are missing.", code="missing-files") from error
             size = content.seek(0, 2)
             content.seek(0)
-            return Download(name, _read_chunks(content), size)
+            return Download(name, read_chunks(content), size)
         columns = [(column["name"], convert_type(column["type"], "spark", "duckdb")) for column in found.columns]
         urls = [self._storage.url_for(key, "sql") for key in keys]
         return Download(name, self._files.export(urls, found.format, format, columns))
@@ -259,7 +259,8 @@ def _load(datasets: DatasetRepository, dataset_id: str) -> Versioned[DatasetWith
     return Versioned(DatasetWithVersion(dataset, datasets.find_version(dataset)), compute_etag(dataset))
 
 
-def _read_chunks(content: BinaryIO) -> Generator[bytes]:
+def read_chunks(content: BinaryIO) -> Generator[bytes]:
+    """Yield a file's bytes, and close it."""
     with closing(content):
         while chunk := content.read(CHUNK_BYTES):
             yield chunk

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -73,6 +74,20 @@ class Settings(BaseSettings):
     sql_catalog: str = Field(default="spindle", description="Name of the SQL catalog.")
     sql_catalog_aliases: CommaSeparated = Field(default=("minio",), description="Names that mean the same catalog.")
     sql_timeout_seconds: float = Field(default=60, description="Longest time that one query may take.")
+    sql_async_timeout_seconds: float = Field(
+        default=3600, gt=0, description="Longest time that a query in the background may take."
+    )
+    sql_result_hours: float = Field(default=1, gt=0, description="Hours that results of such queries are kept.")
+    sql_result_gigabytes: float = Field(default=1, gt=0, description="Largest result of such a query, as Parquet.")
+    trino: str | None = Field(
+        default=None, description="Address of a Trino that runs the queries, such as https://trino:8443; else DuckDB."
+    )
+    trino_user: str = Field(default="admin", description="Trino's administrator: registers tables, acts for others.")
+    trino_password: SecretStr | None = Field(default=None, description="The administrator's password, over https.")
+    trino_certificates: Path | None = Field(default=None, description="PEM file with the authority of Trino's https.")
+    trino_rules: Path | None = Field(
+        default=None, description="Rules of Trino's file-based access control, in which organizations are entered."
+    )
     upload_gigabytes: float = Field(
         default=4, gt=0, description="Largest upload of a dataset, also after decompression."
     )
@@ -124,6 +139,13 @@ class Settings(BaseSettings):
             except ValueError:
                 sentence = f"SPINDLE_FETCH_ALLOW_NETWORKS: '{text}' is not a network such as 10.0.0.0/8 or fd00::/8."
                 raise ValueError(sentence) from None
+        return value
+
+    @field_validator("trino")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value is not None and urlsplit(value).scheme not in ("http", "https"):
+            raise ValueError(f"SPINDLE_TRINO: '{value}' is not an address such as https://trino:8443.")
         return value
 
     @property

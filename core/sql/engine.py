@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +58,15 @@ class ResultPage:
         return json.loads(self.json)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """Columns under Trino's type names, rows and bytes of a result that is a Parquet file of the storage."""
+
+    columns: tuple[Column, ...]
+    row_count: int
+    size_bytes: int
+
+
 class SqlEngine(Protocol):
     """One engine, used by many threads at once. Nothing of one organization is visible to another's queries."""
 
@@ -80,6 +89,14 @@ class SqlEngine(Protocol):
 
         Raises BadInput for a query that fails, takes too long or needs too much memory, TooLarge for a page beyond
         32 MiB, QueryCancelled after `cancel`, and Unavailable when the engine does not answer.
+        """
+        ...
+
+    def store(self, query: EngineQuery, key: str, report_progress: Callable[[float], object]) -> StoredResult:
+        """Run a query and store its rows as a Parquet file under this key of the storage.
+
+        It may take longer than `run`, and takes no place of the queries that somebody waits for. `report_progress` is
+        called with a share from 0 to 1 where the engine knows it. Raises what `run` raises; then nothing is stored.
         """
         ...
 

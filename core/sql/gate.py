@@ -47,8 +47,10 @@ def check_tree(tree: exp.Expr, functions: Set[str]) -> None:
             raise BadInput(sentence, code="unknown-function")
 
 
-def rewrite(tree: exp.Expr, relations: Mapping[TableName, Relation], dialect: str, limit: int, offset: int) -> str:
-    """Return a checked query in an engine's dialect over its relations, with at most `limit` rows.
+def rewrite(
+    tree: exp.Expr, relations: Mapping[TableName, Relation], dialect: str, limit: int | None, offset: int
+) -> str:
+    """Return a checked query in an engine's dialect over its relations, with at most `limit` rows; None means all.
 
     Raises BadInput for syntax that the engine has no equivalent for.
     """
@@ -141,11 +143,30 @@ def _unqualify_columns(tree: exp.Expr, qualified: set[tuple[str | None, str]]) -
             column.set("catalog", None)
 
 
-def _limit_rows(tree: exp.Expr, limit: int, offset: int) -> exp.Expr:
+def _limit_rows(tree: exp.Expr, limit: int | None, offset: int) -> exp.Expr:
     """Return a query for one page, within the limit that the query sets itself."""
-    if isinstance(tree, exp.Select | exp.SetOperation) and not (tree.args.get("limit") or tree.args.get("offset")):
-        return tree.limit(limit).offset(offset)
+    if isinstance(tree, exp.Select | exp.SetOperation):
+        own_limit, own_offset = _get_number(tree, "limit"), _get_number(tree, "offset")
+        if own_offset is not None and (own_limit is not None or tree.args.get("limit") is None):
+            # one LIMIT keeps the order of the query's ORDER BY, which a subquery need not
+            rest = None if own_limit is None else max(own_limit - offset, 0)
+            bounds = [bound for bound in (rest, limit) if bound is not None]
+            tree = tree.limit(min(bounds)) if bounds else tree
+            return tree.offset(own_offset + offset)
     inner = tree.unnest() if isinstance(tree, exp.Subquery) else tree
     columns = _list_columns(inner) if isinstance(inner, exp.Values) else None
     page = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("page"), columns=columns))
-    return exp.select("*").from_(page).limit(limit).offset(offset)
+    query = exp.select("*").from_(page)
+    return (query if limit is None else query.limit(limit)).offset(offset)
+
+
+def _get_number(tree: exp.Expr, clause: str) -> int | None:
+    """Return the number of a LIMIT or OFFSET; 0 for no OFFSET, None for no LIMIT and for what is not a number."""
+    node = tree.args.get(clause)
+    if node is None:
+        return 0 if clause == "offset" else None
+    value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
+    plain = not (isinstance(node, exp.Fetch) and node.args.get("limit_options"))
+    if not plain:
+        return None
+    return int(value.name) if isinstance(value, exp.Literal) and value.name.isdecimal() else None

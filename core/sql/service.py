@@ -18,7 +18,7 @@ from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
 from core.sql import statement
 from core.sql.catalog import Catalog, Column, Table
-from core.sql.embedded.engine import DuckDbEngine
+from core.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.sql.embedded.pool import Pool
 from core.sql.engine import EngineQuery, ResultPage, SqlEngine
 from core.sql.gate import check_tree, find_table_names, rewrite
@@ -28,17 +28,28 @@ from core.tasks.repository import TaskRepository
 
 DEFAULT_ROWS = 1000
 MAX_ROWS = 10_000
+STORED_QUERIES = 2  # that run at the same time in one process
 
 
 def open_sql_engine(settings: Settings, storage: Storage) -> SqlEngine:
-    """Return the engine that the settings select: today always DuckDB in processes of this machine."""
-    pool = Pool(settings.data.resolve() / "sql")
-    return DuckDbEngine(storage, pool, settings.sql_timeout_seconds)
+    """Return the engine that the settings select: Trino, or DuckDB in processes of this machine."""
+    if settings.trino is not None:
+        from core.sql.trino.engine import open_trino_engine  # here, because most instances have no Trino
+
+        return open_trino_engine(settings, storage)
+    folder = settings.data.resolve() / "sql"
+    interactive = WorkerLimits(Pool(folder), settings.sql_timeout_seconds)
+    stored = WorkerLimits(
+        Pool(folder, STORED_QUERIES, keep_spare=False),
+        settings.sql_async_timeout_seconds,
+        int(settings.sql_result_gigabytes * 1e9),
+    )
+    return DuckDbEngine(storage, interactive, stored)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One page of a query. `catalog` and `schema` are the defaults of unqualified names.
+    """One page of a query, or with no `limit` all its rows. `catalog` and `schema` are defaults of unqualified names.
 
     In a query bound to `dataset_id`, the names `output` and `dataset` mean that dataset: its current version, with
     `version` the one of this number or id, or with `execution_id` the one that the execution published.
@@ -47,7 +58,7 @@ class Query:
     sql: str
     catalog: str | None = None
     schema: str | None = None
-    limit: int = DEFAULT_ROWS
+    limit: int | None = DEFAULT_ROWS
     offset: int = 0
     dataset_id: str | None = None
     execution_id: str | None = None
@@ -75,8 +86,16 @@ class QueryService:
     def run(self, caller: Identity, query: Query) -> QueryResult:
         """Raise BadInput, NotFound for the bound dataset, TooLarge for the page, or Unavailable."""
         started, query_id = time.perf_counter(), new_id()
-        if not (0 <= query.limit <= MAX_ROWS and query.offset >= 0):
-            raise BadInput(f"limit is at most {MAX_ROWS:,} and neither limit nor offset is negative.", path="limit")
+        if query.limit is None or query.limit > MAX_ROWS:
+            raise BadInput(f"limit is at most {MAX_ROWS:,}; with `async` there is no limit.", path="limit")
+        prepared = self.prepare(caller, query, query_id)
+        page = prepared if isinstance(prepared, ResultPage) else self._engine.run(prepared)
+        return QueryResult(query_id, page, _measure(started))
+
+    def prepare(self, caller: Identity, query: Query, query_id: str) -> EngineQuery | ResultPage:
+        """Check a query and translate it for the engine over the current versions; answer SHOW and DESCRIBE."""
+        if query.offset < 0 or (query.limit is not None and query.limit < 0):
+            raise BadInput("Neither limit nor offset is negative.", path="limit")
         parsed = statement.parse(query.sql)
         owner = caller.organization_id
         with self._database.read() as session:
@@ -86,26 +105,32 @@ class QueryService:
             if isinstance(parsed, statement.Select):
                 tables = self._resolve_tables(parsed, scope, catalog)
             else:
-                page = _cut_page(self._answer_names(parsed, scope, catalog), query)
-                return QueryResult(query_id, page, _measure(started))
+                return _cut_page(self._answer_names(parsed, scope, catalog), query)
         relations = {name: self._engine.register(owner, table) for name, table in tables.items()}
         sql = rewrite(parsed.tree, relations, self._engine.dialect, query.limit, query.offset)
         used = tuple({relation.table.dataset_id: relation for relation in relations.values()}.values())
-        page = self._engine.run(EngineQuery(query_id, owner, sql, used, parsed.explain, query.exact_numbers))
-        return QueryResult(query_id, page, _measure(started))
+        return EngineQuery(query_id, owner, sql, used, parsed.explain, query.exact_numbers)
 
     def run_on_job(self, caller: Identity, project_id: str, job_id: str, query: Query) -> QueryResult:
         """Run a query that is bound to a dataset of this job. Raises NotFound for other datasets."""
-        with self._database.read() as session:
-            datasets = DatasetRepository(session, caller.organization_id)
-            datasets.get_of_job(project_id, job_id, query.dataset_id or "")
+        self.check_dataset_of_job(caller, project_id, job_id, query)
         return self.run(caller, query)
 
     def run_on_task(self, caller: Identity, task_id: str, query: Query) -> QueryResult:
         """Run a query bound to the dataset of a task's execution. Raises NotFound if it published no dataset."""
+        return self.run(caller, self.bind_to_task(caller, task_id, query))
+
+    def check_dataset_of_job(self, caller: Identity, project_id: str, job_id: str, query: Query) -> None:
+        """Raise NotFound unless the query is bound to a dataset of this job."""
+        with self._database.read() as session:
+            datasets = DatasetRepository(session, caller.organization_id)
+            datasets.get_of_job(project_id, job_id, query.dataset_id or "")
+
+    def bind_to_task(self, caller: Identity, task_id: str, query: Query) -> Query:
+        """Return the query bound to what the task's execution published. Raises NotFound if it published no dataset."""
         with self._database.read() as session:
             dataset_id, execution_id = _get_output(session, caller, task_id)
-        return self.run(caller, replace(query, dataset_id=dataset_id, execution_id=execution_id))
+        return replace(query, dataset_id=dataset_id, execution_id=execution_id)
 
     def list_tables(self, caller: Identity, catalog: str | None = None, schema: str | None = None) -> list[Table]:
         """Return the published tables of one schema, or of all."""
@@ -208,7 +233,7 @@ def _build_page(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Result
 
 
 def _cut_page(page: ResultPage, query: Query) -> ResultPage:
-    rows = page.rows[query.offset : query.offset + query.limit]
+    rows = page.rows[query.offset :][: query.limit]
     return ResultPage(page.columns, len(rows), json.dumps(rows).encode())
 
 

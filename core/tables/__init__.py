@@ -15,6 +15,7 @@ from core.tables.limits import IdempotencyRecord, RateCounter
 from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, Total
 from core.tables.packages import Package
+from core.tables.queries import StoredQuery
 from core.tables.records import StoredRecord
 from core.tables.schedules import Schedule, ScheduleTick, TickJob
 from core.tables.work import Agent, Category, Job, Project, Task
@@ -50,6 +51,7 @@ __all__ = [
     "Receiver",
     "Schedule",
     "ScheduleTick",
+    "StoredQuery",
     "StoredRecord",
     "Task",
     "TickJob",

@@ -37,6 +37,7 @@ def make_world(api: Api, name: str) -> World:
         "recordId": api.post(f"/api/api/cms-tables/{table}", {"title": name})["id"],
         "exportId": api.get("/package/export/all")["exportId"],
         "uploadId": api.get("/package/upload")["uploadId"],
+        "queryId": api.call("POST", "/datasets/query?async=true", json={"sql": "SELECT 1 AS one"}).json()["queryId"],
         "table": table,
         "projectName": name,
         "categoryName": name,

@@ -15,7 +15,7 @@ from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import output_key
-from core.sql.embedded.engine import DuckDbEngine
+from core.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.sql.embedded.pool import Pool
 from core.sql.service import Query, QueryService
 from core.tables import Base, Dataset, DatasetVersion, Organization, new_id
@@ -75,7 +75,8 @@ SECRET_COLUMNS = [{"name": "secret", "type": "string"}]
 
 
 def make_query_service(settings: Settings, database: Database, pool: Pool) -> QueryService:
-    engine = DuckDbEngine(open_storage(settings), pool, settings.sql_timeout_seconds)
+    limits = WorkerLimits(pool, settings.sql_timeout_seconds)
+    engine = DuckDbEngine(open_storage(settings), limits, limits)
     return QueryService(settings, database, engine)
 
 

@@ -8,6 +8,7 @@
 <organization>/executions/<execution>/files/<sha-256>
 <organization>/datasets/<dataset>/<version>/part-00000.parquet
 <organization>/packages/<sha-256>.zip
+<organization>/queries/<query>.parquet
 <organization>/pages
 """
 
@@ -128,6 +129,11 @@ def packages_key(organization_id: str) -> str:
 def package_key(organization_id: str, digest: str) -> str:
     """Return the key of a package by its content, so that equal packages are one file."""
     return f"{packages_key(organization_id)}/{digest}.zip"
+
+
+def query_key(organization_id: str, query_id: str) -> str:
+    """Return the key of the rows of a query that ran in the background."""
+    return f"{organization_id}/queries/{query_id}.parquet"
 
 
 def pages_key(organization_id: str) -> str:

@@ -2,75 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+import tempfile
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from pathlib import Path
 
-from core.errors import BadInput, SpindleError, TooLarge, Unavailable
-from core.infra.storage.protocol import InvalidKey, Storage
+from core.errors import BadInput, SpindleError, TooLarge
+from core.infra.storage.protocol import Storage
 from core.sql.catalog import Column, Table, convert_type
 from core.sql.embedded.functions import ALLOWED
-from core.sql.embedded.pool import Pool, WorkerDied, WorkerTimedOut
-from core.sql.engine import EngineQuery, QueryCancelled, Relation, ResultPage
+from core.sql.embedded.pool import Answer, Pool, WorkerDied, WorkerTimedOut
+from core.sql.engine import EngineQuery, QueryCancelled, Relation, ResultPage, StoredResult
+from core.sql.files import list_parquet_files
 
 MAX_BYTES = 32 * 2**20
 OUT_OF_MEMORY = "The query needed more memory than it may have and was stopped; narrow it."
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """A pool of query processes, and the time and size of answer that one of its queries may take."""
+
+    pool: Pool
+    timeout_seconds: float
+    max_bytes: int = MAX_BYTES
+
+
 class DuckDbEngine:
-    """Implements SqlEngine with the workers of a pool."""
+    """Implements SqlEngine with two pools of query processes: for queries that somebody waits for, and for others."""
 
     dialect = "duckdb"
     functions: Set[str] = ALLOWED
 
-    def __init__(self, storage: Storage, pool: Pool, timeout_seconds: float) -> None:
+    def __init__(self, storage: Storage, interactive: WorkerLimits, stored: WorkerLimits) -> None:
         self._storage = storage
-        self._timeout_seconds = timeout_seconds
-        self._pool = pool
+        self._interactive = interactive
+        self._stored = stored
 
     def register(self, organization_id: str, table: Table) -> Relation:
         """List the table's files. Queries read them through a view, whose name is `schema.table` as one identifier."""
-        files = tuple(file for folder in table.locations for file in self._list_files(organization_id, folder))
-        if table.row_count and not files:
-            raise Unavailable(f"The files of the table {table.full_name} are missing.", code="missing-files")
-        return Relation(table, (table.full_name,), files)
+        return Relation(table, (table.full_name,), list_parquet_files(self._storage, organization_id, table))
 
     def run(self, query: EngineQuery) -> ResultPage:
+        answer = self._ask(query, self._interactive)
+        return ResultPage(_list_columns(answer), answer.header["rows"], answer.body)
+
+    def store(self, query: EngineQuery, key: str, report_progress: Callable[[float], object]) -> StoredResult:
+        with tempfile.TemporaryDirectory(dir=self._stored.pool.folder, ignore_cleanup_errors=True) as scratch:
+            file = Path(scratch) / "rows.parquet"
+            answer = self._ask(query, self._stored, {"store": str(file)}, report_progress)
+            with file.open("rb") as content:
+                stored = self._storage.put(key, content)
+        return StoredResult(_list_columns(answer), answer.header["rows"], stored.size_bytes)
+
+    def _ask(
+        self,
+        query: EngineQuery,
+        limits: WorkerLimits,
+        extra: dict[str, str] | None = None,
+        report_progress: Callable[[float], object] = lambda _: None,
+    ) -> Answer:
         request = {
             "sql": query.sql,
             "views": [_describe_view(relation) for relation in query.relations],
             "explain": query.explain,
             "exactNumbers": query.exact_numbers,
-            "maxBytes": MAX_BYTES,
+            "maxBytes": limits.max_bytes,
+            **(extra or {}),
         }
+        seconds = limits.timeout_seconds
         try:
-            answer = self._pool.run(query.organization_id, query.id, request, self._timeout_seconds)
+            answer = limits.pool.run(query.organization_id, query.id, request, seconds, report_progress)
         except WorkerTimedOut:
-            sentence = f"The query took longer than {self._timeout_seconds:g} seconds and was stopped; narrow it."
+            sentence = f"The query took longer than {seconds:g} seconds and was stopped; narrow it."
             raise BadInput(sentence, code="query-timeout") from None
         except WorkerDied as error:
             if error.cancelled:
                 raise QueryCancelled("The query was cancelled.") from None
             raise BadInput(OUT_OF_MEMORY, code="query-memory") from None
         if "error" in answer.header:
-            raise _convert_error(answer.header["error"], answer.header["message"])
-        columns = tuple(Column(name, convert_type(type, "duckdb", "trino")) for name, type in answer.header["columns"])
-        return ResultPage(columns, answer.header["rows"], answer.body)
+            raise _convert_error(answer.header["error"], answer.header["message"], limits.max_bytes)
+        return answer
 
     def cancel(self, query_id: str) -> bool:
-        return self._pool.cancel(query_id)
+        return self._interactive.pool.cancel(query_id) or self._stored.pool.cancel(query_id)
 
     def close(self) -> None:
-        self._pool.close()
-
-    def _list_files(self, organization_id: str, folder: str) -> list[str]:
-        """Return the Parquet files directly in a folder, which must be in the organization's own storage."""
-        try:
-            if not folder.startswith(f"{organization_id}/"):
-                raise InvalidKey(folder)
-            keys = [file.key for file in self._storage.list(folder) if file.key.endswith(".parquet")]
-            return [self._storage.url_for(key, "sql") for key in keys if key.rpartition("/")[0] == folder]
-        except InvalidKey:
-            sentence = "The files of this table are outside the organization's storage."
-            raise Unavailable(sentence, code="foreign-files") from None
+        self._interactive.pool.close()
+        self._stored.pool.close()
 
 
 def _describe_view(relation: Relation) -> dict[str, object]:
@@ -79,10 +98,14 @@ def _describe_view(relation: Relation) -> dict[str, object]:
     return {"name": relation.identifiers[0], "files": relation.files, "columns": columns}
 
 
-def _convert_error(kind: str, message: str) -> SpindleError:
+def _list_columns(answer: Answer) -> tuple[Column, ...]:
+    return tuple(Column(name, convert_type(type, "duckdb", "trino")) for name, type in answer.header["columns"])
+
+
+def _convert_error(kind: str, message: str, max_bytes: int) -> SpindleError:
     match kind:
         case "too large":
-            return TooLarge(f"The answer is larger than {MAX_BYTES // 2**20} MiB; ask for fewer rows or columns.")
+            return TooLarge(f"The answer is larger than {max_bytes // 2**20} MiB; ask for fewer rows or columns.")
         case "memory":
             return BadInput(OUT_OF_MEMORY, code="query-memory")
         case "refused":

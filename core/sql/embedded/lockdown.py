@@ -50,14 +50,20 @@ class View:
         return f"SELECT {nulls} WHERE false"
 
 
-def connect(views: Sequence[View], memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory database with these views, whose configuration can never be changed again."""
+def connect(views: Sequence[View], memory: str, scratch: str, target: str | None = None) -> duckdb.DuckDBPyConnection:
+    """Open an in-memory database with these views, whose configuration can never be changed again.
+
+    It can write the file `target` and no other; with it, the progress of queries is measured.
+    """
     connection = duckdb.connect(":memory:", config=CONFIG | {"memory_limit": memory, "temp_directory": scratch})
     connection.execute("SET TimeZone = 'UTC'; SET default_null_order = 'nulls_last'; SET integer_division = true")
     for view in views:
         connection.execute(f"CREATE VIEW {quote_identifier(view.name)} AS {view.definition}")
-    files = ", ".join(quote_literal(file) for view in views for file in view.files)
-    connection.execute(f"SET allowed_paths = [{files}]")
+    paths = [file for view in views for file in view.files]
+    if target is not None:
+        connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+        paths.append(target)
+    connection.execute(f"SET allowed_paths = [{', '.join(map(quote_literal, paths))}]")
     connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
     connection.execute("SET lock_configuration = true")
     return connection

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,15 +69,18 @@ class Worker:
     def is_alive(self) -> bool:
         return self.process.poll() is None
 
-    def run(self, request: dict[str, Any], seconds: float) -> Answer:
+    def run(
+        self, request: dict[str, Any], seconds: float, report_progress: Callable[[float], object] = lambda _: None
+    ) -> Answer:
         """Send a request and wait for its answer. After WorkerTimedOut or WorkerDied the worker must be closed."""
         timer = Timer(seconds, self.process.kill)
         timer.start()
         try:
             self._requests.write(json.dumps(request | {"seconds": seconds + GRACE_SECONDS}).encode() + b"\n")
             self._requests.flush()
-            header = json.loads(self._answers.readline() or b"null")
-            if header is None:
+            while "progress" in (header := json.loads(self._answers.readline() or b"null") or {}):
+                report_progress(header["progress"])
+            if not header:
                 raise EOFError
             body = self._answers.read(header.get("size", 0))
             if len(body) < header.get("size", 0):
@@ -98,24 +101,36 @@ class Worker:
 
 
 class Pool:
-    """Runs requests in workers of their organization; at most SIZE run at once. Scratch files are in `folder`."""
+    """Runs requests in workers of their organization; at most `size` run at once. Scratch files are in `folder`.
 
-    def __init__(self, folder: Path) -> None:
+    With `keep_spare` a process without an organization is always started, so that a first query does not wait for it.
+    """
+
+    def __init__(self, folder: Path, size: int = SIZE, *, keep_spare: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._folder = folder
-        self._slots = BoundedSemaphore(SIZE)
+        self.folder = folder
+        self._size = size
+        self._slots = BoundedSemaphore(size)
         self._lock = Lock()
         self.idle: list[Worker] = []
         self._running: dict[str, Worker] = {}
         self._cancelled: set[str] = set()
-        self._spare = Worker(folder)
+        self._keep_spare = keep_spare
+        self._spare = Worker(folder) if keep_spare else None
 
-    def run(self, organization_id: str, query_id: str, request: dict[str, Any], seconds: float) -> Answer:
+    def run(
+        self,
+        organization_id: str,
+        query_id: str,
+        request: dict[str, Any],
+        seconds: float,
+        report_progress: Callable[[float], object] = lambda _: None,
+    ) -> Answer:
         """Raise Unavailable when all workers stay busy; WorkerTimedOut or WorkerDied as the worker does."""
         with self._take_slot():
             worker = self._take_worker(organization_id, query_id)
             try:
-                answer = worker.run(request, seconds)
+                answer = worker.run(request, seconds, report_progress)
             except BaseException as error:
                 with self._lock:
                     del self._running[query_id]
@@ -139,7 +154,8 @@ class Pool:
 
     def close(self) -> None:
         with self._lock:
-            workers, self.idle = [*self.idle, self._spare], []
+            workers = [*self.idle, *([self._spare] if self._spare is not None else [])]
+            self.idle, self._spare = [], None
         for worker in workers:
             worker.close()
 
@@ -159,10 +175,11 @@ class Pool:
                 worker = own[-1]
                 self.idle.remove(worker)
             else:
-                worker, self._spare = self._spare, Worker(self._folder)
+                worker = self._spare or Worker(self.folder)
+                self._spare = Worker(self.folder) if self._keep_spare else None
                 if not worker.is_alive():
                     worker.close()
-                    worker = Worker(self._folder)
+                    worker = Worker(self.folder)
                 worker.organization_id = organization_id
             self._running[query_id] = worker
             return worker
@@ -172,6 +189,6 @@ class Pool:
             del self._running[query_id]
             self._cancelled.discard(query_id)
             self.idle.append(worker)
-            surplus = self.idle.pop(0) if len(self.idle) > SIZE else None
+            surplus = self.idle.pop(0) if len(self.idle) > self._size else None
         if surplus is not None:
             surplus.close()

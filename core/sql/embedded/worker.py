@@ -1,7 +1,9 @@
 """A query process: reads requests as JSON lines and answers with a JSON line, followed by the rows as JSON.
 
 request   {"sql", "views": [{"name", "files", "columns"}], "explain", "exactNumbers", "maxBytes", "seconds"}
+          with "store": path of the Parquet file that gets the rows, in place of an answer with rows
 answer    {"columns": [[name, type], ...], "rows": count, "size": bytes of the JSON array that follows}
+          before it, of stored rows, {"progress": share from 0 to 1} any number of times
       or  {"error": "refused" | "too large" | "memory" | "failed", "message": sentence}
 """
 
@@ -13,19 +15,24 @@ import resource
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import duckdb
 
 from core.sql.column_names import make_unique, number_unnamed
 from core.sql.embedded.lockdown import Refused, View, check_statement, connect
+from core.sql.embedded.stored_rows import PLAN_COLUMN, quote_lines, read_plan, write_parquet
 from core.sql.embedded.values import convert, convert_exactly
 
 DUCKDB_MEMORY = "1GB"
 ADDRESS_SPACE = 6 * 2**30  # DuckDB's threads and allocator reserve far more than they use
 FILE_SIZE = 4 * 2**30
 CHUNK_ROWS = 500
+PROGRESS_SECONDS = 0.5
+NICENESS = 10  # of stored queries, for which nobody waits
 MAX_MESSAGE = 1000  # messages may quote values of any size
 SAFE_ERRORS = (  # their messages concern the query's text and values; those of others may name files
     duckdb.BinderException,
@@ -73,7 +80,7 @@ def _die_after(seconds: float) -> None:
 
 def _answer(request: dict[str, Any], answers: BinaryIO) -> None:
     try:
-        header, body = _run(request)
+        header, body = (_store(request, answers), b"") if "store" in request else _run(request)
     except Refused as error:
         header, body = {"error": "refused", "message": str(error)}, b""
     except AnswerTooLarge:
@@ -90,8 +97,10 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     views = [View(**view) for view in request["views"]]
     check_statement(request["sql"], views)
     with connect(views, DUCKDB_MEMORY, os.getcwd()) as connection:
-        prefix = "EXPLAIN " if request["explain"] else ""
-        connection.execute(prefix + request["sql"])
+        sql = request["sql"]
+        if request["explain"]:
+            sql = quote_lines(read_plan(connection, sql), PLAN_COLUMN)
+        connection.execute(sql)
         columns = [(name, str(type)) for name, type, *_ in connection.description or ()]
         converter = convert_exactly if request["exactNumbers"] else convert
         names = make_unique(number_unnamed([name for name, _ in columns]))
@@ -99,6 +108,50 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         count, body = _encode(names, rows, request["maxBytes"])
     header = [[name, type] for name, (_, type) in zip(names, columns, strict=True)]
     return {"columns": header, "rows": count, "size": len(body)}, body
+
+
+def _store(request: dict[str, Any], answers: BinaryIO) -> dict[str, Any]:
+    """Write the rows to a file and return the header of the answer."""
+    os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
+    views = [View(**view) for view in request["views"]]
+    check_statement(request["sql"], views)
+    with connect(views, DUCKDB_MEMORY, os.getcwd(), request["store"]) as connection:
+        sql = request["sql"]
+        if request["explain"]:
+            sql = quote_lines(read_plan(connection, sql), PLAN_COLUMN)
+        with _watch(connection, request["store"], request["maxBytes"], answers):
+            columns, count = write_parquet(connection, sql, request["store"])
+    return {"columns": columns, "rows": count, "size": 0}
+
+
+@contextmanager
+def _watch(connection: duckdb.DuckDBPyConnection, file: str, max_bytes: int, answers: BinaryIO) -> Generator[None]:
+    """Write the progress of the connection's query to the answers while the block runs, and limit the file's size."""
+    done = threading.Event()
+
+    def is_too_large() -> bool:
+        return os.path.exists(file) and os.path.getsize(file) > max_bytes
+
+    def watch() -> None:
+        while not done.wait(PROGRESS_SECONDS):
+            if is_too_large():
+                connection.interrupt()
+            percent = connection.query_progress()
+            if percent >= 0:
+                answers.write(json.dumps({"progress": min(percent / 100, 1)}).encode() + b"\n")
+                answers.flush()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise AnswerTooLarge from None
+    finally:
+        done.set()
+        thread.join()
+    if is_too_large():
+        raise AnswerTooLarge
 
 
 def _fetch_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:

