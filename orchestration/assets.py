@@ -26,7 +26,7 @@ from dagster._core.definitions.composition import MappedInputPlaceholder
 
 from core.jobs.outlines import JobKey, JobOutline
 from orchestration.asset_specs import build_attributes, build_plain_asset
-from orchestration.steps import AFTER, RESOURCE, RESULT, config_mapping, get_check_output, make_publish, stage, start
+from orchestration.steps import AFTER, RESOURCE, RESULT, get_check_output, make_publish, make_start, stage
 
 START, PUBLISH = "start", "publish"
 
@@ -37,6 +37,7 @@ def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
         return build_plain_asset(outline)
     attributes = build_attributes(outline)
     key = attributes.key
+    # not `blocking`: Dagster cannot plan a step that waits for several inputs and for their checks
     specs = [
         AssetCheckSpec(each.name, asset=key, description=each.description, metadata={"severity": each.severity})
         for each in outline.checks
@@ -77,9 +78,12 @@ def get_graph_name(key: JobKey) -> str:
 def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> GraphDefinition:
     outputs = {spec.get_python_identifier(): get_check_output(number) for number, spec in enumerate(checks)}
     publish = make_publish(len(outputs))
+    start, config = make_start(outline.parameters)
     names = [START, *(step.name for step in outline.steps), PUBLISH]
     dependencies: dict[NodeInvocation, Any] = {
-        NodeInvocation(start.name): {AFTER: MultiDependencyDefinition([MappedInputPlaceholder] * len(outline.inputs))}
+        NodeInvocation(start.name, alias=START): {
+            AFTER: MultiDependencyDefinition([MappedInputPlaceholder] * len(outline.inputs))
+        }
     }
     for before, name in pairwise(names):
         node = publish if name == PUBLISH else stage
@@ -98,7 +102,7 @@ def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> Graph
             for number, each in enumerate(outline.inputs)
         ],
         output_mappings=[OutputMapping(graph, PUBLISH, own) for graph, own in {RESULT: RESULT, **outputs}.items()],
-        config=config_mapping,
+        config=config,
     )
 
 

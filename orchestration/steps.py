@@ -29,15 +29,8 @@ from orchestration.run_drivers import RunDrivers
 RESULT = "result"
 AFTER = "after"
 RESOURCE = "drivers"
-CONFIG = {
-    "parameters": Field(
-        Permissive(),
-        is_required=False,
-        default_value={},
-        description="Values of the pipeline's ${NAME} by name, before those of the job and the project.",
-    ),
-    "limit": Field(Noneable(int), is_required=False, default_value=None, description="Largest number of output rows."),
-}
+LIMIT = Field(Noneable(int), is_required=False, default_value=None, description="Largest number of output rows.")
+PARAMETERS = "Values of the pipeline's ${NAME} by name, before those of the job and the project."
 
 
 def _get_priority(number: int) -> dict[str, str]:
@@ -45,18 +38,28 @@ def _get_priority(number: int) -> dict[str, str]:
     return {"dagster/priority": str(number)}
 
 
-@op(
-    ins={AFTER: In(Nothing)},
-    out=Out(Nothing),
-    config_schema=CONFIG,
-    required_resource_keys={RESOURCE},
-    tags=_get_priority(0),
-)
-def start(context: OpExecutionContext) -> Iterator[Output[None]]:
-    """Submit or claim the execution, and start its driver and Spark."""
-    drivers: RunDrivers = context.resources.drivers
-    with drivers.open(context, context.op_config) as driver:
-        yield Output(None, metadata=driver.await_start(context))
+@lru_cache
+def make_start(parameters: tuple[str, ...]) -> tuple[OpDefinition, ConfigMapping]:
+    """Return the op for pipelines with parameters of these names, which the launchpad shows, and its graph's config."""
+    named = {name: Field(Any, is_required=False) for name in parameters}
+    values = Field(Permissive(named), is_required=False, default_value={}, description=PARAMETERS)
+    schema = {"parameters": values, "limit": LIMIT}
+
+    @op(
+        name="__".join(("start", *parameters)),
+        ins={AFTER: In(Nothing)},
+        out=Out(Nothing),
+        config_schema=schema,
+        required_resource_keys={RESOURCE},
+        tags=_get_priority(0),
+    )
+    def start(context: OpExecutionContext) -> Iterator[Output[None]]:
+        """Submit or claim the execution, and start its driver and Spark."""
+        drivers: RunDrivers = context.resources.drivers
+        with drivers.open(context, context.op_config) as driver:
+            yield Output(None, metadata=driver.await_start(context))
+
+    return start, ConfigMapping(config_fn=_map_config, config_schema=schema)
 
 
 @op(ins={AFTER: In(Nothing)}, out=Out(Nothing), required_resource_keys={RESOURCE}, tags=_get_priority(1))
@@ -98,6 +101,3 @@ def get_check_output(number: int) -> str:
 
 def _map_config(values: dict[str, Any]) -> dict[str, Any]:
     return {"start": {"config": values}}
-
-
-config_mapping = ConfigMapping(config_fn=_map_config, config_schema=CONFIG)

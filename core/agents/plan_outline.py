@@ -10,10 +10,10 @@ from pydantic import TypeAdapter
 
 from pipelines.errors import PipelineError
 from pipelines.pipeline import Pipeline
-from pipelines.planning.plan import Kind, Plan, Step
+from pipelines.planning.plan import Kind, Step
 from pipelines.planning.stage import Sink
 
-VERSION = 1  # of the stored form; outlines of another version are computed again
+VERSION = 2  # of the stored form; outlines of another version are computed again
 # names that steps cannot have: those of the first and last step, and words that Dagster reserves
 _TAKEN = ("start", "publish", "context", "conf", "config", "meta", "input", "output", "type", "dict", "int", "str")
 
@@ -52,7 +52,7 @@ class CheckOutline:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutline:
-    """The steps, inputs and outputs of a pipeline that its text shows. Paths may contain `${NAME}`.
+    """The steps, inputs, outputs and parameters of a pipeline that its text shows. Paths may contain `${NAME}`.
 
     `fault` is a sentence about a pipeline that cannot be planned (any more); such an outline has no steps.
     """
@@ -62,6 +62,7 @@ class PlanOutline:
     reads: tuple[str, ...] = ()
     saves: tuple[str, ...] = ()
     output_path: str | None = None
+    parameters: tuple[str, ...] = ()
     fault: str | None = None
     version: int = VERSION
 
@@ -80,12 +81,14 @@ _ADAPTER = TypeAdapter(PlanOutline)
 def outline_pipeline(text: str) -> PlanOutline:
     """Plan the text of a pipeline with open parameters and return the outline of the plan."""
     try:
-        return outline_plan(Pipeline.from_yaml(text).plan_open())
+        return outline_plan(Pipeline.from_yaml(text))
     except PipelineError as error:
         return PlanOutline(fault=f"The pipeline cannot be planned: {error.problems[0]}")
 
 
-def outline_plan(plan: Plan) -> PlanOutline:
+def outline_plan(pipeline: Pipeline) -> PlanOutline:
+    """Return the outline of a pipeline's plan, with open parameters; raise PipelineError."""
+    plan = pipeline.plan_open()
     names = _NameAllocator(_TAKEN)
     check_names = _NameAllocator(())
     steps = [
@@ -111,6 +114,7 @@ def outline_plan(plan: Plan) -> PlanOutline:
         reads=tuple(dict.fromkeys(path for step in plan.steps for path in _list_reads(step))),
         saves=tuple(dict.fromkeys(step.stage.path for step in plan.steps if isinstance(step.stage, Sink))),
         output_path=plan.output.path,
+        parameters=tuple(sorted(pipeline.parameters)),
     )
 
 

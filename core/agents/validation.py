@@ -27,7 +27,7 @@ def check_pipeline(text: str) -> PlanOutline:
     Raise BadInput with the line and column of every problem.
     """
     try:
-        return outline_plan(Pipeline.from_yaml(text).plan_open())
+        return outline_plan(Pipeline.from_yaml(text))
     except PipelineError as error:
         raise describe_problems(error) from error
 

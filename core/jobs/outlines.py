@@ -67,6 +67,7 @@ class JobOutline:
     agent_name: str | None = None
     agent_revision: int | None = None
     pipeline_yaml: str | None = None
+    parameters: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     obstacle: str | None = None
 
@@ -219,6 +220,7 @@ class OutlineLoader:
             agent_name=agent and agent.name,
             agent_revision=pipeline and pipeline.revision,
             pipeline_yaml=pipeline and pipeline.pipeline_yaml,
+            parameters=plan.parameters,
             notes=tuple(_describe_dropped(names[each]) for each in lineage.dropped),
             obstacle=_find_obstacle(row, agent, pipeline),
         )

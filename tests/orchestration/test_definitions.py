@@ -69,6 +69,22 @@ def test_an_asset_shows_its_job() -> None:
     assert sorted(node.name for node in asset.node_def.nodes) == sorted(names)
 
 
+def test_the_launchpad_offers_the_parameters_of_each_job() -> None:
+    outlines = [make_outline("books", parameters=("LEAST", "SHOP")), make_outline("toys"), make_outline("games")]
+    definitions = DefinitionsBuilder().build(Outlines(outlines))
+    run = definitions.resolve_implicit_global_asset_job_def()
+    fields = {
+        name: ops.config_type.fields["config"].config_type.fields["parameters"].config_type.fields
+        for name, ops in run.run_config_schema.config_type.fields["ops"].config_type.fields.items()
+    }
+    assert {name: sorted(found) for name, found in fields.items()} == {
+        "shop__books": ["LEAST", "SHOP"],
+        "shop__games": [],
+        "shop__toys": [],
+    }
+    assert not any(field.is_required for field in fields["shop__books"].values())
+
+
 def test_only_what_has_changed_is_built_anew() -> None:
     builder = DefinitionsBuilder()
     outlines = Outlines([make_outline("books"), make_outline("toys", inputs=(("shop", "books"),))])
