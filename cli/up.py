@@ -22,6 +22,7 @@ from core.infra.instance_lock import InstanceLock
 from core.infra.process_log import ProcessLog
 from core.infra.processes import Child, adopt_orphans, reap_adopted, terminate_descendants
 from core.infra.settings import Settings
+from core.infra.storage import is_bucket, open_storage
 
 ROOT = Path(__file__).resolve().parents[1]
 STOP_SECONDS = 20
@@ -30,6 +31,7 @@ POLL_SECONDS = 0.1
 REPORT_SECONDS = 30
 LOCK_SECONDS = 5
 TAKEN = "Another Spindle is running on this database: {holder}. Stop it, or choose another SPINDLE_DATABASE_URL."
+NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true"}  # a machine elsewhere would wait for an answer
 DAGSTER_READY = """{ instance { daemonHealth {
     daemonStatus(daemonType: "QUEUED_RUN_COORDINATOR") { healthy lastHeartbeatTime } } }
   repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"""
@@ -58,6 +60,7 @@ def up(
     )
     try:
         create_data_folder(settings.data)
+        _check_storage(settings)
         with (
             lock_data_folder(settings.data),
             _lock_database(settings) as lock,
@@ -85,6 +88,18 @@ def _lock_database(settings: Settings) -> Generator[InstanceLock]:
         raise CannotStart(error.sentence) from None
     finally:
         lock.close()
+
+
+def _check_storage(settings: Settings) -> None:
+    """Raise CannotStart with the reason when a bucket cannot be used; a folder is checked with the data folder."""
+    if not is_bucket(settings):
+        return
+    for name, value in NO_METADATA.items():
+        os.environ.setdefault(name, value)
+    try:
+        open_storage(settings).check()
+    except Unavailable as error:
+        raise CannotStart(f"{error.sentence} ({settings.storage})") from None
 
 
 @contextmanager
@@ -199,10 +214,13 @@ def _create_environment(settings: Settings) -> dict[str, str]:
         "SPINDLE_SPARK_MASTER": settings.spark_master,
         "SPINDLE_SPARK_DRIVER_MEMORY": settings.spark_driver_memory,
     }
+    if settings.storage:
+        folder = None if is_bucket(settings) else str(Path(settings.storage).resolve())
+        spindle["SPINDLE_STORAGE"] = folder or settings.storage
     if settings.dagster_workspace:
         spindle["SPINDLE_DAGSTER_WORKSPACE"] = str(settings.dagster_workspace)
     here = {"DAGSTER_HOME": str(settings.data / "dagster"), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    return {**os.environ, **spindle, **here, **_dagster_database(settings)}
+    return {**NO_METADATA, **os.environ, **spindle, **here, **_dagster_database(settings)}
 
 
 def _dagster_database(settings: Settings) -> dict[str, str]:

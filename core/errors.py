@@ -69,6 +69,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "read-only": "The statement would write; queries only read.",
     "request-timeout": "The body did not arrive in time.",
     "reserved-name": "The name is a segment of an operation's path.",
+    "storage-unavailable": "The service's storage does not answer, or refuses the service. A retry may help.",
     "too-large": "The request, or the answer to it, exceeds a size limit.",
     "trino-unavailable": "Trino does not answer.",
     "truncated-upload": "The upload, or the file in it, ended too early.",

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from driver.spec import ExecutionSpec
 from pipelines.fetch.urls import MASK, MIN_SECRET_LENGTH, list_spellings, mask_secrets
+from pipelines.filesystem import STORAGE_ACCESS, load_storage_access
 from pipelines.language.names import ELLIPSIS
 from pipelines.language.parameters import Value
 
@@ -20,11 +21,14 @@ class Secrets:
     def __init__(self, spec: ExecutionSpec) -> None:
         self._values = {name: os.environ[name] for name in spec.credentials if name in os.environ}
         self._public = frozenset(spec.public_variables)
+        self._storage = load_storage_access()
         self._spellings = list_spellings(self.values)
 
     @property
     def variables(self) -> Mapping[str, str]:
-        return self._values
+        """The variables for the Python workers: also the access to the storage, which no parameter can reveal."""
+        storage = {STORAGE_ACCESS: self._storage.to_json()} if self._storage else {}
+        return {**self._values, **storage}
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -33,7 +37,8 @@ class Secrets:
         An address with a password in it is a secret.
         """
         hidden = (value for name, value in self._values.items() if name not in self._public or "@" in value)
-        return tuple(value for value in hidden if len(value) >= MIN_SECRET_LENGTH)
+        storage = self._storage.secrets if self._storage else ()
+        return tuple(value for value in (*hidden, *storage) if len(value) >= MIN_SECRET_LENGTH)
 
     def reveal(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
         """Replace the parameters that refer to a credential variable (NAME: `${NAME}`) by its value."""

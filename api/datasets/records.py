@@ -84,7 +84,7 @@ def parse_filter(
     dataset_type: Annotated[str | None, Query(alias="datasetType", description="INPUT or OUTPUT.")] = None,
     type_: Annotated[str | None, Query(alias="type", description="The same as `datasetType`.")] = None,
     format_: Annotated[str | None, Query(alias="format", description="Format of the files, such as parquet.")] = None,
-    storage_type: Annotated[str | None, Query(alias="storageType", description="LOCAL.")] = None,
+    storage_type: Annotated[str | None, Query(alias="storageType", description="LOCAL or S3.")] = None,
     indexed: Annotated[str | None, Query(description="true: SQL can query it; false: it cannot.")] = None,
     project_id: Annotated[str | None, Query(alias="projectId", description="Id of its project.")] = None,
     name: Annotated[str | None, Query(description="Its exact name.")] = None,

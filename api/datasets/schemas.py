@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from api.kit.schemas import WHOLE, Body, Name, Record, example
 from core.datasets.files.process import TakenFile
-from core.datasets.repository import STORAGE_TYPE, DatasetWithVersion, get_address
+from core.datasets.repository import DatasetWithVersion, get_address
 from core.datasets.service import is_indexed
 from core.datasets.versions import Lineage
 from core.sql.catalog import Table, convert_type
@@ -235,7 +235,7 @@ class DatasetRecord(Record):
     format: str
     """Format of its files, such as parquet."""
     storage_type: str
-    """Kind of the storage: LOCAL."""
+    """Kind of the storage: LOCAL or S3."""
     indexed: bool
     """Whether SQL can query it."""
     storage_path: str = Field(description="Address that every `load_*` stage accepts.")
@@ -342,7 +342,7 @@ def _get_dataset_fields(found: DatasetWithVersion) -> dict[str, Any]:
     return {name: getattr(dataset, name) for name in same} | {
         "schema": dataset.schema_slug,
         "table_name": dataset.slug,
-        "storage_type": STORAGE_TYPE,
+        "storage_type": found.storage_type,
         "indexed": is_indexed(version),
         "storage_path": get_address(dataset),
         "file_path": get_address(dataset),

@@ -24,11 +24,12 @@ class Health(Record):
 
 @router.get("/health", summary="Health of the service", responses=answers(503))
 def read_health(_caller: AnyKey, services: ServicesOf) -> Health:
-    """Return `UP` when the service and its database work.
+    """Return `UP` when the service, its database and its storage work.
 
     Orchestrators probe `/livez` and `/readyz`, which are outside the root path and need no key.
     """
     services.organizations.check_database()
+    services.storage.check()
     return Health()
 
 

@@ -19,7 +19,7 @@ DEFAULT_SCHEMA = "default"
 SCHEME = "spindle://"
 DATASET_TYPES = ("INPUT", "OUTPUT")
 QUERYABLE_FORMATS = frozenset({"parquet"})
-STORAGE_TYPE = "LOCAL"
+TABLE_FORMATS = frozenset({"delta", "iceberg"})  # their own log tells their files
 SLUG_BATCH = 50
 MAX_SLUG_BATCH = 1000
 MAX_PATH_CHARACTERS = 1000
@@ -27,21 +27,26 @@ MAX_PATH_CHARACTERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class DatasetWithVersion:
-    """A dataset and its current version, if it was ever published."""
+    """A dataset and its current version, if it was ever published. The storage type is LOCAL or S3."""
 
     dataset: Dataset
     version: DatasetVersion | None
+    storage_type: str = "LOCAL"
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """The files that an execution wrote to one folder of the storage. Counts are null when unknown."""
+    """The files that an execution wrote to one folder of the storage. Counts are null when unknown.
+
+    `files` are the keys of the data files; None for a table whose own log tells them.
+    """
 
     location: str
     format: str
     columns: Sequence[dict[str, Any]]
     row_count: int | None
     size_bytes: int | None
+    files: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,6 @@ class DatasetRepository(Repository[Dataset]):
         self, *, limit: int | None = None, after: str | None = None, where: DatasetFilter | None = None
     ) -> Sequence[DatasetWithVersion]:
         where = where or DatasetFilter()
-        if where.storage_type is not None and where.storage_type.upper() != STORAGE_TYPE:
-            return []
         query = self._filter(self._select_with_version(), where)
         rows = self.session.execute(self._limit_to_page(query, limit, after))
         return [DatasetWithVersion(dataset, version) for dataset, version in rows]
@@ -176,6 +179,7 @@ class DatasetRepository(Repository[Dataset]):
             logical_path=path,
             format=files.format,
             locations=[*(earlier.locations if earlier else ()), files.location],
+            files=_add_files(earlier, files),
             columns=list(files.columns),
             row_count=_add(files.row_count, earlier.row_count if earlier else 0),
             size_bytes=_add(files.size_bytes, earlier.size_bytes if earlier else 0),
@@ -272,6 +276,15 @@ class DatasetRepository(Repository[Dataset]):
 def get_address(dataset: Dataset) -> str:
     """Return the spindle:// path that every `load_*` stage accepts for a dataset."""
     return dataset.logical_path or f"{SCHEME}{dataset.schema_slug}/{dataset.slug}"
+
+
+def _add_files(earlier: DatasetVersion | None, added: WrittenFiles) -> list[str] | None:
+    """Return all files of a version; None where they are not known one by one."""
+    if added.files is None or added.format in TABLE_FORMATS:
+        return None
+    if earlier is None:
+        return [*added.files]
+    return None if earlier.files is None else [*earlier.files, *added.files]
 
 
 def _add(added: int | None, earlier: int | None) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,7 +33,8 @@ from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
-from core.infra.storage.protocol import InvalidKey, NotStored, Storage, version_key
+from core.infra.storage import get_storage_type
+from core.infra.storage.protocol import InvalidKey, NotStored, Storage, find_data_files, version_key
 from core.sql.catalog import convert_type
 from core.tables import Dataset, DatasetVersion, Job, new_id, now
 
@@ -83,12 +84,15 @@ class DatasetService:
         after: str | None = None,
         where: DatasetFilter | None = None,
     ) -> Sequence[DatasetWithVersion]:
+        if where and where.storage_type and where.storage_type.upper() != get_storage_type(self._settings):
+            return []
         with self._database.read() as session:
-            return DatasetRepository(session, caller.organization_id).list(limit=limit, after=after, where=where)
+            found = DatasetRepository(session, caller.organization_id).list(limit=limit, after=after, where=where)
+            return [replace(each, storage_type=get_storage_type(self._settings)) for each in found]
 
     def get(self, caller: Identity, dataset_id: str) -> Versioned[DatasetWithVersion]:
         with self._database.read() as session:
-            return _load(DatasetRepository(session, caller.organization_id), dataset_id)
+            return self._load(DatasetRepository(session, caller.organization_id), dataset_id)
 
     def create(
         self, caller: Identity, values: Mapping[str, Any], project_id: str | None, path: str | None
@@ -96,7 +100,7 @@ class DatasetService:
         """Create a dataset without rows."""
         with self._database.write() as session:
             datasets = DatasetRepository(session, caller.organization_id)
-            return _load(datasets, datasets.create(values, project_id or None, path or None).id)
+            return self._load(datasets, datasets.create(values, project_id or None, path or None).id)
 
     def update(
         self, caller: Identity, dataset_id: str, changes: Mapping[str, Any], if_match: Collection[str]
@@ -104,7 +108,7 @@ class DatasetService:
         with self._database.write() as session:
             datasets = DatasetRepository(session, caller.organization_id)
             datasets.lock(datasets.get(dataset_id), if_match)
-            return _load(datasets, datasets.update(dataset_id, changes).id)
+            return self._load(datasets, datasets.update(dataset_id, changes).id)
 
     def delete(self, caller: Identity, dataset_id: str, files: bool, if_match: Collection[str]) -> None:
         """Delete a dataset and its history; with `files`, its files too, once nobody can be reading them.
@@ -174,10 +178,10 @@ class DatasetService:
                     dataset = datasets.create(values | {"dataset_type": type_}, options.project_id)
                 else:
                     dataset = datasets.get(dataset_id)
-                written = WrittenFiles(location, "parquet", taken.columns, taken.row_count, taken.size_bytes)
+                written = WrittenFiles(location, "parquet", taken.columns, taken.row_count, taken.size_bytes, [key])
                 datasets.publish(dataset, None, written, path=dataset.logical_path, version_id=version_id)
                 session.flush()
-                return _load(datasets, dataset.id), taken
+                return self._load(datasets, dataset.id), taken
         except BaseException:
             self._storage.delete(key)
             raise
@@ -206,7 +210,7 @@ class DatasetService:
             dataset.retained_versions, dataset.retained_days = versions, days
             session.flush()
             apply_retention(session, dataset, now(), now() + self.removal_delay)
-            return _load(datasets, dataset_id)
+            return self._load(datasets, dataset_id)
 
     def open_download(self, caller: Identity, dataset_id: str, format: str, version: str | None) -> Download:
         """Return the rows of a version as a stream. Raises NotFound, and Unavailable when its files are missing."""
@@ -226,37 +230,36 @@ class DatasetService:
             content.seek(0)
             return Download(name, read_chunks(content), size)
         columns = [(column["name"], convert_type(column["type"], "spark", "duckdb")) for column in found.columns]
-        urls = [self._storage.url_for(key, "sql") for key in keys]
+        urls = [self._storage.url_for(key, "signed") for key in keys]
         return Download(name, self._files.export(urls, found.format, format, columns))
+
+    def _load(self, datasets: DatasetRepository, dataset_id: str) -> Versioned[DatasetWithVersion]:
+        dataset = datasets.get(dataset_id)
+        version, storage_type = datasets.find_version(dataset), get_storage_type(self._settings)
+        return Versioned(DatasetWithVersion(dataset, version, storage_type), compute_etag(dataset))
 
     @property
     def removal_delay(self) -> timedelta:
         return timedelta(hours=self._settings.removed_files_hours)
 
     def _list_files(self, organization_id: str, version: DatasetVersion) -> list[str]:
-        return [key for folder in version.locations for key in list_data_files(self._storage, organization_id, folder)]
-
-
-def list_data_files(storage: Storage, organization_id: str, folder: str) -> list[str]:
-    """Return the keys of the data files in a folder; Spark's own notes begin with an underscore or a point."""
-    try:
-        if not folder.startswith(f"{organization_id}/"):
-            raise InvalidKey(folder)
-        keys = [file.key for file in storage.list(folder)]
-    except InvalidKey:
-        sentence = "The files of this dataset are outside the organization's storage."
-        raise Unavailable(sentence, code="foreign-files") from None
-    return [key for key in keys if not key.rpartition("/")[2].startswith(("_", "."))]
+        """Return the keys of a version's data files; those of earlier releases are listed."""
+        keys = version.files
+        try:
+            if keys is None:
+                found = [find_data_files(self._storage, folder) for folder in version.locations]
+                keys = [file.key for files in found for file in files]
+            if not all(key.startswith(f"{organization_id}/") for key in (*keys, *version.locations)):
+                raise InvalidKey
+        except InvalidKey:
+            sentence = "The files of this dataset are outside the organization's storage."
+            raise Unavailable(sentence, code="foreign-files") from None
+        return keys
 
 
 def is_indexed(version: DatasetVersion | None) -> bool:
     """Whether SQL can query the dataset."""
     return version is not None and version.format in QUERYABLE_FORMATS
-
-
-def _load(datasets: DatasetRepository, dataset_id: str) -> Versioned[DatasetWithVersion]:
-    dataset = datasets.get(dataset_id)
-    return Versioned(DatasetWithVersion(dataset, datasets.find_version(dataset)), compute_etag(dataset))
 
 
 def read_chunks(content: BinaryIO) -> Generator[bytes]:

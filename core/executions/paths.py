@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from core.datasets.repository import MAX_PATH_CHARACTERS, SCHEME, DatasetRepository
 from core.errors import BadInput, Detail
 from core.tables import Dataset, DatasetRead, Execution, Project
+from pipelines.filesystem import split_address
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Sink
 
@@ -20,7 +21,7 @@ def resolve_output(session: Session, project: Project, path: str | None, field: 
 
     Raises BadInput for a path outside the organization's storage.
     """
-    if path is None:
+    if path is None or split_address(path):  # a bucket of the user is written to by the driver
         return None
     name = path if "://" in path else f"{SCHEME}{project.slug}/{path}"
     parts = name.removeprefix(SCHEME).rstrip("/").split("/")

@@ -5,23 +5,43 @@ The caller has locked the organization, so two appends never start from the same
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sqlalchemy.orm import Session
 
 from core.datasets.files.process import FileReader
 from core.datasets.repository import DatasetRepository, WrittenFiles
 from core.executions.paths import resolve_output
 from core.executions.payload import CompletionPayload
-from core.infra.storage.protocol import InvalidKey, Storage, output_key, saves_key
+from core.infra.storage.protocol import (
+    InvalidKey,
+    Storage,
+    StoredFile,
+    find_data_files,
+    output_key,
+    saves_key,
+)
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 
 OWN_FOLDERS = frozenset({"executions", "datasets", "packages", "pages"})
 FOREIGN_FORMATS = frozenset({"parquet", "csv", "json"})
 
 
-def is_output_of_attempt(storage: Storage, execution: Execution, path: str) -> bool:
+AttemptFiles = Mapping[str, Sequence[StoredFile]]
+"""The data files that an attempt has written, by folder: they are listed once, before the publishing transaction."""
+
+
+def list_attempt_files(storage: Storage, execution: Execution, payload: CompletionPayload) -> AttemptFiles:
+    """Return the data files of the attempt's output folder and of the folders of its saves."""
+    attempt = (execution.organization_id, execution.id, execution.attempt)
+    saves = {f"{saves_key(*attempt)}/{saved.folder}" for saved in payload.parse_saves()}
+    return {folder: find_data_files(storage, folder) for folder in (output_key(*attempt), *sorted(saves))}
+
+
+def is_output_of_attempt(storage: Storage, execution: Execution, path: str, files: AttemptFiles) -> bool:
     """Return whether the path is the attempt's own output folder, and has files."""
     key = output_key(execution.organization_id, execution.id, execution.attempt)
-    return path.rstrip("/") == storage.url_for(key, "spark").rstrip("/") and _has_files(storage, key)
+    return path.rstrip("/") == storage.url_for(key, "spark").rstrip("/") and bool(files.get(key))
 
 
 def describe_foreign_output(
@@ -39,17 +59,22 @@ def describe_foreign_output(
     if len(parts) < 2 or parts[0] != organization_id or parts[1] in OWN_FOLDERS or format_ not in FOREIGN_FORMATS:
         return None
     try:
-        files = [file for file in storage.list("/".join(parts)) if not _is_note(file.key)]
+        files = find_data_files(storage, "/".join(parts))
     except InvalidKey:
         return None
     if not files:
         return None
-    columns, rows = reader.describe([storage.url_for(file.key, "sql") for file in files], format_)
-    return WrittenFiles("/".join(parts), format_, columns, rows, sum(file.size_bytes for file in files))
+    columns, rows = reader.describe([storage.url_for(file.key, "signed") for file in files], format_)
+    size = sum(file.size_bytes for file in files)
+    return WrittenFiles("/".join(parts), format_, columns, rows, size, [file.key for file in files])
 
 
 def publish_output(
-    session: Session, execution: Execution, payload: CompletionPayload, foreign: WrittenFiles | None = None
+    session: Session,
+    execution: Execution,
+    payload: CompletionPayload,
+    written: AttemptFiles,
+    foreign: WrittenFiles | None = None,
 ) -> Dataset:
     """Publish the attempt's output folder, or another one that was described, to the job's dataset."""
     key = output_key(execution.organization_id, execution.id, execution.attempt)
@@ -62,6 +87,7 @@ def publish_output(
         columns=payload.parse_columns(),
         row_count=payload.records_output,
         size_bytes=payload.output_file_size_bytes,
+        files=[file.key for file in written.get(key, ())],
     )
     earlier = _find_appended(datasets, execution, dataset) if execution.output_mode == "append" else None
     datasets.publish(dataset, execution.id, files, path=execution.output_name, append_to=earlier)
@@ -70,14 +96,15 @@ def publish_output(
     return dataset
 
 
-def publish_saves(session: Session, storage: Storage, execution: Execution, payload: CompletionPayload) -> None:
+def publish_saves(session: Session, execution: Execution, payload: CompletionPayload, written: AttemptFiles) -> None:
     """Publish the rows of the attempt's save stages that have files: one dataset for each path."""
     datasets = DatasetRepository(session, execution.organization_id)
     project = session.get_one(Project, execution.project_id)
     folder = saves_key(execution.organization_id, execution.id, execution.attempt)
     for saved in payload.parse_saves():
         path = resolve_output(session, project, saved.path)
-        if path is None or not _has_files(storage, f"{folder}/{saved.folder}"):
+        found = written.get(f"{folder}/{saved.folder}", ())
+        if path is None or not found:
             continue
         files = WrittenFiles(
             location=f"{folder}/{saved.folder}",
@@ -85,19 +112,11 @@ def publish_saves(session: Session, storage: Storage, execution: Execution, payl
             columns=[column.model_dump() for column in saved.columns],
             row_count=saved.rows,
             size_bytes=saved.bytes,
+            files=[file.key for file in found],
         )
         earlier = datasets.find_at(path) if saved.mode == "append" else None
         dataset = datasets.ensure_of_path(project, path, saved.format)
         datasets.publish(dataset, execution.id, files, path=path, append_to=earlier)
-
-
-def _has_files(storage: Storage, folder: str) -> bool:
-    """Return whether the folder has a data file; Spark's own notes begin with an underscore or a point."""
-    return any(not _is_note(file.key) for file in storage.list(folder))
-
-
-def _is_note(key: str) -> bool:
-    return key.rpartition("/")[2].startswith(("_", "."))
 
 
 def _find_appended(datasets: DatasetRepository, execution: Execution, dataset: Dataset) -> DatasetVersion | None:

@@ -16,7 +16,14 @@ from core.errors import BadInput, NotFound
 from core.events.recorder import record_progress
 from core.executions.checkpoints import delete_checkpoints
 from core.executions.payload import CompletionPayload
-from core.executions.publishing import describe_foreign_output, is_output_of_attempt, publish_output, publish_saves
+from core.executions.publishing import (
+    AttemptFiles,
+    describe_foreign_output,
+    is_output_of_attempt,
+    list_attempt_files,
+    publish_output,
+    publish_saves,
+)
 from core.executions.retries import REPORTED, FailureCode
 from core.executions.states import State, Trigger
 from core.executions.transitions import fail_attempt, lock_project, move, release_slot
@@ -66,7 +73,8 @@ def record_report(
     for a report that the execution's own token signed. Raises NotFound for an unknown execution, BadInput for a jobId
     that is not the path's.
     """
-    foreign = _describe_foreign(database, storage, organization_id, payload, reader) if reader else None
+    files = _list_files(database, storage, organization_id, payload)
+    foreign = _describe_foreign(database, storage, organization_id, payload, reader, files) if reader else None
     with database.write() as session:
         if payload.status == "COMPLETED" and is_storable(payload.execution_id):
             # before the project, as everywhere: publishing chooses names within the organization
@@ -80,7 +88,7 @@ def record_report(
             raise BadInput("'jobId' names another job than the path.", path="jobId")
         before = execution.state
         if _is_current(execution, payload):
-            _apply(session, storage, execution, payload, foreign)
+            _apply(session, storage, execution, payload, files, foreign)
         state = State(execution.state)
     if state is State.COMPLETED and state != before:
         delete_checkpoints(storage, execution)
@@ -129,17 +137,36 @@ def release_cancelled(database: Database, execution_id: str, attempt: int) -> No
         release_slot(session, execution, Execution.state == State.CANCELLED, Execution.attempt == attempt)
 
 
-def _describe_foreign(
-    database: Database, storage: Storage, organization_id: str | None, payload: CompletionPayload, reader: FileReader
-) -> WrittenFiles | None:
-    """Return the described output of another Spark, before the transaction: reading files takes time."""
-    if payload.status != "COMPLETED" or not payload.output_dataset_path or not is_storable(payload.execution_id):
+def _find_completed(database: Database, organization_id: str | None, payload: CompletionPayload) -> Execution | None:
+    """Return the execution that a report completes, if it has not ended."""
+    if payload.status != "COMPLETED" or not is_storable(payload.execution_id):
         return None
     with database.read() as session:
         execution = session.get(Execution, payload.execution_id)
     if execution is None or organization_id not in (None, execution.organization_id):
         return None
-    if State(execution.state).terminal or is_output_of_attempt(storage, execution, payload.output_dataset_path):
+    return None if State(execution.state).terminal else execution
+
+
+def _list_files(
+    database: Database, storage: Storage, organization_id: str | None, payload: CompletionPayload
+) -> AttemptFiles:
+    """Return the files that the attempt has written, before the transaction: listing them takes time."""
+    execution = _find_completed(database, organization_id, payload)
+    return list_attempt_files(storage, execution, payload) if execution is not None else {}
+
+
+def _describe_foreign(
+    database: Database,
+    storage: Storage,
+    organization_id: str | None,
+    payload: CompletionPayload,
+    reader: FileReader,
+    files: AttemptFiles,
+) -> WrittenFiles | None:
+    """Return the described output of another Spark, before the transaction: reading files takes time."""
+    execution, path = _find_completed(database, organization_id, payload), payload.output_dataset_path
+    if execution is None or not path or is_output_of_attempt(storage, execution, path, files):
         return None
     return describe_foreign_output(storage, reader, execution.organization_id, payload)
 
@@ -149,12 +176,13 @@ def _apply(
     storage: Storage,
     execution: Execution,
     report: CompletionPayload,
+    files: AttemptFiles,
     foreign: WrittenFiles | None = None,
 ) -> None:
     same_attempt = Execution.attempt == execution.attempt
     payload, warnings = report.drop_impossible(now())
     path = payload.output_dataset_path if payload.status == "COMPLETED" else None
-    publishes = bool(path) and (foreign is not None or is_output_of_attempt(storage, execution, path or ""))
+    publishes = bool(path) and (foreign is not None or is_output_of_attempt(storage, execution, path or "", files))
     if path and not publishes:
         warnings.append(
             f"Nothing was published: '{path[:200]}' is not the output folder of the attempt or another one in the "
@@ -179,8 +207,8 @@ def _apply(
         fail_attempt(session, execution, _get_code(payload), same_attempt, **values, error_message=message)
     elif move(session, execution, Trigger.COMPLETE, same_attempt, **values):
         if publishes:
-            publish_output(session, execution, payload, foreign)
-        publish_saves(session, storage, execution, payload)
+            publish_output(session, execution, payload, files, foreign)
+        publish_saves(session, execution, payload, files)
 
 
 def _is_current(execution: Execution, payload: CompletionPayload) -> bool:

@@ -11,6 +11,7 @@ from core.executions.tokens import execution_token
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.infra.storage import load_storage_secrets
 from core.infra.storage.protocol import Storage, files_key, output_key, pages_key, saves_key
 from core.tables import Execution
 from driver.spec import (
@@ -89,5 +90,6 @@ def load_driver_secrets(settings: Settings, execution: Execution) -> dict[str, s
     """Return the environment variables with the driver's secrets; raise Conflict when one cannot be decrypted."""
     return {
         **decrypt_environment(execution, KeyRing(load_service_key(settings))),
+        **load_storage_secrets(settings),
         "SPINDLE_EXECUTION_TOKEN": execution_token(settings, execution.id, execution.attempt),
     }

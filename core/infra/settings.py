@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from sqlalchemy import make_url
 
 REQUESTS_PER_MINUTE = 1000
 POSTGRESQL_PORT = 5432
+STORAGE_ADDRESS = re.compile(r"s3[an]?://[a-zA-Z0-9][\w.-]+(/[^/]+)*/?")
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 
 
@@ -22,6 +24,21 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SPINDLE_", frozen=True, extra="ignore", hide_input_in_errors=True)
 
     data: Path = Field(default=Path(".spindle"), description="Data folder: database, keys, storage, logs.")
+    storage: str | None = Field(
+        default=None, description="Storage of files: s3://bucket/prefix, or a folder; DATA/storage when unset."
+    )
+    s3_endpoint: str | None = Field(
+        default=None, description="Address of the S3 server; AWS_ENDPOINT_URL, or Amazon's, when unset."
+    )
+    s3_region: str | None = Field(default=None, description="Region of the bucket; AWS_REGION when unset.")
+    s3_path_style: bool | None = Field(
+        default=None, description="Whether the bucket is in the path, not the host; when unset, on other servers."
+    )
+    s3_access_key_id: str | None = Field(
+        default=None, description="Access key of the storage; the usual AWS environment and files when unset."
+    )
+    s3_secret_access_key: SecretStr | None = Field(default=None, description="Secret key of the storage.")
+    s3_session_token: SecretStr | None = Field(default=None, description="Token of temporary keys of the storage.")
     database_url: SecretStr | None = Field(
         default=None, description="SQLAlchemy URL; SQLite in the data folder when unset."
     )
@@ -129,6 +146,14 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("storage")
+    @classmethod
+    def _check_storage(cls, value: str | None) -> str | None:
+        if value and "://" in value and not STORAGE_ADDRESS.fullmatch(value):
+            sentence = f"SPINDLE_STORAGE: '{value[:200]}' is neither s3://bucket/prefix nor a folder."
+            raise ValueError(sentence)
+        return value or None
 
     @field_validator("fetch_allow_networks")
     @classmethod

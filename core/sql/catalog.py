@@ -28,7 +28,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A published version of a dataset. Column types are Spark's; locations are storage keys."""
+    """A published version of a dataset. Column types are Spark's; locations and files are storage keys.
+
+    `files` is None where they are not stored: then the folders are listed, or a table's log tells them.
+    """
 
     dataset_id: str
     schema: str
@@ -39,6 +42,7 @@ class Table:
     snapshot: str | None
     row_count: int | None
     size_bytes: int | None
+    files: tuple[str, ...] | None = None
 
     @property
     def full_name(self) -> str:
@@ -105,6 +109,7 @@ class Catalog:
                 snapshot=version.snapshot,
                 row_count=version.row_count,
                 size_bytes=version.size_bytes,
+                files=None if version.files is None else tuple(version.files),
             )
             for dataset, version in self._session.execute(query)
         ]

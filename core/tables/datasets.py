@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, Owned, new_id, now
@@ -39,6 +39,8 @@ class DatasetVersion(Base):
 
     `locations` are the storage keys of its folders. In formats of plain files an append adds a folder to those of the
     earlier version; a table format (Delta, Iceberg) has one location, and `snapshot` is the version in its log.
+    `files` are the keys of the data files, which readers use without listing a folder; null where a table's log tells
+    them, and in versions of earlier releases.
     `number` counts the dataset's versions from 1. A version without an execution was uploaded.
     """
 
@@ -54,6 +56,7 @@ class DatasetVersion(Base):
     logical_path: Mapped[str | None] = mapped_column(Text, index=True)
     format: Mapped[str] = mapped_column(default="parquet")
     locations: Mapped[list[str]]
+    files: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     snapshot: Mapped[str | None]
     columns: Mapped[list[dict[str, Any]]]
     row_count: Mapped[int | None] = mapped_column(BigInteger)

@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING
 from core.infra.pidfile import hold_pidfile, is_alive, list_alive, read_alive_pid
 from core.infra.secrets import write_private
 from core.infra.settings import Settings
+from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
 from driver.handover import TakeRequest
 from driver.spec import ExecutionSpec
+from orchestration.compute.log_copies import LogCopies
 from orchestration.compute.processes import (
     RECORD_AND_RUN,
     build_environment,
@@ -47,7 +49,8 @@ class LocalCompute:
 
     def __init__(self, settings: Settings) -> None:
         self._data = settings.data.resolve()
-        self._storage = LocalStorage(settings.data / "storage")
+        self._files = LocalStorage(get_local_folder(settings))
+        self._logs = LogCopies(settings, self._files)
         self._pidfiles = self._data / "drivers"
         self._children: dict[DriverHandle, subprocess.Popen[bytes]] = {}
 
@@ -80,6 +83,7 @@ class LocalCompute:
         return handle
 
     def observe(self, handle: DriverHandle) -> DriverStatus:
+        self._logs.copy_changed(handle)
         child = self._children.get(handle)
         if child is not None:
             exit_code = child.poll()
@@ -99,6 +103,7 @@ class LocalCompute:
         # without its folder, a JVM that is starting would never notice that its driver has ended
         kill_trees(list_users(str(self._scratch_folder(handle).resolve())))
         self._remove_scratch(handle)  # a killed driver does not clean up
+        self._logs.finish(handle)
 
     def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
         from dagster import PipesFileMessageReader
@@ -120,10 +125,10 @@ class LocalCompute:
         return [DriverHandle.from_name(name) for name in list_alive(self._pidfiles)]
 
     def _spec_path(self, handle: DriverHandle) -> Path:
-        return self._storage.path(spec_key(handle.organization_id, handle.execution_id, handle.attempt))
+        return self._files.path(spec_key(handle.organization_id, handle.execution_id, handle.attempt))
 
     def _log_path(self, handle: DriverHandle) -> Path:
-        return self._storage.path(log_key(handle.organization_id, handle.execution_id, handle.attempt))
+        return self._files.path(log_key(handle.organization_id, handle.execution_id, handle.attempt))
 
     def _remove_scratch(self, handle: DriverHandle) -> None:
         scratch = self._scratch_folder(handle)

@@ -6,18 +6,12 @@ import logging
 import sqlite3
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
-from struct import Struct
 from typing import Protocol
 
-import pyarrow as pa
-from msgspec.msgpack import Decoder, Encoder
-from xxhash import xxh3_64_intdigest
-
-from pipelines.errors import RunError
 from pipelines.fetch.page import Page
+from pipelines.filesystem import is_local
+from pipelines.page_cache.records import dump_page, hash_key, load_page
 
 _log = logging.getLogger(__name__)
 
@@ -48,10 +42,12 @@ class PageStore(Protocol):
 
 
 def open_store(location: str) -> PageStore:
-    """Return the store at a location, which is a local folder; it is created by the first write."""
-    if "://" in location:
-        raise RunError(f"no page cache is known for '{location}': it must be a local folder")
-    return SqlitePageStore(Path(location))
+    """Return the store at a location, a local folder or an address in a bucket; it is created by the first write."""
+    if is_local(location):
+        return SqlitePageStore(Path(location))
+    from pipelines.page_cache.object_store import ObjectPageStore
+
+    return ObjectPageStore(location)
 
 
 _FILE = "pages.v1.sqlite"
@@ -67,11 +63,6 @@ CREATE TABLE IF NOT EXISTS pages (
   id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL UNIQUE, added_at REAL NOT NULL, data BLOB NOT NULL
 );
 """
-_HEADER = Struct("<QI")  # checksum and size of the uncompressed record
-_Record = tuple[str, str, str, int | None, str | None, str | None, float, tuple[str, ...], bytes, bytes]
-_lz4 = pa.Codec("lz4_raw")
-_encode = Encoder().encode
-_decode = Decoder(_Record).decode
 
 
 class SqlitePageStore:
@@ -88,12 +79,12 @@ class SqlitePageStore:
     def add(self, variant: str, page: Page) -> None:
         if not self._pending:
             self._pending_since = time.monotonic()
-        self._pending[_hash(variant, page.requested_url)] = variant, page
+        self._pending[hash_key(variant, page.requested_url)] = variant, page
         self._pending_bytes += len(page.body)
         self.flush()
 
     def lookup(self, variant: str, url: str) -> Page | None:
-        key = _hash(variant, url)
+        key = hash_key(variant, url)
         if key in self._pending:
             return self._pending[key][1]
         if self._failed or not (self._database or self._path.exists()):
@@ -102,7 +93,7 @@ class SqlitePageStore:
             row = self._open().execute("SELECT data FROM pages WHERE key = ?", (key,)).fetchone()
         except sqlite3.Error:
             return self._disable()
-        return _load(row[0], variant, url) if row else None
+        return load_page(row[0], variant, url) if row else None
 
     def flush(self, force: bool = False) -> None:
         is_full = len(self._pending) >= _BATCH_PAGES or self._pending_bytes >= _BATCH_BYTES
@@ -110,7 +101,7 @@ class SqlitePageStore:
         if not (is_full or is_due or force) or not self._pending:
             return
         now = time.time()
-        rows = [(key, now, _dump(variant, page)) for key, (variant, page) in self._pending.items()]
+        rows = [(key, now, dump_page(variant, page)) for key, (variant, page) in self._pending.items()]
         self._pending.clear()
         self._pending_bytes = 0
         if self._failed:
@@ -188,32 +179,3 @@ def _get_size(database: sqlite3.Connection) -> int:
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
     return (used - free) * size
-
-
-def _hash(variant: str, url: str) -> bytes:
-    """Return a key that no site can make equal to that of another site's page."""
-    return blake2b(f"{variant}\n{url}".encode(), digest_size=16).digest()
-
-
-def _dump(variant: str, page: Page) -> bytes:
-    about = (page.status, page.content_type, page.charset, page.fetched_at.timestamp(), page.redirects)
-    record = _encode((variant, page.requested_url, page.url, *about, page.head, page.body))
-    return _HEADER.pack(xxh3_64_intdigest(record), len(record)) + _lz4.compress(record, asbytes=True)
-
-
-def _load(data: bytes, variant: str, url: str) -> Page | None:
-    """Return the stored page; None if the disk has changed it."""
-    try:
-        checksum, size = _HEADER.unpack_from(data)
-        record = _lz4.decompress(data[_HEADER.size :], size, asbytes=True)
-    except (pa.ArrowException, OSError, ValueError):
-        return None
-    if xxh3_64_intdigest(record) != checksum:
-        return None
-    stored_variant, requested_url, final_url, status, content_type, charset, seconds, redirects, head, body = _decode(
-        record
-    )
-    if (stored_variant, requested_url) != (variant, url):
-        return None
-    fetched_at = datetime.fromtimestamp(seconds, UTC)
-    return Page(requested_url, final_url, status, None, content_type, charset, body, fetched_at, redirects, head)

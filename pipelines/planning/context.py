@@ -5,17 +5,21 @@ from __future__ import annotations
 import glob
 import os
 import re
+import socket
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.files import FileFolder
+from pipelines.fetch.guard import Guard, GuardRefused
+from pipelines.filesystem import find_access, load_storage_access, split_address
 from pipelines.page_cache.options import CacheOptions
 
 if TYPE_CHECKING:
@@ -84,6 +88,8 @@ class RunContext:
             return self.saved[path]
         if path in self.inputs:
             return self.inputs[path]
+        if address := self.resolve_address(path):
+            return Files((address,))
         scheme, separator, rest = path.partition("://")
         if separator and scheme != "file":
             raise RunError(f"'{path}' cannot be read: it is neither a dataset of this project nor a local file")
@@ -92,6 +98,36 @@ class RunContext:
         if not found:
             raise RunError(f"there is no file at '{path}'")
         return Files(tuple(escape_pattern(file) for file in found))
+
+    def resolve_address(self, path: str) -> str | None:
+        """Return the s3:// address of a path in a bucket of the user, None for another path.
+
+        Raises RunError without a credential, for the service's own bucket, and for a server that the guard refuses.
+        """
+        parts = split_address(path)
+        if parts is None:
+            return None
+        bucket, key = parts
+        storage = load_storage_access()
+        if not bucket or (storage is not None and storage.bucket == bucket):
+            raise RunError(f"'{path}' is in the service's own storage: name datasets as spindle://<project>/<name>")
+        endpoint = find_access(bucket).endpoint
+        if endpoint is not None:
+            self._check_server(path, endpoint)
+        return f"s3://{bucket}/{key}"
+
+    def _check_server(self, path: str, endpoint: str) -> None:
+        guard = Guard(self.fetch.allow_networks, self.fetch.own_endpoints)
+        server = urlsplit(endpoint)
+        try:
+            port = server.port or (443 if server.scheme == "https" else 80)
+            for *_, address in socket.getaddrinfo(server.hostname or "", port, type=socket.SOCK_STREAM):
+                guard.check(str(address[0]), port)
+        except (OSError, ValueError):
+            raise RunError(f"'{path}' cannot be reached: the endpoint of the credential is no host") from None
+        except GuardRefused as error:
+            host = server.hostname or ""
+            raise RunError(f"'{path}' cannot be reached: {error.describe_for(host)}") from None
 
     def _list_allowed(self, path: Path) -> Iterator[str]:
         for name in sorted(self._expand_pattern(path), key=str):

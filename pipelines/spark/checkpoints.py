@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.msgpack import Decoder, Encoder
 from pyspark.errors import AnalysisException
@@ -23,11 +20,12 @@ from pyspark.sql.types import StructType
 
 from pipelines.coordination.messages import Report
 from pipelines.coordination.server import Coordinator
+from pipelines.filesystem import list_data_files, read_file, write_file
 from pipelines.language.columns import Columns
 from pipelines.planning.context import CheckpointFolders
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Reset, Sink, Source, TableStage
-from pipelines.spark.output import read_parquet, write_parquet
+from pipelines.spark.output import count_parquet_rows, read_parquet, write_parquet
 
 SUFFIX = ".checkpoint"
 Shown = dict[str, list[dict[str, Any]]]  # rows that stages such as echo show, by step key
@@ -124,12 +122,12 @@ class Checkpoints:
             columns=list(columns.types),
             row_schema=rows.schema.json(),
             rows=written.rows,
-            files=_measure_files(path),
+            files={file.name: file.size for file in list_data_files(path)},
             counted=dict(get_counts()),
             report=self._coordinator.export_report(),
             shown=shown,
         )
-        _write_whole(Path(f"{path}{SUFFIX}"), _encode(marker))
+        write_file(f"{path}{SUFFIX}", _encode(marker))
         return read_parquet(self._spark, rows.schema, path)
 
     def _find(self, step: Step) -> tuple[Marker, str] | None:
@@ -137,8 +135,11 @@ class Checkpoints:
         for folder in self._folders.earlier:
             path = f"{folder}/{step.key}"
             try:
-                marker = _decode(Path(f"{path}{SUFFIX}").read_bytes())
-            except (FileNotFoundError, DecodeError, ValidationError):
+                content = read_file(f"{path}{SUFFIX}")
+                if content is None:
+                    continue
+                marker = _decode(content)
+            except (DecodeError, ValidationError):
                 continue
             if marker.digest == self._folders.digest and _is_whole(path, marker):
                 return marker, path
@@ -166,24 +167,9 @@ def list_checkpoint_steps(plan: Plan) -> Sequence[Step]:
     return steps
 
 
-def _measure_files(folder: str) -> dict[str, int]:
-    return {file.name: file.stat().st_size for file in Path(folder).iterdir() if not file.name.startswith(("_", "."))}
-
-
 def _is_whole(folder: str, marker: Marker) -> bool:
     try:
-        if _measure_files(folder) != marker.files:
-            return False
-        return sum(pq.read_metadata(f"{folder}/{name}").num_rows for name in marker.files) == marker.rows
+        files = list_data_files(folder)
+        return {file.name: file.size for file in files} == marker.files and count_parquet_rows(files) == marker.rows
     except (OSError, ValueError):  # pyarrow's errors are among them
         return False
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there as a whole or not at all."""
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)

@@ -5,18 +5,29 @@ from __future__ import annotations
 import shutil
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pipelines.errors import RunError
+from pipelines.filesystem import (
+    StoredFile,
+    delete_file,
+    delete_folder,
+    is_local,
+    list_data_files,
+    move_file,
+    open_filesystem,
+)
 from pipelines.planning.context import Files, RunContext, escape_pattern
 from pipelines.planning.stage import Mode, Sink
+
+_READERS = 8  # files whose metadata are read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,10 @@ def read_parquet(spark: SparkSession, schema: StructType, path: str) -> DataFram
 
 
 class Saves:
-    """The save stages of one run. Local paths are written to a hidden folder and renamed by `commit`."""
+    """The save stages of one run.
+
+    Local paths, and those in buckets of users, are written to a hidden folder, and `commit` moves the files.
+    """
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -61,11 +75,16 @@ class Saves:
 
     def write(self, stage: Sink, rows: DataFrame) -> None:
         """Write the rows; from now on the run itself loads them by the stage's path. Raise RunError."""
-        target = self._context.resolve_local_target(stage.path)
-        earlier = self._get_appended_files(stage, target)
-        folder = self._stage_move(stage, target) if target else f"{self._context.saves_folder}/{len(self._saved) + 1}"
+        address = self._context.resolve_address(stage.path)
+        target = None if address else self._context.resolve_local_target(stage.path)
+        if address:
+            earlier, folder = self._list_earlier(stage, address), self._stage_upload(stage, address)
+        else:
+            earlier = self._get_appended_files(stage, target)
+            number = f"{self._context.saves_folder}/{len(self._saved) + 1}"
+            folder = self._stage_move(stage, target) if target else number
         stage.write(rows, folder)
-        if target:
+        if target or address:
             _list_files(folder)
         else:
             written = _protect_files(rows, folder)
@@ -83,6 +102,26 @@ class Saves:
         if stage.mode is Mode.OVERWRITE or not (target.exists() if target else stage.path in self._context.inputs):
             return ()
         return self._context.find_files(stage.path).paths
+
+    def _list_earlier(self, stage: Sink, address: str) -> tuple[str, ...]:
+        """Return the files in a bucket that the stage appends to."""
+        return () if stage.mode is Mode.OVERWRITE else tuple(each.path for each in list_data_files(address))
+
+    def _stage_upload(self, stage: Sink, address: str) -> str:
+        """Return a hidden folder in a bucket, whose files `commit` moves to the address."""
+        staged = f"{address.rstrip('/')}/_spindle-{uuid.uuid4().hex}"
+        cleanup = weakref.finalize(self, delete_folder, staged)
+
+        def move() -> None:
+            earlier = list_data_files(address) if stage.mode is Mode.OVERWRITE else []
+            for file in list_data_files(staged):  # Spark's names are unique
+                move_file(file.path, f"{address.rstrip('/')}/{file.name}")
+            for file in earlier:
+                delete_file(file.path)
+            cleanup()
+
+        self._moves.append(move)
+        return staged
 
     def _stage_move(self, stage: Sink, target: Path) -> str:
         """Return a hidden folder that `commit` moves to the target, and that a failed run deletes."""
@@ -118,18 +157,27 @@ def _protect_files(rows: DataFrame, path: str) -> WrittenFiles:
     """Make the local files of `rows` read-only and return their content."""
     columns = tuple((each.name, each.dataType.simpleString()) for each in rows.schema)
     files = _list_files(path)
-    for file in files:
-        file.chmod(0o444)
-    if all(file.suffix == ".parquet" for file in files):
-        count = sum(pq.read_metadata(file).num_rows for file in files)
-    else:
-        count = rows.count()
-    return WrittenFiles(columns, count, sum(file.stat().st_size for file in files), len(files))
+    for file in files if is_local(path) else ():
+        Path(open_filesystem(file.path)[1]).chmod(0o444)
+    is_parquet = all(file.name.endswith(".parquet") for file in files)
+    count = count_parquet_rows(files) if is_parquet else rows.count()
+    return WrittenFiles(columns, count, sum(file.size for file in files), len(files))
 
 
-def _list_files(path: str) -> list[Path]:
+def count_parquet_rows(files: Sequence[StoredFile]) -> int:
+    """Return the number of rows by the files' own metadata. Raises OSError and ValueError for damaged files."""
+
+    def count(file: StoredFile) -> int:
+        filesystem, path = open_filesystem(file.path)
+        return pq.read_metadata(path, filesystem=filesystem).num_rows
+
+    with ThreadPoolExecutor(_READERS) as readers:
+        return sum(readers.map(count, files))
+
+
+def _list_files(path: str) -> list[StoredFile]:
     """Return the files that Spark wrote to a folder, after deleting Hadoop's checksums."""
-    folder = Path(unquote(urlsplit(path).path)) if path.startswith("file:") else Path(path)
-    for checksum in folder.glob(".*.crc"):
-        checksum.unlink()
-    return sorted(file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
+    if is_local(path):
+        for checksum in Path(open_filesystem(path)[1]).glob(".*.crc"):
+            checksum.unlink()
+    return list_data_files(path)

@@ -22,6 +22,7 @@ from pipelines.spark.engine import Engine
 from pipelines.spark.failures import locate_spark_errors
 from pipelines.spark.output import SavedRows, WrittenFiles, read_parquet, write_parquet
 from pipelines.spark.output_checks import CheckResult, run_checks
+from pipelines.spark.s3 import configure_buckets
 from pipelines.spark.selector_counts import check_required_selectors, find_empty_selectors
 from pipelines.stages.dataframes import first_rows, to_records
 
@@ -141,6 +142,7 @@ class Run:
         return self._coordinator.get_preview(step) if shown is None else shown[: self._preview_rows]
 
     def _start(self, spark: SparkSession) -> Engine:
+        configure_buckets(spark)
         folders = self._context.checkpoints
         checkpoints = Checkpoints(spark, self._plan, folders, self._coordinator) if folders else None
         self._engine = Engine(spark, self._plan, self._context, self._coordinator.endpoint, checkpoints)

@@ -12,16 +12,17 @@ import pyarrow.parquet as pq
 from core.datasets.files.conversion import connect
 from core.datasets.files.errors import RejectedFile
 from core.datasets.files.types import describe_columns, normalize_schema
-from core.sql.embedded.lockdown import View, quote_identifier, quote_literal
+from core.sql.embedded.lockdown import WEB, View, load_readers, quote_identifier, quote_literal
 
 ISO = "%Y-%m-%dT%H:%M:%S.%f"
 NESTED = ("STRUCT", "MAP", "UNION")
 OPTIONS = {"csv": "FORMAT csv, HEADER true", "jsonl": "FORMAT json", "parquet": "FORMAT parquet, COMPRESSION snappy"}
 
 
-def export(table: str, format: str, stream: str, scratch: Path) -> None:
-    """Write the rows of a table expression to a stream, in the order of its files."""
+def export(table: str, format: str, stream: str, scratch: Path, files: Sequence[str]) -> None:
+    """Write the rows of a table expression of these files to a stream, in their order."""
     with connect(scratch) as connection:
+        load_readers(connection, files)
         columns = connection.execute(f"FROM {table} LIMIT 0").description or ()
         cells = (
             f"{_cast(quote_identifier(name), str(type), format)} AS {quote_identifier(name)}"
@@ -34,7 +35,7 @@ def export(table: str, format: str, stream: str, scratch: Path) -> None:
 
 def describe(files: Sequence[str], format: str, scratch: Path) -> dict[str, Any]:
     """Return columns and number of rows of files. Raises RejectedFile for files that are not of the format."""
-    if format == "parquet":
+    if format == "parquet" and not any(file.startswith(WEB) for file in files):
         try:
             metadata = [pq.read_metadata(file) for file in files]
         except (pa.ArrowException, OSError) as error:
@@ -42,6 +43,7 @@ def describe(files: Sequence[str], format: str, scratch: Path) -> dict[str, Any]
         schema = pa.unify_schemas([each.schema.to_arrow_schema().remove_metadata() for each in metadata])
         return {"columns": describe_columns(normalize_schema(schema)), "rows": sum(each.num_rows for each in metadata)}
     with connect(scratch) as connection:
+        load_readers(connection, files)
         table = read_files(files, format)
         reader = connection.execute(f"FROM {table} LIMIT 0").to_arrow_reader(1)
         columns = describe_columns(normalize_schema(reader.schema))

@@ -60,7 +60,7 @@ def _describe(request: dict[str, Any]) -> dict[str, Any]:
 def _export(request: dict[str, Any]) -> None:
     try:
         source = read_files(request["files"], request["sourceFormat"], request["columns"])
-        export(source, request["format"], "/dev/stdout", Path(request["folder"]))
+        export(source, request["format"], "/dev/stdout", Path(request["folder"]), request["files"])
     except (duckdb.Error, MemoryError):
         sys.exit(FAILED)
 

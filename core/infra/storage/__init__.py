@@ -5,11 +5,56 @@ The database stores keys, which are relative to the storage, so the data folder 
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from core.infra.settings import Settings
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import Storage
+from pipelines.filesystem import STORAGE_ACCESS, split_address
+
+if TYPE_CHECKING:
+    from core.infra.storage.s3 import S3Storage
 
 
 def open_storage(settings: Settings) -> Storage:
-    """Return the storage that the settings select: today always the data folder."""
-    return LocalStorage(settings.data / "storage")
+    """Return the storage that the settings select: a bucket, or a folder of this machine."""
+    return _open_bucket(settings) if is_bucket(settings) else LocalStorage(get_local_folder(settings))
+
+
+def is_bucket(settings: Settings) -> bool:
+    """Return whether the storage is a bucket, and not a folder of this machine."""
+    return split_address(settings.storage or "") is not None
+
+
+def get_local_folder(settings: Settings) -> Path:
+    """Return the folder for files of this machine: the storage itself, or what drivers write before it is stored."""
+    folder = settings.data / "storage"
+    return folder if settings.storage is None or is_bucket(settings) else Path(settings.storage)
+
+
+def get_storage_type(settings: Settings) -> str:
+    """Return the `storageType` of datasets."""
+    return "S3" if is_bucket(settings) else "LOCAL"
+
+
+def load_storage_secrets(settings: Settings) -> dict[str, str]:
+    """Return the variables with which a driver reaches the storage; none for a folder. Raise Unavailable."""
+    return {STORAGE_ACCESS: _open_bucket(settings).export_access().to_json()} if is_bucket(settings) else {}
+
+
+def _open_bucket(settings: Settings) -> S3Storage:
+    from core.infra.storage.s3 import S3Storage  # boto3 takes a second to import
+
+    bucket, prefix = split_address(settings.storage or "") or ("", "")
+    key, token = settings.s3_secret_access_key, settings.s3_session_token
+    return S3Storage(
+        bucket,
+        prefix,
+        endpoint=settings.s3_endpoint,
+        region=settings.s3_region,
+        path_style=settings.s3_path_style,
+        access_key_id=settings.s3_access_key_id,
+        secret_access_key=key.get_secret_value() if key else None,
+        session_token=token.get_secret_value() if token else None,
+    )

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
+from core.errors import Unavailable
 from core.infra.files import sync
 from core.infra.storage.protocol import InvalidKey, NotStored, Reader, StoredFile
 
@@ -80,6 +81,13 @@ class LocalStorage:
             return Path(path).relative_to(self._root).as_posix() if "\0" not in path else None
         except ValueError:
             return None
+
+    def check(self) -> None:
+        try:
+            self._new_partial()
+        except OSError as error:
+            sentence = f"The service's storage cannot be used: {error.strerror or 'it cannot be written'}."
+            raise Unavailable(sentence, code="storage-unavailable") from error
 
     def _new_partial(self) -> Path:
         folder = self._root / PARTIAL

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO, Literal, Protocol
 
-Reader = Literal["spark", "sql"]
+Reader = Literal["spark", "sql", "signed"]
 
 
 class NotStored(Exception):
@@ -66,12 +66,26 @@ class Storage(Protocol):
         ...
 
     def url_for(self, key: str, reader: Reader) -> str:
-        """Return the address of a file or folder for Spark or for the SQL engine. The key need not exist."""
+        """Return the address of a file or folder for Spark or for the SQL engine. The key need not exist.
+
+        A `signed` address is for a process without credentials, which can read that one file for some hours.
+        """
         ...
 
     def find_key(self, url: str) -> str | None:
         """Return the key of an address that `url_for` may have returned; None for an address elsewhere."""
         ...
+
+    def check(self) -> None:
+        """Raise Unavailable with the reason when the storage cannot be read and written."""
+        ...
+
+
+def find_data_files(storage: Storage, folder: str) -> list[StoredFile]:
+    """Return the data files in a folder by key; names of Spark's own notes begin with an underscore or a point."""
+    start = len(folder) + 1
+    files = ((file, file.key[start:].split("/")) for file in storage.list(folder))
+    return [file for file, names in files if not any(name.startswith(("_", ".")) for name in names)]
 
 
 def execution_key(organization_id: str, execution_id: str, attempt: int) -> str:

@@ -41,7 +41,7 @@ class DuckDbEngine:
 
     def register(self, organization_id: str, table: Table) -> Relation:
         """List the table's files. Queries read them through a view, whose name is `schema.table` as one identifier."""
-        return Relation(table, (table.full_name,), list_parquet_files(self._storage, organization_id, table))
+        return Relation(table, (table.full_name,), list_parquet_files(self._storage, organization_id, table, "signed"))
 
     def run(self, query: EngineQuery) -> ResultPage:
         answer = self._ask(query, self._interactive)

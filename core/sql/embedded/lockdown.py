@@ -6,8 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, cast
 
+import certifi
 import duckdb
 
 from core.sql.embedded.functions import ALLOWED, ALLOWED_IN_FROM
@@ -19,6 +22,8 @@ CLASSES = frozenset(
     }
 )
 SOURCES = frozenset({"BASE_TABLE", "EMPTY", "EMPTY_FROM", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "TABLE_FUNCTION"})
+WEB = ("http://", "https://")
+HTTPFS = "httpfs"
 QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
@@ -57,6 +62,7 @@ def connect(views: Sequence[View], memory: str, scratch: str, target: str | None
     """
     connection = duckdb.connect(":memory:", config=CONFIG | {"memory_limit": memory, "temp_directory": scratch})
     connection.execute("SET TimeZone = 'UTC'; SET default_null_order = 'nulls_last'; SET integer_division = true")
+    load_readers(connection, [file for view in views for file in view.files])
     for view in views:
         connection.execute(f"CREATE VIEW {quote_identifier(view.name)} AS {view.definition}")
     paths = [file for view in views for file in view.files]
@@ -67,6 +73,26 @@ def connect(views: Sequence[View], memory: str, scratch: str, target: str | None
     connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def load_readers(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+    """Load the extension that reads signed web addresses, if one of the files has one. It has no credentials."""
+    if not any(file.startswith(WEB) for file in files):
+        return
+    connection.execute(f"LOAD {quote_literal(_find_extension(HTTPFS))}")
+    connection.execute("SET http_timeout = 30; SET http_retries = 3; SET http_keep_alive = true")
+    connection.execute(f"SET ca_cert_file = {quote_literal(certifi.where())}")
+
+
+@cache
+def _find_extension(name: str) -> str:
+    """Return the file of an extension of DuckDB, which a Python package of its own has installed."""
+    spec = find_spec(f"duckdb_extension_{name}")
+    folders = spec.submodule_search_locations if spec else None
+    files = [each for folder in folders or () for each in Path(folder).rglob(f"{name}.duckdb_extension")]
+    if not files:
+        raise duckdb.IOException(f"The Python package duckdb-extension-{name} is not installed.")
+    return str(files[0])
 
 
 @cache

@@ -48,7 +48,7 @@ class ResultReader:
         exact_numbers: bool,
     ) -> ResultPage:
         """Return rows under the result's own types."""
-        url = self._storage.url_for(query_key(organization_id, query_id), "sql")
+        url = self._storage.url_for(query_key(organization_id, query_id), "signed")
         table = Table(query_id, "", RESULT, (), "parquet", (), None, None, None)
         sql = f"SELECT * FROM {RESULT} LIMIT {limit:d} OFFSET {offset:d}"  # noqa: S608 - numbers
         relation = Relation(table, (RESULT,), (url,))
@@ -59,4 +59,4 @@ class ResultReader:
         """Yield the rows in a format. Raises Unavailable when the result cannot be read."""
         if next(iter(self._storage.list(key.rpartition("/")[0])), None) is None:
             raise Unavailable("The result of this query is missing.", code="missing-files")
-        return self._files.export([self._storage.url_for(key, "sql")], "parquet", format, [])
+        return self._files.export([self._storage.url_for(key, "signed")], "parquet", format, [])

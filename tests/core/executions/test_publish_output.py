@@ -151,7 +151,6 @@ def test_spellings_of_an_output_path(shop: Shop, path: str) -> None:
         "/srv/data",
         "~/data",
         "file:///srv/data",
-        "s3://bucket/data",
         "../other",
         "spindle://shop",
         "spindle://shop/../other",

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import RunError
 from pipelines.page_cache.store import open_store
 from tests.pipelines.page_cache.test_contract import DAY, GIB, page
 
@@ -52,8 +51,3 @@ def test_a_file_in_place_of_the_folder_fails_only_compaction(tmp_path: Path) -> 
     store.close()
     with pytest.raises(OSError, match="pages"):
         open_store(str(tmp_path / "pages")).compact(DAY, GIB)
-
-
-def test_another_kind_of_location_is_refused() -> None:
-    with pytest.raises(RunError, match="s3://bucket/pages"):
-        open_store("s3://bucket/pages")

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import io
 import os
+import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from core.infra.storage.protocol import InvalidKey, NotStored, Storage
+from core.infra.storage.protocol import InvalidKey, NotStored, Reader, Storage
+from tests.support.s3 import get_bucket
 
 
-@pytest.fixture(params=["local"])
+@pytest.fixture(params=["local", "s3"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """One storage of each kind that the settings can select."""
-    return open_storage(Settings(data=tmp_path))
+    chosen: dict[str, Any] = get_bucket().settings if request.param == "s3" else {"storage": None}
+    return open_storage(Settings(data=tmp_path, **chosen))
 
 
 def put(storage: Storage, key: str, content: bytes) -> None:
@@ -123,7 +128,38 @@ def test_keys_that_are_not_normalized_are_refused(storage: Storage, key: str) ->
             use()
 
 
-@pytest.mark.parametrize("reader", ["spark", "sql"])
-def test_urls_end_with_the_key(storage: Storage, reader: str) -> None:
+@pytest.mark.parametrize("reader", ["spark", "sql", "signed"])
+def test_urls_end_with_the_key(storage: Storage, reader: Reader) -> None:
     """Completion reports are matched by it."""
-    assert storage.url_for("o/executions/e/1/output", reader).endswith("/o/executions/e/1/output")  # pyright: ignore[reportArgumentType]
+    assert urlsplit(storage.url_for("o/executions/e/1/output", reader)).path.endswith("/o/executions/e/1/output")
+
+
+@pytest.mark.parametrize("key", ["o/executions/e/1/output", "o/datasets/ü b%20c+d/part 0"])
+def test_a_key_is_found_by_its_url(storage: Storage, key: str) -> None:
+    url = storage.url_for(key, "spark")
+    assert storage.find_key(url) == key
+    assert storage.find_key(f"s3://elsewhere/{key}") is None
+    assert storage.find_key(f"/elsewhere/{key}") is None
+
+
+def test_keys_may_have_any_characters(storage: Storage) -> None:
+    keys = sorted(f"o/f/{name}" for name in ("a b", "a+b", "a%20b", "ü", "a=b&c", "a#b?c"))
+    for key in keys:
+        put(storage, key, key.encode())
+    assert [file.key for file in storage.list("o/f")] == keys
+    assert [read(storage, key) for key in keys] == [key.encode() for key in keys]
+
+
+def test_a_file_of_many_parts_is_stored_and_read_whole(storage: Storage) -> None:
+    content = random.Random(1).randbytes(20 * 2**20 + 7)
+    assert storage.put("o/large", io.BytesIO(content)).size_bytes == len(content)
+    assert read(storage, "o/large") == content
+    with storage.open("o/large") as file:
+        for position in (17 * 2**20, 5, 9 * 2**20):
+            file.seek(position)
+            assert file.read(1000) == content[position : position + 1000]
+
+
+def test_a_usable_storage_passes_its_check(storage: Storage) -> None:
+    storage.check()
+    assert list(storage.list("o")) == []

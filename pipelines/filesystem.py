@@ -1,0 +1,202 @@
+"""Files and folders by their address: a path of this machine, or s3://bucket/key."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from pipelines.errors import RunError
+
+if TYPE_CHECKING:  # the service takes addresses apart without it
+    from pyarrow.fs import FileSystem
+
+STORAGE_ACCESS = "SPINDLE_STORAGE_ACCESS"  # the variable with the access to the service's own bucket, as JSON
+DEFAULT_REGION = "us-east-1"
+_SCHEME = re.compile(r"s3[an]?://", re.IGNORECASE)
+_CONNECT_SECONDS, _ANSWER_SECONDS = 5, 30
+
+
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """How to reach a bucket; without an endpoint it is Amazon's. Without a bucket it is for all others."""
+
+    bucket: str | None
+    endpoint: str | None
+    region: str
+    path_style: bool
+    access_key_id: str = field(repr=False)
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.access_key_id, self.secret_access_key, self.session_token)))
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file directly in a folder."""
+
+    name: str
+    path: str
+    size: int
+
+
+def split_address(address: str) -> tuple[str, str] | None:
+    """Return bucket and key of an s3://, s3a:// or s3n:// address; None for another one."""
+    match = _SCHEME.match(address)
+    if match is None:
+        return None
+    bucket, _, key = address[match.end() :].partition("/")
+    return bucket, key
+
+
+def normalize_address(address: str) -> str:
+    """Return s3:// for s3a:// and s3n://, and other addresses as they are."""
+    parts = split_address(address)
+    return f"s3://{parts[0]}/{parts[1]}" if parts else address
+
+
+def load_storage_access(environment: Mapping[str, str] | None = None) -> S3Access | None:
+    """Return the access to the service's own bucket; None where its storage is a folder."""
+    text = (os.environ if environment is None else environment).get(STORAGE_ACCESS)
+    return S3Access(**json.loads(text)) if text else None
+
+
+def load_user_access() -> S3Access | None:
+    """Return the access to other buckets by the AWS credential in the environment; None without one."""
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if not key or not secret:
+        return None
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
+    is_other = endpoint is not None and not endpoint.rstrip("/").endswith(".amazonaws.com")
+    return S3Access(None, endpoint, region, is_other, key, secret, os.environ.get("AWS_SESSION_TOKEN") or None)
+
+
+def find_access(bucket: str) -> S3Access:
+    """Return the access to a bucket; raise RunError without one."""
+    storage = load_storage_access()
+    if storage is not None and storage.bucket == bucket:
+        return storage
+    if user := load_user_access():
+        return user
+    raise RunError(f"'s3://{bucket}' needs a cloud credential of the provider AWS")
+
+
+def open_filesystem(address: str) -> tuple[FileSystem, str]:
+    """Return the file system of an address, and the path in it."""
+    from pyarrow.fs import LocalFileSystem
+
+    if parts := split_address(address):
+        return _open_s3(find_access(parts[0])), "/".join(parts).rstrip("/")
+    path = unquote(urlsplit(address).path) if address.startswith("file:") else address
+    return LocalFileSystem(), path
+
+
+def is_local(address: str) -> bool:
+    return split_address(address) is None
+
+
+def list_data_files(folder: str) -> list[StoredFile]:
+    """Return the files directly in a folder by name, without Spark's and Hadoop's own; none without the folder."""
+    from pyarrow.fs import FileSelector, FileType
+
+    files, path = open_filesystem(folder)
+    found: list[Any] = files.get_file_info(FileSelector(path, allow_not_found=True))
+    return sorted(
+        (
+            StoredFile(each.base_name, f"{folder.rstrip('/')}/{each.base_name}", each.size)
+            for each in found
+            if each.type == FileType.File and not each.base_name.startswith(("_", "."))
+        ),
+        key=lambda each: each.name,
+    )
+
+
+def has_file(address: str) -> bool:
+    from pyarrow.fs import FileType
+
+    files, path = open_filesystem(address)
+    return files.get_file_info(path).type == FileType.File
+
+
+def read_file(address: str) -> bytes | None:
+    """Return the content of a file; None when there is none."""
+    files, path = open_filesystem(address)
+    try:
+        with files.open_input_stream(path) as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+
+
+def write_file(address: str, content: bytes) -> None:
+    """Write a file that is there as a whole or not at all, in place of an earlier one."""
+    if is_local(address):
+        _write_local(Path(open_filesystem(address)[1]), content)
+        return
+    files, path = open_filesystem(address)
+    with files.open_output_stream(path) as stream:
+        stream.write(content)
+
+
+def delete_file(address: str) -> None:
+    """Delete a file; none is fine."""
+    files, path = open_filesystem(address)
+    with suppress(FileNotFoundError):
+        files.delete_file(path)
+
+
+def move_file(source: str, target: str) -> None:
+    """Move a file within a bucket or this machine."""
+    files, path = open_filesystem(source)
+    files.move(path, open_filesystem(target)[1])
+
+
+def delete_folder(address: str) -> None:
+    """Delete a folder and all in it; none is fine."""
+    from pyarrow.fs import FileType
+
+    files, path = open_filesystem(address)
+    if files.get_file_info(path).type == FileType.Directory:
+        files.delete_dir(path)
+
+
+def _write_local(path: Path, content: bytes) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
+
+
+@lru_cache(maxsize=4)
+def _open_s3(access: S3Access) -> FileSystem:
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem  # only where it is needed: it starts threads
+
+    parts = urlsplit(access.endpoint or "")
+    return S3FileSystem(
+        access_key=access.access_key_id,
+        secret_key=access.secret_access_key,
+        session_token=access.session_token,
+        region=access.region,
+        endpoint_override=f"{parts.netloc}{parts.path}".rstrip("/") or None,
+        scheme=parts.scheme or "https",
+        force_virtual_addressing=not access.path_style,
+        connect_timeout=_CONNECT_SECONDS,
+        request_timeout=_ANSWER_SECONDS,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=3),
+    )

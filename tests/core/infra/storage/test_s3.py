@@ -1,0 +1,64 @@
+"""What a bucket adds to the contract of Storage: settings, reasons of refusals, signed addresses."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from core.errors import Unavailable
+from core.infra.settings import Settings
+from core.infra.storage import load_storage_secrets, open_storage
+from pipelines.filesystem import STORAGE_ACCESS, load_storage_access
+from tests.support.s3 import Bucket, get_bucket
+from tests.support.service import free_port
+
+
+@pytest.fixture
+def bucket() -> Bucket:
+    return get_bucket()
+
+
+WRONG: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("bucket does not exist", {"storage": "s3://no-such-bucket-here/prefix"}),
+    ("access key", {"s3_access_key_id": "nobody"}),
+    ("secret key", {"s3_secret_access_key": "wrong"}),
+    ("does not answer", {"s3_endpoint": f"http://127.0.0.1:{free_port()}"}),
+    ("does not answer", {"s3_endpoint": "http://no-such-host.invalid"}),
+)
+
+
+@pytest.mark.parametrize(("reason", "changes"), WRONG, ids=[reason for reason, _ in WRONG])
+def test_a_storage_that_cannot_be_used_tells_why(
+    bucket: Bucket, reason: str, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    settings = Settings(data=tmp_path, **(bucket.settings | changes))
+    for use in (lambda: open_storage(settings).check(), lambda: list(open_storage(settings).list("o"))):
+        with pytest.raises(Unavailable) as raised:
+            use()
+        assert [detail.code for detail in raised.value.details] == ["storage-unavailable"]
+        assert reason in raised.value.sentence
+        assert not any(secret in raised.value.sentence for secret in ("wrong", "nobody", "127.0.0.1"))
+
+
+def test_a_signed_address_needs_no_key_and_reads_one_file(bucket: Bucket, tmp_path: Path) -> None:
+    storage = open_storage(Settings(data=tmp_path, **bucket.settings))
+    storage.put("o/a b", io.BytesIO(b"content"))
+    url = storage.url_for("o/a b", "signed")
+    with urlopen(url) as answer:
+        assert answer.read() == b"content"
+    assert bucket.secret_key not in url
+
+
+def test_drivers_get_the_access_as_one_secret(bucket: Bucket, tmp_path: Path) -> None:
+    secrets = load_storage_secrets(Settings(data=tmp_path, **bucket.settings))
+    access = load_storage_access(secrets)
+    assert access is not None
+    assert secrets.keys() == {STORAGE_ACCESS}
+    assert (access.bucket, access.endpoint, access.path_style) == (bucket.name, bucket.endpoint, True)
+    assert bucket.secret_key in access.secrets
+    assert bucket.secret_key not in repr(access)
+    assert load_storage_secrets(Settings(data=tmp_path, storage=None)) == {}
