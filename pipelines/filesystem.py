@@ -62,6 +62,11 @@ def split_address(address: str) -> tuple[str, str] | None:
     return bucket, key
 
 
+def has_address(text: str) -> bool:
+    """Return whether a text contains an s3:// address."""
+    return _SCHEME.search(text) is not None
+
+
 def normalize_address(address: str) -> str:
     """Return s3:// for s3a:// and s3n://, and other addresses as they are."""
     parts = split_address(address)

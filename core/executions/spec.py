@@ -11,7 +11,7 @@ from core.executions.tokens import execution_token
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.infra.storage import load_storage_secrets
+from core.infra.storage import is_bucket, load_storage_secrets
 from core.infra.storage.protocol import Storage, files_key, output_key, pages_key, saves_key
 from core.tables import Execution
 from driver.spec import (
@@ -24,8 +24,10 @@ from driver.spec import (
     SparkSpec,
     WebhookSpec,
 )
+from pipelines.filesystem import has_address
 
 SECONDS_PER_DAY = 86400
+S3 = "s3"  # the Java library
 
 
 def build_spec(
@@ -76,14 +78,21 @@ def build_spec(
             max_bytes=int(settings.page_gigabytes * 1e9),
             trusted_since=execution.created_at,
         ),
-        spark=build_spark_spec(settings),
+        spark=build_spark_spec(settings, find_libraries(execution)),
     )
 
 
 def build_spark_spec(settings: Settings, libraries: Iterable[str] = ()) -> SparkSpec:
     """Return master and settings of a session with these Java libraries."""
     conf = {"spark.driver.memory": settings.spark_driver_memory}
-    return SparkSpec(master=settings.spark_master, conf=conf, libraries=tuple(sorted({*libraries})))
+    needed = {*libraries, *([S3] if is_bucket(settings) else ())}
+    return SparkSpec(master=settings.spark_master, conf=conf, libraries=tuple(sorted(needed)))
+
+
+def find_libraries(execution: Execution) -> Iterable[str]:
+    """Return the Java libraries that an execution needs: that of s3 if its text or a parameter has such an address."""
+    texts = (execution.pipeline_yaml, *map(str, execution.parameters.values()))
+    return [S3] if any(has_address(text) for text in texts) else []
 
 
 def load_driver_secrets(settings: Settings, execution: Execution) -> dict[str, str]:

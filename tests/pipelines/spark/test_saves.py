@@ -96,7 +96,7 @@ spindle: {{keepColumns: [_status]}}
         ("{tmp}/open/../x", "cannot be written: it is in none of the folders that this service may use"),
         ("{tmp}/open/link/x", "cannot be written: it is in none of the folders that this service may use"),
         ("{tmp}/open/none/x", "cannot be written: there is no folder '.*/open/none'"),
-        ("s3://bucket/x", "'s3://bucket/x' cannot be written: it is not a local path"),
+        ("s3://bucket/x", "'s3://bucket' needs a cloud credential of the provider AWS"),
     ],
 )
 def test_a_service_writes_only_to_its_own_folders(run: Run, load: str, tmp_path: Path, path: str, message: str) -> None:

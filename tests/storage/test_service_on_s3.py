@@ -1,0 +1,76 @@
+"""A whole service whose storage is a bucket: nothing that it keeps is in a folder of its machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.s3 import Bucket, get_bucket
+from tests.support.service import Service, wait_until
+from tests.support.site import serve_site
+
+PIPELINE = """
+fetch: {{url: "{site}/"}}
+pipeline:
+  - {{stage: wgetJoin, args: [a]}}
+  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
+  - {{stage: store, args: [titles]}}
+  - {{stage: save_parquet, args: [titles]}}
+  - {{stage: save_csv, args: [listed]}}
+  - {{stage: load_parquet, args: [titles]}}
+"""
+PAGES = {"/": "<a href=1>1</a><a href=2>2</a>", "/1": "<h1>one</h1>", "/2": "<h1>two</h1>"}
+DOWNLOADS = """
+pipeline:
+  - {{stage: load_csv, args: [{{path: "{site}/list.csv", header: true}}]}}
+  - {{stage: download, args: [$page]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Bucket:
+    return get_bucket()
+
+
+@pytest.fixture(scope="module")
+def on_s3(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    service = Service(tmp_path_factory.mktemp("s3") / "data", bucket.environment).start()
+    yield service
+    assert service.stop() == 0
+
+
+def list_local_files(service: Service) -> list[Path]:
+    return [path for path in (service.data / "storage").rglob("*") if path.is_file()]
+
+
+def find_secret(service: Service, bucket: Bucket) -> list[Path]:
+    """The files of this machine in which the storage's secret key is readable."""
+    files = [path for path in service.data.rglob("*") if path.is_file()]
+    return [path for path in (*files, service.log) if bucket.secret_key.encode() in path.read_bytes()]
+
+
+def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
+    with serve_site() as site:
+        url = site.serve(PAGES)
+        job = on_s3.make_job(PIPELINE.format(site=url))
+        execution = on_s3.execute(job)
+        status = on_s3.wait(job, execution)
+        assert status["status"] == "COMPLETED", status
+        assert {path: site.requests[path] for path in PAGES} == {"/": 1, "/1": 1, "/2": 1}
+    found = {each["name"]: each for each in on_s3.get(f"/datasets?projectId={job.project_id}&storageType=S3")}
+    assert {name: each["rowCount"] for name, each in found.items()} == {"rows": 2, "titles": 2, "listed": 2}
+    table = f"{found['rows']['schema']}.{found['rows']['tableName']}"
+    answer = on_s3.post("/datasets/query", {"sql": f"SELECT title FROM {table} ORDER BY 1"})
+    assert [row["title"] for row in answer["results"]] == ["one", "two"]
+    for name in found:
+        with on_s3.client() as client:
+            content = client.get(f"/datasets/{found[name]['id']}/download?format=csv")
+        assert sorted(content.text.split()) == ["one", "title", "two"]
+    folders = {key.split("/executions/")[1].split("/")[2] for key in bucket.list() if f"/{execution}/" in key}
+    assert folders >= {"output", "saves", "driver.log"}
+    assert any("/pages/" in key for key in bucket.list())
+    wait_until(lambda: not list_local_files(on_s3), 60)
+    assert on_s3.get(f"{job.path}/executions/{execution}/logs")["logs"]
+    assert find_secret(on_s3, bucket) == []
