@@ -26,6 +26,9 @@ REFUSED: dict[type[exp.Expr], str] = {
     exp.Placeholder: "Parameters (?) are not available; write the value itself.",
     exp.Parameter: "Parameters (@ or $) are not available; write the value itself.",
     exp.CurrentCatalog: "Session settings cannot be read.",
+    exp.CurrentSchema: "Session settings cannot be read.",
+    exp.CurrentVersion: "Session settings cannot be read.",
+    exp.CurrentUser: "Session settings cannot be read.",
     exp.SessionParameter: "Session settings cannot be read.",
     exp.Version: "Earlier versions of a table cannot be queried.",
 }

@@ -17,8 +17,9 @@ from core.infra.storage import open_storage
 from core.infra.storage.protocol import output_key
 from core.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.sql.embedded.pool import Pool
-from core.sql.service import Query, QueryService
+from core.sql.service import Query, QueryService, open_sql_engine
 from core.tables import Base, Dataset, DatasetVersion, Organization, new_id
+from tests.support.trino import engine_settings
 
 
 @dataclass
@@ -75,13 +76,16 @@ SECRET_COLUMNS = [{"name": "secret", "type": "string"}]
 
 
 def make_query_service(settings: Settings, database: Database, pool: Pool) -> QueryService:
+    """Return the service on the engine of the settings; DuckDB's processes are those of the pool."""
+    if settings.trino is not None:
+        return QueryService(settings, database, open_sql_engine(settings, open_storage(settings)))
     limits = WorkerLimits(pool, settings.sql_timeout_seconds)
     engine = DuckDbEngine(open_storage(settings), limits, limits)
     return QueryService(settings, database, engine)
 
 
-def make_warehouse(data: Path, pool: Pool) -> Generator[Warehouse]:
-    settings = Settings(data=data, sql_timeout_seconds=120)
+def make_warehouse(data: Path, pool: Pool, engine: str = "duckdb") -> Generator[Warehouse]:
+    settings = Settings(data=data, sql_timeout_seconds=120, **engine_settings(engine))
     database = open_database(settings)
     Base.metadata.create_all(database.engine)
     warehouse = Warehouse(settings, database, make_query_service(settings, database, pool))

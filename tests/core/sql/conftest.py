@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.sql.embedded.pool import Pool
+from tests.support.trino import ENGINES
 from tests.support.warehouse import Warehouse, make_warehouse
 
 
@@ -16,12 +17,14 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Generator[Pool]:
     pool.close()
 
 
-@pytest.fixture(scope="session")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Generator[Warehouse]:
+@pytest.fixture(scope="session", params=ENGINES)
+def warehouse(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pool: Pool
+) -> Generator[Warehouse]:
     """`acme` has shop.products, archive.products, shop.empty and default.notes; `rival` has vault.secrets."""
-    yield from make_warehouse(tmp_path_factory.mktemp("data"), pool)
+    yield from make_warehouse(tmp_path_factory.mktemp("data"), pool, request.param)
 
 
-@pytest.fixture
-def fresh_warehouse(tmp_path: Path, pool: Pool) -> Generator[Warehouse]:
-    yield from make_warehouse(tmp_path, pool)
+@pytest.fixture(params=ENGINES)
+def fresh_warehouse(request: pytest.FixtureRequest, tmp_path: Path, pool: Pool) -> Generator[Warehouse]:
+    yield from make_warehouse(tmp_path, pool, request.param)

