@@ -115,6 +115,10 @@ class SparkEnded(RunError):
     """Spark ended before the run did; the same run may succeed another time."""
 
 
+class StorageAway(RunError):
+    """The storage did not answer; the same run may succeed another time."""
+
+
 class StageFailed(RunError):
     """A stage failed in a worker; the message begins with the key of its step."""
 

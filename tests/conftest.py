@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import postgres as postgresql
+from tests.support.s3 import find_bucket
 from tests.support.service import Service
 from tests.support.site import GatedSite, serve_gated_site
 
@@ -26,6 +28,15 @@ settings.load_profile("spindle")
 
 # Rooms whose tests start processes or Spark come first: at the end, short tests share the workers evenly
 SLOW_ROOMS = ("bin", "orchestration", "browser", "driver", "crash", "faults", "pipelines")
+
+
+def pytest_configure() -> None:
+    """Let a bucket be the storage of all services and settings, if `bin/test --s3` wants it."""
+    if os.environ.get("SPINDLE_TEST_STORAGE") == "s3":
+        bucket = find_bucket()
+        if bucket is None:
+            raise pytest.UsageError("--s3 needs SPINDLE_TEST_S3_ENDPOINT, _ACCESS_KEY, _SECRET_KEY and _BUCKET")
+        os.environ.update(bucket.environment)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

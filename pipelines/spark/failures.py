@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException, PythonException
 
 from pipelines.errors import RunError, SparkEnded, StageFailed, summarize_error
 from pipelines.planning.plan import Kind, Plan, Step
+from pipelines.spark.storage_failures import find_storage_failure
 
 _MAX_CHARACTERS = 500
 _RAISED_BY_US = re.compile("|".join(rf"{each.__module__}\.{each.__qualname__}: " for each in (RunError, StageFailed)))
@@ -38,8 +39,15 @@ def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -
     try:
         yield
     except PySparkException as error:
-        raise RunError(_locate(plan, error, describe_spark_error(error), list_begun())) from error
-    except (Py4JError, ConnectionError) as error:
+        failure = find_storage_failure(str(error))
+        sentence = str(failure) if failure else describe_spark_error(error)
+        raise (type(failure) if failure else RunError)(_locate(plan, error, sentence, list_begun())) from error
+    except (Py4JError, OSError) as error:
+        if failure := find_storage_failure(str(error)):
+            located = _add_location(str(failure), _list_possible_steps(plan, list_begun()))
+            raise type(failure)(located) from error
+        if not isinstance(error, Py4JError | ConnectionError):
+            raise
         raise SparkEnded(_add_location(ENDED, _list_possible_steps(plan, list_begun()))) from error
 
 

@@ -25,6 +25,7 @@ from pipelines.filesystem import (
     open_filesystem,
 )
 from pipelines.planning.context import Files, RunContext, escape_pattern
+from pipelines.planning.model import Output
 from pipelines.planning.stage import Mode, Sink
 
 _READERS = 8  # files whose metadata are read at once
@@ -78,7 +79,7 @@ class Saves:
         address = self._context.resolve_address(stage.path)
         target = None if address else self._context.resolve_local_target(stage.path)
         if address:
-            earlier, folder = self._list_earlier(stage, address), self._stage_upload(stage, address)
+            earlier, folder = self._list_earlier(stage, address), self._stage_upload(address, stage.mode)
         else:
             earlier = self._get_appended_files(stage, target)
             number = f"{self._context.saves_folder}/{len(self._saved) + 1}"
@@ -90,6 +91,13 @@ class Saves:
             written = _protect_files(rows, folder)
             self._saved.append(SavedRows(stage.path, stage.mode, stage.format, Path(folder).name, written))
         self._context.saved[stage.path] = Files((*earlier, folder), stage.format)
+
+    def copy_output(self, rows: DataFrame, output: Output) -> None:
+        """Write the output also to its path, if that is in a bucket of the user."""
+        address = self._context.resolve_address(output.path) if output.path else None
+        if address:
+            folder = self._stage_upload(address, output.mode)
+            rows.write.parquet(folder)
 
     def commit(self) -> tuple[SavedRows, ...]:
         """Rename local files to their targets; return the saves in project storage, which the service publishes."""
@@ -107,13 +115,13 @@ class Saves:
         """Return the files in a bucket that the stage appends to."""
         return () if stage.mode is Mode.OVERWRITE else tuple(each.path for each in list_data_files(address))
 
-    def _stage_upload(self, stage: Sink, address: str) -> str:
+    def _stage_upload(self, address: str, mode: Mode) -> str:
         """Return a hidden folder in a bucket, whose files `commit` moves to the address."""
         staged = f"{address.rstrip('/')}/_spindle-{uuid.uuid4().hex}"
         cleanup = weakref.finalize(self, delete_folder, staged)
 
         def move() -> None:
-            earlier = list_data_files(address) if stage.mode is Mode.OVERWRITE else []
+            earlier = list_data_files(address) if mode is Mode.OVERWRITE else []
             for file in list_data_files(staged):  # Spark's names are unique
                 move_file(file.path, f"{address.rstrip('/')}/{file.name}")
             for file in earlier:

@@ -88,7 +88,9 @@ class Run:
         output = engine.select_output(rows)
         written = write_parquet(output, path)
         self._check_failures()
-        self._check_output(read_parquet(spark, output.schema, path))
+        stored = read_parquet(spark, output.schema, path)
+        self._check_output(stored)
+        engine.saves.copy_output(stored, self._plan.output)
         if engine.last_worker_step is None:
             preview = to_records(engine.select_output(first_rows(rows, self._preview_rows)), PREVIEW_LENGTH)
         else:
@@ -152,6 +154,7 @@ class Run:
         """Check the cached output rows, and publish what stages saved."""
         self._check_failures()
         self._check_output(output)
+        engine.saves.copy_output(output, self._plan.output)
         engine.saves.commit()
 
     def _check_output(self, output: DataFrame) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from tests.support.s3 import Bucket, get_bucket
+from tests.support.s3 import Bucket, delete_bucket, get_bucket
 from tests.support.service import Service, wait_until
 from tests.support.site import serve_site
 
@@ -22,11 +23,17 @@ pipeline:
   - {{stage: load_parquet, args: [titles]}}
 """
 PAGES = {"/": "<a href=1>1</a><a href=2>2</a>", "/1": "<h1>one</h1>", "/2": "<h1>two</h1>"}
-DOWNLOADS = """
+OF_A_USER = """
 pipeline:
-  - {{stage: load_csv, args: [{{path: "{site}/list.csv", header: true}}]}}
-  - {{stage: download, args: [$page]}}
+  - {{stage: load_csv, args: ["s3a://{name}/mine/in.csv"]}}
+  - {{stage: save_csv, args: ["s3n://{name}/mine/saved", append]}}
+output: {{path: "s3://{name}/mine/published"}}
 """
+REFUSED = (
+    ("service's own storage", "s3://{own}/x/in.csv"),
+    ("does not exist", "s3://{name}-none/in.csv"),
+    ("Path does not exist", "s3://{name}/mine/none.csv"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +46,17 @@ def on_s3(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     service = Service(tmp_path_factory.mktemp("s3") / "data", bucket.environment).start()
     yield service
     assert service.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def mine(bucket: Bucket, on_s3: Service) -> Iterator[Bucket]:
+    """A bucket of a user, which the organization's AWS credential reaches."""
+    mine = bucket.create_other()
+    credential = on_s3.post("/cloud-credentials", mine.credential)["id"]
+    yield mine
+    with on_s3.client() as client:
+        client.delete(f"/cloud-credentials/id/{credential}")
+    delete_bucket(mine)
 
 
 def list_local_files(service: Service) -> list[Path]:
@@ -74,3 +92,34 @@ def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: 
     wait_until(lambda: not list_local_files(on_s3), 60)
     assert on_s3.get(f"{job.path}/executions/{execution}/logs")["logs"]
     assert find_secret(on_s3, bucket) == []
+
+
+def test_a_pipeline_reads_and_writes_a_bucket_of_the_user(on_s3: Service, mine: Bucket, tmp_path: Path) -> None:
+    mine.put("in.csv", b"title\none\ntwo\n")
+    mine.put("published/part-old.parquet", b"an earlier output")
+    job = on_s3.make_job(OF_A_USER.format(name=mine.name))
+    for _ in range(2):
+        status = on_s3.wait(job, on_s3.execute(job))
+        assert status["status"] == "COMPLETED", status
+    saved = [mine.get(key).decode() for key in mine.list("saved")]
+    assert sorted("".join(saved).split()) == ["one", "one", "title", "title", "two", "two"]
+    published = mine.list("published")
+    assert len(published) == 1
+    (tmp_path / "rows.parquet").write_bytes(mine.get(published[0]))
+    assert pq.read_table(tmp_path / "rows.parquet").to_pydict() == {"title": ["one", "two"]}
+    assert [each["rowCount"] for each in on_s3.get(f"/datasets?projectId={job.project_id}")] == [2]
+    assert find_secret(on_s3, mine) == []
+
+
+def test_a_bucket_that_cannot_be_read_tells_why(on_s3: Service, mine: Bucket, bucket: Bucket) -> None:
+    addresses = [path.format(name=mine.name, own=bucket.name) for _, path in REFUSED]
+    jobs = [on_s3.make_job(f"pipeline:\n  - {{stage: load_csv, args: ['{address}']}}\n") for address in addresses]
+    executions = [on_s3.execute(job) for job in jobs]
+    wrong = on_s3.post("/cloud-credentials", mine.credential | {"secretAccessKey": "not the key"})["id"]
+    jobs.append(on_s3.make_job(f"pipeline:\n  - {{stage: load_csv, args: ['{mine.address}/in.csv']}}\n"))
+    executions.append(on_s3.execute(jobs[-1], {"cloudCredentialIds": [wrong]}))
+    reasons = [*(reason for reason, _ in REFUSED), "secret key"]
+    for job, execution, reason in zip(jobs, executions, reasons, strict=True):
+        status = on_s3.wait(job, execution)
+        assert status["status"] == "FAILED"
+        assert reason in status["errorMessage"]

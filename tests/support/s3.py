@@ -77,6 +77,23 @@ class Bucket:
             config=Config(s3={"addressing_style": "path"}),
         )
 
+    @property
+    def credential(self) -> dict[str, str]:
+        """The body of a cloud credential that reaches the bucket."""
+        return {
+            "provider": "AWS",
+            "accessKeyId": self.access_key,
+            "secretAccessKey": self.secret_key,
+            "region": "us-east-1",
+            "endpoint": self.endpoint,
+        }
+
+    def create_other(self) -> Bucket:
+        """A new bucket on the same server."""
+        other = replace(self, name=f"spindle-{uuid4().hex[:12]}", prefix="mine")
+        self.client.create_bucket(Bucket=other.name)
+        return other
+
     def part(self, name: str) -> Bucket:
         return replace(self, prefix=f"{self.prefix}/{name}")
 
@@ -102,6 +119,13 @@ def find_bucket() -> Bucket | None:
         return None
     access_key, secret_key = os.environ[f"{VARIABLE}ACCESS_KEY"], os.environ[f"{VARIABLE}SECRET_KEY"]
     return Bucket(endpoint, access_key, secret_key, os.environ[f"{VARIABLE}BUCKET"], f"test-{uuid4().hex[:12]}")
+
+
+def delete_bucket(bucket: Bucket) -> None:
+    pages = bucket.client.get_paginator("list_objects_v2").paginate(Bucket=bucket.name)
+    for key in [each["Key"] for page in pages for each in page.get("Contents", ())][::-1]:
+        bucket.client.delete_object(Bucket=bucket.name, Key=key)
+    bucket.client.delete_bucket(Bucket=bucket.name)
 
 
 def get_bucket() -> Bucket:

@@ -266,6 +266,8 @@ class _ObjectReader(io.RawIOBase):
             with _convert_errors():
                 return self._client.get_object(**self._where, **options)
         except _Missing as error:
+            if "IfMatch" in self._where:  # it was there when this was created
+                raise Unavailable("A file was replaced or deleted while it was read.", code=CODE) from error
             raise NotStored(self._key) from error
 
     def _drop(self) -> None:
