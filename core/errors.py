@@ -7,6 +7,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 CODES = {  # with their meanings; the OpenAPI description lists them
+    # Trino's names of the errors of a query; Trino itself has more of them
+    "AMBIGUOUS_NAME": "SQL: several tables of the query have a column of this name.",
+    "COLUMN_NOT_FOUND": "SQL: there is no column of this name.",
+    "DIVISION_BY_ZERO": "SQL: a division by zero.",
+    "EXPRESSION_NOT_AGGREGATE": "SQL: the column is neither aggregated nor in GROUP BY.",
+    "FUNCTION_NOT_FOUND": "SQL: there is no function of this name for these types.",
+    "INVALID_CAST_ARGUMENT": "SQL: the value cannot be converted to the type.",
+    "INVALID_FUNCTION_ARGUMENT": "SQL: a function cannot take this value.",
+    "NUMERIC_VALUE_OUT_OF_RANGE": "SQL: the number does not fit into its type.",
+    "SUBQUERY_MULTIPLE_ROWS": "SQL: a subquery in place of a value has several rows.",
+    "TYPE_MISMATCH": "SQL: the operation does not take these types.",
     "address-refused": "The address is in a network that this service may not call.",
     "already-running": "The task is running.",
     "ambiguous-table": "Several schemas have a table of this name; name the schema.",

@@ -9,6 +9,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 
 from core.errors import BadInput
 from core.sql.column_names import UNNAMED, UNPLACED
+from core.sql.embedded.translation import translate
 from core.sql.engine import Relation
 from core.sql.names import TableName, suggest
 
@@ -59,6 +60,7 @@ def rewrite(
     """
     if dialect != TRINO:
         _name_columns(tree)
+        translate(tree)
     references = list(_find_references(tree))
     for node, name in references:
         _point_to_relation(node, name, relations[name])
@@ -82,13 +84,22 @@ def _name_columns(tree: exp.Expr) -> None:
         for position, column in enumerate(select.expressions):
             if column.is_star:
                 name = UNPLACED
-            elif not (column.alias or isinstance(column.unnest(), exp.Column | exp.Dot | exp.Aliases)):
+            elif not _has_name(column):
                 column.replace(exp.alias_(column.copy(), f"{name}{position}", quoted=True))
     for values in list(tree.find_all(exp.Values)):
         alias = values.args.get("alias") or exp.TableAlias(this=exp.to_identifier("values"))
         if isinstance(values.parent, exp.From | exp.Join) and not alias.columns:
             alias.set("columns", _list_columns(values))
             values.set("alias", alias)
+
+
+def _has_name(column: exp.Expr) -> bool:
+    """Whether Trino names the column: after its alias, the column or the field that it is."""
+    bare = column.unnest()
+    if isinstance(bare, exp.Dot):
+        return isinstance(bare.this, exp.Column | exp.Identifier | exp.Dot)
+    named = bool(column.alias) and not isinstance(column, exp.Window)  # whose alias is that of its window
+    return named or isinstance(bare, exp.Column | exp.Aliases)
 
 
 def _list_columns(values: exp.Values) -> list[exp.Identifier]:

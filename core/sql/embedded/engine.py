@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Set
 from dataclasses import dataclass
@@ -10,12 +11,14 @@ from pathlib import Path
 from core.errors import BadInput, SpindleError, TooLarge
 from core.infra.storage.protocol import Storage
 from core.sql.catalog import Column, Table, convert_type
-from core.sql.embedded.functions import ALLOWED
 from core.sql.embedded.pool import Answer, Pool, WorkerDied, WorkerTimedOut
+from core.sql.embedded.translation import CALLABLE
 from core.sql.engine import EngineQuery, QueryCancelled, Relation, ResultPage, StoredResult
 from core.sql.files import list_parquet_files
 
 MAX_BYTES = 32 * 2**20
+TYPES = {"U?HUGEINT": "BIGINT", "UBIGINT": "BIGINT", "UINTEGER": "BIGINT", "TIMESTAMP_(S|MS|NS)": "TIMESTAMP"}
+UNNAMED_FIELD = re.compile(r'"?\b_\d+"? (?=[A-Z])')  # of rows
 OUT_OF_MEMORY = "The query needed more memory than it may have and was stopped; narrow it."
 
 
@@ -32,7 +35,7 @@ class DuckDbEngine:
     """Implements SqlEngine with two pools of query processes: for queries that somebody waits for, and for others."""
 
     dialect = "duckdb"
-    functions: Set[str] = ALLOWED
+    functions: Set[str] = CALLABLE
 
     def __init__(self, storage: Storage, interactive: WorkerLimits, stored: WorkerLimits) -> None:
         self._storage = storage
@@ -81,7 +84,8 @@ class DuckDbEngine:
                 raise QueryCancelled("The query was cancelled.") from None
             raise BadInput(OUT_OF_MEMORY, code="query-memory") from None
         if "error" in answer.header:
-            raise _convert_error(answer.header["error"], answer.header["message"], limits.max_bytes)
+            code = answer.header.get("code", "query-failed")
+            raise _convert_error(answer.header["error"], answer.header["message"], code, limits.max_bytes)
         return answer
 
     def cancel(self, query_id: str) -> bool:
@@ -99,10 +103,19 @@ def _describe_view(relation: Relation) -> dict[str, object]:
 
 
 def _list_columns(answer: Answer) -> tuple[Column, ...]:
-    return tuple(Column(name, convert_type(type, "duckdb", "trino")) for name, type in answer.header["columns"])
+    return tuple(Column(name, _name_type(type)) for name, type in answer.header["columns"])
 
 
-def _convert_error(kind: str, message: str, max_bytes: int) -> SpindleError:
+def _name_type(type: str) -> str:
+    """Return Trino's name of a type of DuckDB, some of which Trino does not have."""
+    for own, name in TYPES.items():
+        type = re.sub(rf"\b{own}\b", name, type)
+    if type == "INTERVAL":
+        return "interval day to second"
+    return convert_type(UNNAMED_FIELD.sub("", type), "duckdb", "trino")
+
+
+def _convert_error(kind: str, message: str, code: str, max_bytes: int) -> SpindleError:
     match kind:
         case "too large":
             return TooLarge(f"The answer is larger than {max_bytes // 2**20} MiB; ask for fewer rows or columns.")
@@ -111,4 +124,4 @@ def _convert_error(kind: str, message: str, max_bytes: int) -> SpindleError:
         case "refused":
             return BadInput(message, code="query-refused")
         case _:
-            return BadInput(message, code="query-failed")
+            return BadInput(message, code=code)

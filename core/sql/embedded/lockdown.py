@@ -55,14 +55,19 @@ class View:
         return f"SELECT {nulls} WHERE false"
 
 
-def connect(views: Sequence[View], memory: str, scratch: str, target: str | None = None) -> duckdb.DuckDBPyConnection:
+def connect(
+    views: Sequence[View], memory: str, scratch: str, target: str | None = None, macros: Sequence[str] = ()
+) -> duckdb.DuckDBPyConnection:
     """Open an in-memory database with these views, whose configuration can never be changed again.
 
     It can write the file `target` and no other; with it, the progress of queries is measured.
     """
     connection = duckdb.connect(":memory:", config=CONFIG | {"memory_limit": memory, "temp_directory": scratch})
     connection.execute("SET TimeZone = 'UTC'; SET default_null_order = 'nulls_last'; SET integer_division = true")
+    connection.execute("SET ieee_floating_point_ops = true")
     load_readers(connection, [file for view in views for file in view.files])
+    for macro in macros:
+        connection.execute(macro)
     for view in views:
         connection.execute(f"CREATE VIEW {quote_identifier(view.name)} AS {view.definition}")
     paths = [file for view in views for file in view.files]

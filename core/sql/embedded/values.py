@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from struct import pack
 from typing import Any, cast
 from uuid import UUID
 
@@ -30,6 +31,14 @@ def convert_exactly(value: Any) -> Any:
     if isinstance(value, dict):
         return {_convert_key(key): convert_exactly(item) for key, item in cast(dict[Any, Any], value).items()}
     return convert(value)
+
+
+def convert_real(value: float | None) -> float | None:
+    """Return a number of single precision with the fewest digits that tell it: 0.1 and not 0.10000000149011612."""
+    if value is None or not math.isfinite(value):
+        return None
+    packed = pack("f", value)
+    return next(short for digits in range(1, 18) if pack("f", short := float(f"{value:.{digits}g}")) == packed)
 
 
 def _convert_datetime(value: datetime) -> str:

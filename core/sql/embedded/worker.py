@@ -4,7 +4,7 @@ request   {"sql", "views": [{"name", "files", "columns"}], "explain", "exactNumb
           with "store": path of the Parquet file that gets the rows, in place of an answer with rows
 answer    {"columns": [[name, type], ...], "rows": count, "size": bytes of the JSON array that follows}
           before it, of stored rows, {"progress": share from 0 to 1} any number of times
-      or  {"error": "refused" | "too large" | "memory" | "failed", "message": sentence}
+      or  {"error": "refused" | "too large" | "memory" | "failed", "message": sentence, "code": of a failure}
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from typing import Any, BinaryIO
 import duckdb
 
 from core.sql.column_names import make_unique, number_unnamed
+from core.sql.embedded.errors import UNSUPPORTED, find_code
 from core.sql.embedded.lockdown import Refused, View, check_statement, connect
+from core.sql.embedded.macros import find_macros
 from core.sql.embedded.stored_rows import PLAN_COLUMN, quote_lines, read_plan, write_parquet
-from core.sql.embedded.values import convert, convert_exactly
+from core.sql.embedded.values import convert, convert_exactly, convert_real
 
 DUCKDB_MEMORY = "1GB"
 ADDRESS_SPACE = 6 * 2**30  # DuckDB's threads and allocator reserve far more than they use
@@ -88,7 +90,7 @@ def _answer(request: dict[str, Any], answers: BinaryIO) -> None:
     except (MemoryError, duckdb.OutOfMemoryException):
         header, body = {"error": "memory", "message": ""}, b""
     except duckdb.Error as error:
-        header, body = {"error": "failed", "message": _describe_error(error, request)}, b""
+        header, body = {"error": "failed", **_describe_error(error, request)}, b""
     answers.write(json.dumps(header).encode() + b"\n" + body)
     answers.flush()
 
@@ -96,7 +98,7 @@ def _answer(request: dict[str, Any], answers: BinaryIO) -> None:
 def _run(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     views = [View(**view) for view in request["views"]]
     check_statement(request["sql"], views)
-    with connect(views, DUCKDB_MEMORY, os.getcwd()) as connection:
+    with connect(views, DUCKDB_MEMORY, os.getcwd(), macros=find_macros(request["sql"])) as connection:
         sql = request["sql"]
         if request["explain"]:
             sql = quote_lines(read_plan(connection, sql), PLAN_COLUMN)
@@ -104,7 +106,8 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         columns = [(name, str(type)) for name, type, *_ in connection.description or ()]
         converter = convert_exactly if request["exactNumbers"] else convert
         names = make_unique(number_unnamed([name for name, _ in columns]))
-        rows = ([converter(value) for value in row] for row in _fetch_rows(connection))
+        converters = [convert_real if type == "FLOAT" else converter for _, type in columns]
+        rows = ([each(value) for each, value in zip(converters, row, strict=True)] for row in _fetch_rows(connection))
         count, body = _encode(names, rows, request["maxBytes"])
     header = [[name, type] for name, (_, type) in zip(names, columns, strict=True)]
     return {"columns": header, "rows": count, "size": len(body)}, body
@@ -115,7 +118,8 @@ def _store(request: dict[str, Any], answers: BinaryIO) -> dict[str, Any]:
     os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
     views = [View(**view) for view in request["views"]]
     check_statement(request["sql"], views)
-    with connect(views, DUCKDB_MEMORY, os.getcwd(), request["store"]) as connection:
+    macros = find_macros(request["sql"])
+    with connect(views, DUCKDB_MEMORY, os.getcwd(), request["store"], macros) as connection:
         sql = request["sql"]
         if request["explain"]:
             sql = quote_lines(read_plan(connection, sql), PLAN_COLUMN)
@@ -171,14 +175,17 @@ def _encode(names: Sequence[str], rows: Iterator[Sequence[Any]], max_bytes: int)
     return len(parts), b"[" + b",".join(parts) + b"]"
 
 
-def _describe_error(error: duckdb.Error, request: dict[str, Any]) -> str:
-    """Return DuckDB's message without its quote of the rewritten SQL; a general one where it could name a file."""
+def _describe_error(error: duckdb.Error, request: dict[str, Any]) -> dict[str, str]:
+    """Return DuckDB's message without its quote of the rewritten SQL, and a code; nothing that could name a file."""
     text = str(error).split("\n\nLINE ")[0].partition(": ")[2]
     folders = {os.path.dirname(file) for view in request["views"] for file in view["files"]}
     if not isinstance(error, SAFE_ERRORS) or any(folder in text for folder in folders):
-        return "The query failed while it read the table."
+        return {"message": "The query failed while it read the table.", "code": "query-failed"}
     sentence = " ".join(text.split()).rstrip(".")
-    return (sentence if len(sentence) <= MAX_MESSAGE else f"{sentence[:MAX_MESSAGE]}…") + "."
+    code = find_code(sentence, type(error).__name__)
+    sentence = sentence.replace(UNSUPPORTED, "This engine does not have: ")
+    message = (sentence if len(sentence) <= MAX_MESSAGE else f"{sentence[:MAX_MESSAGE]}…") + "."
+    return {"message": message, "code": code}
 
 
 if __name__ == "__main__":

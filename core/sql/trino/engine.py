@@ -132,7 +132,7 @@ def _list_names(statement: TrinoStatement, relations: Sequence[Relation]) -> lis
     """Return unique names of the columns; those of tables are spelled as in the table, which Trino does not keep."""
     spelled = {column.name.lower(): column.name for relation in relations for column in relation.table.columns}
     names = [str(column["name"]) for column in statement.columns]
-    return make_unique([spelled.get(name, name) for name in names])
+    return make_unique([spelled.get(name.lower(), name) for name in names])
 
 
 def _list_columns(statement: TrinoStatement, relations: Sequence[Relation]) -> tuple[Column, ...]:

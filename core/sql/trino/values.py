@@ -132,12 +132,12 @@ def _to_storable(value: Any) -> Any:
 def _list_fields(row: Any) -> list[str]:
     """Return the names of a row's fields; those without one are numbered."""
     names: Sequence[str | None] = row.__annotations__["names"]
-    return [name or f"field{position}" for position, name in enumerate(names)]
+    return [name or f"_{position}" for position, name in enumerate(names)]
 
 
 def _get_field_name(field: dict[str, Any], position: int) -> str:
     named = field.get("fieldName")
-    return named["name"] if named else f"field{position}"
+    return named["name"] if named else f"_{position}"
 
 
 def _name_field(field: dict[str, Any]) -> str:

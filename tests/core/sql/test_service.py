@@ -161,8 +161,8 @@ def test_a_query_past_its_time_is_stopped_and_the_next_one_runs(fresh_warehouse:
 def test_a_query_that_eats_memory_is_stopped_and_the_next_one_runs(warehouse: Warehouse):
     with pytest.raises(BadInput, match="more memory"):
         warehouse.rows(
-            "SELECT length(array_join(array_agg(array_join(transform(sequence(1, 10000), x -> lpad('x', 10000, 'x')), '')),"
-            " '')) AS n FROM UNNEST(sequence(1, 200)) AS t(i)"
+            "SELECT length(array_join(array_agg(array_join(transform(sequence(1, 10000), x -> lpad('x', 10000, 'x')),"
+            " '')), '')) AS n FROM UNNEST(sequence(1, 200)) AS t(i)"
         )
     assert warehouse.rows("SELECT 1 AS x") == [{"x": 1}]
 

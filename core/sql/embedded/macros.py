@@ -1,0 +1,25 @@
+"""Trino's functions as macros of DuckDB. Query processes import this module, so it imports nothing of the service."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+PREFIX = "trino_"
+_NAME = re.compile(rf"\b{PREFIX}\w+", re.IGNORECASE)
+
+
+@cache
+def load_macros() -> dict[str, str]:
+    """Return the definitions by name."""
+    text = Path(__file__).with_name("macros.sql").read_text("utf-8")
+    found = (part.strip() for part in text.split("\n\n"))
+    return {part.partition("(")[0]: part for part in found if part.startswith(PREFIX)}
+
+
+def find_macros(sql: str) -> list[str]:
+    """Return the statements that define the macros which a statement names."""
+    macros = load_macros()
+    names = dict.fromkeys(name.lower() for name in _NAME.findall(sql))
+    return [f"CREATE MACRO {macros[name]}" for name in names if name in macros]
