@@ -22,14 +22,14 @@ from driver.report import Reporter
 from driver.resource_usage import Usage, UsageMeter
 from driver.secrets import Secrets
 from driver.spark_status import SparkStatus
-from driver.spec import ExecutionSpec, PageCacheSpec
+from driver.spec import ExecutionSpec, PageCacheSpec, TargetSpec
 from driver.webhook import WebhookFailed
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.files import FileFolder
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import CheckpointFolders, Files, RunContext
+from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target
 from pipelines.planning.options import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.registry.catalog import load_plugins
@@ -145,7 +145,9 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
         fetch=make_fetch_options(
             plan.options, spec.fetch.allow_networks, FetchOptions(own_endpoints=spec.fetch.own_endpoints)
         ),
-        inputs={path: Files(each.paths, each.format) for path, each in spec.inputs.items()},
+        inputs={path: Files(**each.model_dump()) for path, each in spec.inputs.items()},
+        targets={path: Target(**each.model_dump()) for path, each in spec.targets.items()},
+        author=spec.execution_id,
         local_folders=spec.local_folders,
         checkpoints=_get_checkpoints(spec),
         limit=spec.limit,
@@ -170,20 +172,29 @@ def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOpti
 
 def _build_report(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run, progress: Progress) -> dict[str, Any]:
     written, counts = result.output, run.get_counts().values()
+    rows = written.rows if written else 0
     return {
-        "outputDatasetPath": spec.output.path,
-        "outputDatasetFormat": plan.output.format,
-        "outputDatasetSchema": json.dumps(_describe_columns(written)),
-        "recordsProcessed": max((each.rows for each in counts), default=written.rows),
-        "recordsOutput": written.rows,
-        "outputFileSizeBytes": written.bytes,
-        "partitionsCount": written.files,
+        **(_describe_output(spec, plan, written) if written else {}),
+        "recordsProcessed": max((each.rows for each in counts), default=rows),
+        "recordsOutput": rows,
         "warningCount": len(plan.warnings) + len(progress.list_warnings()),
         "additionalMetrics": {
             "mode": plan.output.mode,
             "outputName": plan.output.path,
             "saves": [_describe_save(each) for each in result.saved],
+            **({"output": _describe_layout(written, plan.output.partition_by)} if written else {}),
         },
+    }
+
+
+def _describe_output(spec: ExecutionSpec, plan: Plan, written: WrittenFiles) -> dict[str, Any]:
+    table = spec.targets.get(OUTPUT, TargetSpec()).location if written.version else None
+    return {
+        "outputDatasetPath": table or spec.output.path,
+        "outputDatasetFormat": plan.output.format,
+        "outputDatasetSchema": json.dumps(_describe_columns(written)),
+        "outputFileSizeBytes": written.bytes,
+        "partitionsCount": written.files,
     }
 
 
@@ -196,7 +207,17 @@ def _describe_save(saved: SavedRows) -> dict[str, Any]:
         "columns": _describe_columns(saved.written),
         "rows": saved.written.rows,
         "bytes": saved.written.bytes,
+        **_describe_layout(saved.written, saved.partition_by),
     }
+
+
+def _describe_layout(written: WrittenFiles, partition_by: tuple[str, ...]) -> dict[str, Any]:
+    """Return the columns that files are partitioned by, and the version of a table with all of its rows."""
+    if written.version:
+        version = written.version
+        table = {"snapshot": version.snapshot, "rows": version.rows, "bytes": version.bytes}
+        return {"partitionBy": version.partition_by, "table": table}
+    return {"partitionBy": partition_by} if partition_by else {}
 
 
 def _describe_columns(written: WrittenFiles) -> list[dict[str, str]]:

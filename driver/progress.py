@@ -51,9 +51,10 @@ class Progress:
         self._is_started = True
 
     def set_result(self, result: RunResult) -> None:
-        self._output = Counts(rows=result.output.rows)
+        self._output = Counts(rows=result.output.rows if result.output else 0)
         self._preview = result.preview
-        self._columns[self._plan.steps[-1].key] = result.output.columns
+        if result.output:
+            self._columns[self._plan.steps[-1].key] = result.output.columns
 
     def finish(self, state: str) -> None:
         self.list_stages()  # measures the time of the last steps

@@ -38,10 +38,28 @@ class CheckpointSpec(SpecPart):
 
 
 class InputSpec(SpecPart):
-    """The files of a dataset that the pipeline names by a spindle:// path."""
+    """The files of a dataset that the pipeline names by a spindle:// path, or a table's folder and `snapshot`."""
 
     paths: tuple[str, ...]
     format: str
+    snapshot: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    partition_by: tuple[str, ...] = ()
+
+
+class TargetSpec(SpecPart):
+    """The dataset that the output or a save stage writes a version of, as it is at the launch.
+
+    `location` is the folder of a table; `writers` are other executions that may be writing it.
+    """
+
+    location: str | None = None
+    exists: bool = False
+    format: str | None = None
+    snapshot: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    partition_by: tuple[str, ...] = ()
+    writers: tuple[str, ...] = ()
 
 
 class WebhookSpec(SpecPart):
@@ -78,6 +96,7 @@ class SparkSpec(SpecPart):
 class ExecutionSpec(SpecPart):
     """One attempt of an execution.
 
+    `targets` are by the path of the save stage; that of the output has an empty path.
     `arguments` are those that set no parameter. `credentials` maps environment variables to ids of credentials; of
     these, `public_variables` hold no secrets.
     """
@@ -99,6 +118,7 @@ class ExecutionSpec(SpecPart):
     output: OutputSpec
     checkpoints: CheckpointSpec | None = None
     inputs: dict[str, InputSpec] = Field(default_factory=dict[str, InputSpec])
+    targets: dict[str, TargetSpec] = Field(default_factory=dict[str, TargetSpec])
     local_folders: tuple[str, ...] = ()
     webhook: WebhookSpec | None = None
     heartbeat_seconds: PositiveFloat = 10

@@ -26,6 +26,7 @@ from dagster import (
 
 from core.errors import NotFound, SpindleError, Unavailable
 from core.executions.attempts import get_end
+from core.executions.outputs import load_targets
 from core.executions.payload import CompletionPayload
 from core.executions.reconcile import fail_overdue, is_overdue
 from core.executions.reports import cancel, fail, record_report, release_cancelled
@@ -117,8 +118,11 @@ class DriverSession:
         reader = self._compute.create_message_reader(self._handle)
         self._pipes = self._stack.enter_context(open_pipes_session(context, PipesEnvContextInjector(), reader))
         context.log.info(f"Execution {execution.id}, attempt {execution.attempt}.")
+        storage = open_storage(self._settings)
+        with self._database.read() as session:
+            targets = load_targets(session, storage, execution)
         self._compute.launch(
-            build_spec(self._settings, open_storage(self._settings), execution, self._is_shared),
+            build_spec(self._settings, storage, execution, self._is_shared, targets),
             load_driver_secrets(self._settings, execution),
             self._pipes.get_bootstrap_env_vars(),
         )

@@ -37,6 +37,7 @@ PROBLEM_CODES = {
     "invalid-yaml": "The text is not valid YAML.",
     "misplaced-option": "An option of the key spindle is among the arguments of a stage.",
     "missing-argument": "A required argument is missing.",
+    "missing-libraries": "A format needs Java libraries that this machine lacks and cannot fetch.",
     "missing-browser": "The pipeline needs a browser, and this machine has none.",
     "missing-function": "The text of a row transform does not define its function.",
     "missing-key": "A required key of the pipeline is missing.",
@@ -66,6 +67,7 @@ PROBLEM_CODES = {
     "unsafe-transforms": "Row transforms run without a sandbox on this machine.",
     "unsupported-action": "This version does not support the trace action.",
     "unsupported-method": "This version does not support the extractor method.",
+    "unsupported-mode": "The format has no such mode of writing.",
     "unsupported-stage": "This version does not support the stage.",
     "unsupported-yaml": "Anchors, aliases, tags and multiple documents are not supported.",
 }

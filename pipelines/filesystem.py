@@ -114,20 +114,29 @@ def is_local(address: str) -> bool:
     return split_address(address) is None
 
 
-def list_data_files(folder: str) -> list[StoredFile]:
-    """Return the files directly in a folder by name, without Spark's and Hadoop's own; none without the folder."""
+def list_data_files(folder: str, recursive: bool = False) -> list[StoredFile]:
+    """Return the files directly in a folder by name, without Spark's and Hadoop's own; none without the folder.
+
+    With `recursive` also those in folders below it, by their path from it.
+    """
     from pyarrow.fs import FileSelector, FileType
 
     files, path = open_filesystem(folder)
-    found: list[Any] = files.get_file_info(FileSelector(path, allow_not_found=True))
+    found: list[Any] = files.get_file_info(FileSelector(path, allow_not_found=True, recursive=recursive))
+    data = ((each.path[len(path.rstrip("/")) + 1 :], each) for each in found if each.type == FileType.File)
     return sorted(
         (
-            StoredFile(each.base_name, f"{folder.rstrip('/')}/{each.base_name}", each.size)
-            for each in found
-            if each.type == FileType.File and not each.base_name.startswith(("_", "."))
+            StoredFile(name, f"{folder.rstrip('/')}/{name}", each.size)
+            for name, each in data
+            if not any(_is_note(part) for part in name.split("/"))
         ),
         key=lambda each: each.name,
     )
+
+
+def _is_note(name: str) -> bool:
+    """Return whether Spark skips a file or folder of this name; a folder for values of a column has a `=`."""
+    return name.startswith(("_", ".")) and "=" not in name
 
 
 def has_file(address: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import postgres as postgresql
+from tests.support.libraries import has_libraries
 from tests.support.s3 import find_bucket
 from tests.support.service import Service
 from tests.support.site import GatedSite, serve_gated_site
@@ -60,7 +61,9 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 def spark() -> Iterator[SparkSession]:
     from pipelines.spark.session import start_session  # not at the top: most tests do without Spark
 
-    spark = start_session("local[2]", "tests", loads=False)  # a third less CPU than with Java's C2 compiler
+    libraries = ("delta", "iceberg", "avro", "postgresql") if has_libraries() else ()
+    # a third less CPU than with Java's C2 compiler
+    spark = start_session("local[2]", "tests", loads=False, libraries=libraries)
     yield spark
     spark.stop()
 

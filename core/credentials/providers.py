@@ -24,6 +24,11 @@ PROVIDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "AWS_DEFAULT_REGION": ("region",),
         "AWS_ENDPOINT_URL": ("endpoint",),
     },
+    "POSTGRESQL": {
+        "POSTGRESQL_URL": ("endpoint",),
+        "POSTGRESQL_USER": ("access_key_id", "api_key"),
+        "POSTGRESQL_PASSWORD": ("secret_access_key", "api_secret"),
+    },
     "GCP": {"GOOGLE_API_KEY": ("api_key",), "GOOGLE_CREDENTIALS": ("api_secret",)},
     "AZURE": {
         "AZURE_API_KEY": ("api_key",),

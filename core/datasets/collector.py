@@ -28,14 +28,16 @@ from core.infra.background import OutageLog
 from core.infra.database import Database
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
-from core.infra.storage.protocol import Storage, datasets_key, executions_key
+from core.infra.storage.protocol import Storage, datasets_key, executions_key, tables_key
 from core.tables import Dataset, Execution, FileRemoval, Organization, now
 
 ROUND_SECONDS = 60
 SWEEP_SECONDS = 86_400
 BATCH = 500
 # folders that hold a version's files, or nothing of worth
-LOCATION = re.compile(r"[^/]+/(executions/(?P<execution>[^/]+)/\d+/(output|saves/[^/]+)|datasets/[^/]+/[^/]+)")
+LOCATION = re.compile(
+    r"[^/]+/(executions/(?P<execution>[^/]+)/\d+/(output|saves/[^/]+)|datasets/[^/]+/[^/]+|tables/[^/]+/[^/]+)"
+)
 
 log = structlog.get_logger()
 
@@ -127,7 +129,7 @@ class FileCollector:
     def _list_locations(self, organization_id: str) -> Iterator[tuple[str, datetime]]:
         """Yield the folders of versions with the time of their last write."""
         current, written_at = "", datetime.min.replace(tzinfo=UTC)
-        folders = (executions_key(organization_id), datasets_key(organization_id))
+        folders = (executions_key(organization_id), datasets_key(organization_id), tables_key(organization_id))
         for file in (file for folder in folders for file in self._storage.list(folder)):
             match = LOCATION.match(file.key)
             location = match[0] if match and file.key.startswith(f"{match[0]}/") else ""

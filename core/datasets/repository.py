@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,13 @@ from core.infra.slugs import make_slug
 from core.infra.validation import is_storable
 from core.projects.repository import ProjectRepository
 from core.tables import Dataset, DatasetVersion, Job, Project, new_id
+from pipelines.language.formats import TABLE_FORMATS
+from pipelines.language.snapshots import get_position
 
 DEFAULT_SCHEMA = "default"
 SCHEME = "spindle://"
 DATASET_TYPES = ("INPUT", "OUTPUT")
-QUERYABLE_FORMATS = frozenset({"parquet"})
-TABLE_FORMATS = frozenset({"delta", "iceberg"})  # their own log tells their files
+QUERYABLE_FORMATS = frozenset({"parquet", *TABLE_FORMATS})
 SLUG_BATCH = 50
 MAX_SLUG_BATCH = 1000
 MAX_PATH_CHARACTERS = 1000
@@ -36,9 +37,10 @@ class DatasetWithVersion:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """The files that an execution wrote to one folder of the storage. Counts are null when unknown.
+    """The files that an execution wrote to one folder of the storage, or the `snapshot` of a table.
 
-    `files` are the keys of the data files; None for a table whose own log tells them.
+    Counts are null when unknown; those of a table are of all its rows. `files` are the keys of the data files; None for
+    a table, whose own log tells them.
     """
 
     location: str
@@ -47,6 +49,8 @@ class WrittenFiles:
     row_count: int | None
     size_bytes: int | None
     files: Sequence[str] | None = None
+    snapshot: str | None = None
+    partition_by: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +171,13 @@ class DatasetRepository(Repository[Dataset]):
     ) -> DatasetVersion:
         """Add a version and make it the current one. It adds to a version only if both have the same format.
 
-        The caller has locked the organization.
+        A table's version has the rows of those before it in the table's log; one that is published after a later one
+        does not become current. The caller has locked the organization.
         """
         earlier = append_to if append_to is not None and append_to.format == files.format else None
+        if files.format in TABLE_FORMATS:
+            earlier = None
+        current = self.find_version(dataset)
         newest = select(func.max(DatasetVersion.number)).where(DatasetVersion.dataset_id == dataset.id)
         version = DatasetVersion(
             id=version_id or new_id(),
@@ -180,13 +188,16 @@ class DatasetRepository(Repository[Dataset]):
             format=files.format,
             locations=[*(earlier.locations if earlier else ()), files.location],
             files=_add_files(earlier, files),
-            columns=list(files.columns),
+            snapshot=files.snapshot,
+            partition_by=list(files.partition_by),
+            columns=_merge_columns(earlier.columns if earlier else (), files.columns),
             row_count=_add(files.row_count, earlier.row_count if earlier else 0),
             size_bytes=_add(files.size_bytes, earlier.size_bytes if earlier else 0),
         )
         self.session.add(version)
         self.session.flush()
-        dataset.current_version_id, dataset.format = version.id, files.format
+        if not _is_later(current, version):
+            dataset.current_version_id, dataset.format = version.id, files.format
         return version
 
     def _select_published(self) -> Select[tuple[DatasetVersion]]:
@@ -285,6 +296,23 @@ def _add_files(earlier: DatasetVersion | None, added: WrittenFiles) -> list[str]
     if earlier is None:
         return [*added.files]
     return None if earlier.files is None else [*earlier.files, *added.files]
+
+
+def _is_later(current: DatasetVersion | None, version: DatasetVersion) -> bool:
+    """Return whether both are versions of one table, and the current one is later in its log."""
+    if current is None or current.snapshot is None or version.snapshot is None:
+        return False
+    if (current.format, current.locations) != (version.format, version.locations):
+        return False
+    return get_position(current.format, current.snapshot) > get_position(version.format, version.snapshot)
+
+
+def _merge_columns(earlier: Iterable[dict[str, Any]], added: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the columns of files that are read together, by name in any case."""
+    merged = {column["name"].casefold(): column for column in earlier}
+    for column in added:
+        merged.setdefault(column["name"].casefold(), column)
+    return list(merged.values())
 
 
 def _add(added: int | None, earlier: int | None) -> int | None:

@@ -19,6 +19,7 @@ from core.datasets.repository import (
     DatasetWithVersion,
     WrittenFiles,
 )
+from core.datasets.version_files import get_folder_columns, list_version_files
 from core.datasets.versions import (
     Lineage,
     apply_retention,
@@ -34,7 +35,7 @@ from core.infra.preconditions import Versioned, compute_etag
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
 from core.infra.storage import get_storage_type
-from core.infra.storage.protocol import InvalidKey, NotStored, Storage, find_data_files, version_key
+from core.infra.storage.protocol import NotStored, Storage, version_key
 from core.sql.catalog import convert_type
 from core.tables import Dataset, DatasetVersion, Job, new_id, now
 
@@ -218,10 +219,12 @@ class DatasetService:
             dataset = DatasetRepository(session, caller.organization_id).get(dataset_id)
             found = get_version(session, dataset, version)
         name = f"{dataset.slug}-{found.number}.{format}"
-        keys = self._list_files(caller.organization_id, found)
+        keys = list_version_files(
+            self._storage, caller.organization_id, found.format, found.locations, found.snapshot, found.files
+        )
         if found.row_count and not keys:
             raise Unavailable("The files of this dataset are missing.", code="missing-files")
-        if len(keys) == 1 and found.format == format == "parquet":
+        if len(keys) == 1 and found.format == format == "parquet" and not found.partition_by:
             try:
                 content = self._storage.open(keys[0])
             except NotStored as error:
@@ -231,7 +234,8 @@ class DatasetService:
             return Download(name, read_chunks(content), size)
         columns = [(column["name"], convert_type(column["type"], "spark", "duckdb")) for column in found.columns]
         urls = [self._storage.url_for(key, "signed") for key in keys]
-        return Download(name, self._files.export(urls, found.format, format, columns))
+        partition_by = get_folder_columns(found.format, found.partition_by)
+        return Download(name, self._files.export(urls, found.format, format, columns, partition_by))
 
     def _load(self, datasets: DatasetRepository, dataset_id: str) -> Versioned[DatasetWithVersion]:
         dataset = datasets.get(dataset_id)
@@ -241,20 +245,6 @@ class DatasetService:
     @property
     def removal_delay(self) -> timedelta:
         return timedelta(hours=self._settings.removed_files_hours)
-
-    def _list_files(self, organization_id: str, version: DatasetVersion) -> list[str]:
-        """Return the keys of a version's data files; those of earlier releases are listed."""
-        keys = version.files
-        try:
-            if keys is None:
-                found = [find_data_files(self._storage, folder) for folder in version.locations]
-                keys = [file.key for files in found for file in files]
-            if not all(key.startswith(f"{organization_id}/") for key in (*keys, *version.locations)):
-                raise InvalidKey
-        except InvalidKey:
-            sentence = "The files of this dataset are outside the organization's storage."
-            raise Unavailable(sentence, code="foreign-files") from None
-        return keys
 
 
 def is_indexed(version: DatasetVersion | None) -> bool:

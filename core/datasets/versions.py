@@ -179,9 +179,12 @@ def load_named_locations(session: Session, organization_id: str) -> set[str]:
 
 
 def load_read_locations(session: Session, organization_id: str) -> set[str]:
-    """Return the folders that the organization's unfinished executions read."""
-    query = select(Execution.inputs).where(
+    """Return the folders that the organization's unfinished executions read, and the tables that they write."""
+    query = select(Execution).where(
         Execution.organization_id == organization_id,
         Execution.state.in_([state for state in State if not state.terminal]),
     )
-    return {each for inputs in session.scalars(query) for read in inputs.values() for each in read["locations"]}
+    unfinished = session.scalars(query).all()
+    read = {each for execution in unfinished for read in execution.inputs.values() for each in read["locations"]}
+    tables = {written["location"] for execution in unfinished for written in execution.outputs.values()}
+    return read | {location for location in tables if location is not None}

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.datasets.repository import MAX_PATH_CHARACTERS, SCHEME, DatasetRepository
 from core.errors import BadInput, Detail
-from core.tables import Dataset, DatasetRead, Execution, Project
+from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Project
 from pipelines.filesystem import split_address
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Sink
@@ -46,7 +46,7 @@ def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, 
     inputs: dict[str, Any] = {}
     saved: set[str] = set()
     for step in plan.steps:
-        if isinstance(step.stage, Sink) and not _is_local(step.stage.path):
+        if isinstance(step.stage, Sink) and not is_local(step.stage.path):
             saved.add(step.stage.path)
             resolve_output(session, project, step.stage.path, f"line {step.line}")
         for path in _list_reads(step):
@@ -56,6 +56,7 @@ def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, 
                     "format": version.format,
                     "locations": version.locations,
                     "snapshot": version.snapshot,
+                    **_describe_partitions(version),
                     "dataset": version.dataset_id,
                     "version": version.id,
                 }
@@ -63,6 +64,14 @@ def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, 
                 message = f"There is no dataset at '{path}' yet."
                 raise BadInput(message, [Detail(f"line {step.line}", message, "unknown-dataset")])
     return inputs
+
+
+def _describe_partitions(version: DatasetVersion) -> dict[str, Any]:
+    """Return the columns of files in folders for values, whose types are not in the files."""
+    if not version.partition_by:
+        return {}
+    columns = [[each["name"], each["type"]] for each in version.columns]
+    return {"columns": columns, "partition_by": version.partition_by}
 
 
 def record_reads(session: Session, execution: Execution) -> None:
@@ -75,11 +84,11 @@ def record_reads(session: Session, execution: Execution) -> None:
 def _list_reads(step: Step) -> Iterator[str]:
     """Yield the paths in the organization's storage that a step loads or appends to."""
     paths = step.stage.list_inputs() if step.stage else ()
-    yield from (path for path in paths if not _is_local(path))
+    yield from (path for path in paths if not is_local(path))
 
 
-def _is_local(path: str) -> bool:
-    """Whether the path is left to the driver: a folder of the machine, or another storage."""
+def is_local(path: str) -> bool:
+    """Return whether the path is left to the driver: a folder of the machine, or another storage."""
     return ("://" in path and not path.startswith(SCHEME)) or path.startswith(("/", "~"))
 
 

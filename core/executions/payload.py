@@ -21,6 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from core.errors import BadInput, Detail
 from core.infra.validation import exceeds_depth, replace_unstorable
+from pipelines.language.formats import Mode
 
 MAX_DEPTH = 64
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
@@ -38,7 +39,7 @@ _COUNTS = (
     "error_count",
     "warning_count",
 )
-_OWN_METRICS = ("attempt", "errorCode", "progress", "saves")  # of additionalMetrics
+_OWN_METRICS = ("attempt", "errorCode", "progress", "saves", "output")  # of additionalMetrics
 OUTPUT_TEXTS = ("output_dataset_path", "output_dataset_format", "output_dataset_schema")
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
@@ -67,15 +68,32 @@ class Column(BaseModel):
     type: str
 
 
-class SavedRows(BaseModel):
-    """Rows that a save stage wrote for a path of the pipeline; `folder` is relative to the attempt's saves."""
+class TableVersion(BaseModel):
+    """A committed version of a table, with the number of all its rows and bytes."""
 
     model_config = ConfigDict(frozen=True)
 
+    snapshot: Annotated[str, Field(min_length=1, max_length=200)]
+    rows: Int64
+    bytes: Int64
+
+
+class Layout(BaseModel):
+    """How an output or a save lies in the storage: the version of a table, or the columns that files are split by."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    partition_by: list[str] = []
+    table: TableVersion | None = None
+
+
+class SavedRows(Layout):
+    """Rows that a save stage wrote for a path of the pipeline; `folder` is relative to the attempt's saves."""
+
     path: str
-    mode: Literal["overwrite", "append"]
-    format: Literal["csv", "json", "parquet"]
-    folder: Annotated[str, Field(pattern=r"^[0-9]{1,6}$")]
+    mode: Mode
+    format: Literal["parquet", "csv", "json", "avro", "delta", "iceberg"]
+    folder: Annotated[str, Field(pattern=r"^[0-9]{1,6}$")] | None
     columns: list[Column]
     rows: Int64
     bytes: Int64
@@ -88,7 +106,7 @@ _SAVES = TypeAdapter(list[SavedRows])
 class CompletionPayload(BaseModel):
     """A report of RUNNING (at the start, then as heartbeat), COMPLETED or FAILED. Unknown fields are ignored.
 
-    `additionalMetrics` may have `attempt` (the fencing token), `errorCode`, `progress`, `saves` and `mode`.
+    `additionalMetrics` may have `attempt` (the fencing token), `errorCode`, `progress`, `saves`, `output` and `mode`.
     """
 
     model_config = ConfigDict(
@@ -194,6 +212,14 @@ class CompletionPayload(BaseModel):
         except ValidationError as error:
             sentence = "'additionalMetrics.saves' is not a list of what was saved."
             raise BadInput(sentence, [Detail("additionalMetrics.saves", sentence)]) from error
+
+    def parse_layout(self) -> Layout:
+        """Return how the output lies in the storage; raise BadInput when `output` is malformed."""
+        try:
+            return Layout.model_validate((self.additional_metrics or {}).get("output") or {})
+        except ValidationError as error:
+            sentence = "'additionalMetrics.output' does not describe an output."
+            raise BadInput(sentence, [Detail("additionalMetrics.output", sentence)]) from error
 
     def get_metrics(self) -> dict[str, Any]:
         """Return the metrics that the execution stores: the application, the counts and the free-form parts."""

@@ -11,8 +11,10 @@ from sqlalchemy.orm import Session
 
 from core.datasets.files.process import FileReader
 from core.datasets.repository import DatasetRepository, WrittenFiles
+from core.errors import BadInput
+from core.executions.outputs import get_table_location
 from core.executions.paths import resolve_output
-from core.executions.payload import CompletionPayload
+from core.executions.payload import CompletionPayload, Layout
 from core.infra.storage.protocol import (
     InvalidKey,
     Storage,
@@ -22,8 +24,11 @@ from core.infra.storage.protocol import (
     saves_key,
 )
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
+from pipelines.language.formats import TABLE_FORMATS
+from pipelines.language.snapshots import get_position
+from pipelines.planning.context import OUTPUT
 
-OWN_FOLDERS = frozenset({"executions", "datasets", "packages", "pages"})
+OWN_FOLDERS = frozenset({"executions", "datasets", "tables", "packages", "pages"})
 FOREIGN_FORMATS = frozenset({"parquet", "csv", "json"})
 
 
@@ -32,16 +37,25 @@ AttemptFiles = Mapping[str, Sequence[StoredFile]]
 
 
 def list_attempt_files(storage: Storage, execution: Execution, payload: CompletionPayload) -> AttemptFiles:
-    """Return the data files of the attempt's output folder and of the folders of its saves."""
+    """Return the data files of the attempt's output folder and of the folders of its saves; those of tables are not."""
     attempt = (execution.organization_id, execution.id, execution.attempt)
-    saves = {f"{saves_key(*attempt)}/{saved.folder}" for saved in payload.parse_saves()}
+    saves = {f"{saves_key(*attempt)}/{saved.folder}" for saved in payload.parse_saves() if saved.folder}
     return {folder: find_data_files(storage, folder) for folder in (output_key(*attempt), *sorted(saves))}
 
 
-def is_output_of_attempt(storage: Storage, execution: Execution, path: str, files: AttemptFiles) -> bool:
-    """Return whether the path is the attempt's own output folder, and has files."""
-    key = output_key(execution.organization_id, execution.id, execution.attempt)
-    return path.rstrip("/") == storage.url_for(key, "spark").rstrip("/") and bool(files.get(key))
+def is_output_of_attempt(
+    storage: Storage, execution: Execution, payload: CompletionPayload, files: AttemptFiles
+) -> bool:
+    """Return whether the report's path is the attempt's own output folder with files, or the execution's table."""
+    key, table = find_output_key(execution), get_table_location(execution, OUTPUT)
+    path = (payload.output_dataset_path or "").rstrip("/")
+    return path == storage.url_for(key, "spark").rstrip("/") and bool(table or files.get(key))
+
+
+def find_output_key(execution: Execution) -> str:
+    """Return the key of the folder that the current attempt writes its output to."""
+    table = get_table_location(execution, OUTPUT)
+    return table or output_key(execution.organization_id, execution.id, execution.attempt)
 
 
 def describe_foreign_output(
@@ -77,17 +91,18 @@ def publish_output(
     foreign: WrittenFiles | None = None,
 ) -> Dataset:
     """Publish the attempt's output folder, or another one that was described, to the job's dataset."""
-    key = output_key(execution.organization_id, execution.id, execution.attempt)
+    key, layout = find_output_key(execution), payload.parse_layout()
     datasets = DatasetRepository(session, execution.organization_id)
     job, project = session.get_one(Job, execution.job_id), session.get_one(Project, execution.project_id)
     dataset = datasets.ensure_of_job(job, project)
-    files = foreign or WrittenFiles(
+    files = foreign or _describe_files(
         location=key,
         format=(payload.output_dataset_format or "parquet").lower(),
         columns=payload.parse_columns(),
         row_count=payload.records_output,
         size_bytes=payload.output_file_size_bytes,
         files=[file.key for file in written.get(key, ())],
+        layout=layout,
     )
     earlier = _find_appended(datasets, execution, dataset) if execution.output_mode == "append" else None
     datasets.publish(dataset, execution.id, files, path=execution.output_name, append_to=earlier)
@@ -104,19 +119,44 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
     for saved in payload.parse_saves():
         path = resolve_output(session, project, saved.path)
         found = written.get(f"{folder}/{saved.folder}", ())
-        if path is None or not found:
+        location = get_table_location(execution, saved.path) if saved.table else f"{folder}/{saved.folder}"
+        if path is None or location is None or not (saved.table or found):
             continue
-        files = WrittenFiles(
-            location=f"{folder}/{saved.folder}",
+        files = _describe_files(
+            location=location,
             format=saved.format,
             columns=[column.model_dump() for column in saved.columns],
             row_count=saved.rows,
             size_bytes=saved.bytes,
             files=[file.key for file in found],
+            layout=saved,
         )
         earlier = datasets.find_at(path) if saved.mode == "append" else None
         dataset = datasets.ensure_of_path(project, path, saved.format)
         datasets.publish(dataset, execution.id, files, path=path, append_to=earlier)
+
+
+def _describe_files(
+    *,
+    location: str,
+    format: str,
+    columns: list[dict[str, str]],
+    row_count: int | None,
+    size_bytes: int | None,
+    files: list[str],
+    layout: Layout,
+) -> WrittenFiles:
+    """Return the description of files, or of a table's version; raise BadInput for a snapshot that is none."""
+    table = layout.table
+    if format not in TABLE_FORMATS:
+        return WrittenFiles(location, format, columns, row_count, size_bytes, files, partition_by=layout.partition_by)
+    try:
+        get_position(format, table.snapshot if table else "")
+    except ValueError:
+        sentence = f"The report names no snapshot of the {format} table that it has written."
+        raise BadInput(sentence, code="invalid-snapshot", path="additionalMetrics.output.table") from None
+    assert table is not None  # noqa: S101 - an empty snapshot has no position
+    return WrittenFiles(location, format, columns, table.rows, table.bytes, None, table.snapshot, layout.partition_by)
 
 
 def _find_appended(datasets: DatasetRepository, execution: Execution, dataset: Dataset) -> DatasetVersion | None:

@@ -165,8 +165,10 @@ def _describe_foreign(
     files: AttemptFiles,
 ) -> WrittenFiles | None:
     """Return the described output of another Spark, before the transaction: reading files takes time."""
-    execution, path = _find_completed(database, organization_id, payload), payload.output_dataset_path
-    if execution is None or not path or is_output_of_attempt(storage, execution, path, files):
+    execution = _find_completed(database, organization_id, payload)
+    if execution is None or not payload.output_dataset_path:
+        return None
+    if is_output_of_attempt(storage, execution, payload, files):
         return None
     return describe_foreign_output(storage, reader, execution.organization_id, payload)
 
@@ -182,7 +184,7 @@ def _apply(
     same_attempt = Execution.attempt == execution.attempt
     payload, warnings = report.drop_impossible(now())
     path = payload.output_dataset_path if payload.status == "COMPLETED" else None
-    publishes = bool(path) and (foreign is not None or is_output_of_attempt(storage, execution, path or "", files))
+    publishes = bool(path) and (foreign is not None or is_output_of_attempt(storage, execution, payload, files))
     if path and not publishes:
         warnings.append(
             f"Nothing was published: '{path[:200]}' is not the output folder of the attempt or another one in the "

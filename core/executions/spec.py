@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from core.credentials.providers import PUBLIC_VARIABLES
 from core.credentials.repository import decrypt_environment
@@ -22,6 +22,7 @@ from driver.spec import (
     OutputSpec,
     PageCacheSpec,
     SparkSpec,
+    TargetSpec,
     WebhookSpec,
 )
 from pipelines.filesystem import has_address
@@ -31,11 +32,15 @@ S3 = "s3"  # the Java library
 
 
 def build_spec(
-    settings: Settings, storage: Storage, execution: Execution, isolate_transforms: bool = True
+    settings: Settings,
+    storage: Storage,
+    execution: Execution,
+    isolate_transforms: bool = True,
+    targets: Mapping[str, TargetSpec] | None = None,
 ) -> ExecutionSpec:
     """Return the spec of the execution's current attempt.
 
-    With `isolate_transforms`, users' Python runs isolated or not at all.
+    With `isolate_transforms`, users' Python runs isolated or not at all. `targets` are the datasets that it writes.
     """
     attempt = (execution.organization_id, execution.id, execution.attempt)
     checkpoints = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
@@ -63,10 +68,15 @@ def build_spec(
         checkpoints=CheckpointSpec(folder=checkpoints[0], earlier=tuple(checkpoints[1:])),
         inputs={
             path: InputSpec(
-                paths=tuple(storage.url_for(key, "spark") for key in files["locations"]), format=files["format"]
+                paths=tuple(storage.url_for(key, "spark") for key in files["locations"]),
+                format=files["format"],
+                snapshot=files.get("snapshot"),
+                columns=files.get("columns", ()),
+                partition_by=files.get("partition_by", ()),
             )
             for path, files in execution.inputs.items()
         },
+        targets=dict(targets or {}),
         local_folders=tuple(settings.local_folders),
         webhook=WebhookSpec(url=f"{settings.service_url}/{completion}"),
         heartbeat_seconds=settings.heartbeat_seconds,
@@ -78,7 +88,7 @@ def build_spec(
             max_bytes=int(settings.page_gigabytes * 1e9),
             trusted_since=execution.created_at,
         ),
-        spark=build_spark_spec(settings, find_libraries(execution)),
+        spark=build_spark_spec(settings, {*execution.libraries, *find_libraries(execution)}),
     )
 
 

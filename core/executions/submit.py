@@ -13,9 +13,10 @@ from sqlalchemy.orm import Session
 from core.agents.validation import describe_problems
 from core.credentials.repository import CredentialRepository, freeze_environment, get_job_credential_ids
 from core.datasets.repository import DatasetRepository
-from core.errors import Conflict
+from core.errors import Conflict, Unavailable
 from core.events.recorder import record_state
 from core.executions.attempts import INITIAL_VALUES, build_attempt
+from core.executions.outputs import find_current, freeze_outputs
 from core.executions.parameters import (
     INPUT_NAMES,
     Value,
@@ -24,7 +25,7 @@ from core.executions.parameters import (
     resolve_parameters,
     select_positional,
 )
-from core.executions.paths import record_reads, resolve_inputs, resolve_output
+from core.executions.paths import record_reads, resolve_inputs
 from core.executions.repository import ExecutionRepository
 from core.executions.retries import FailureCode
 from core.executions.states import State, Trigger, get_next_state
@@ -39,8 +40,11 @@ from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, Execution, Job, Project, Task, new_id, now
 from core.tasks.repository import TaskRepository
 from pipelines.errors import PipelineError
+from pipelines.language.formats import Mode, list_format_libraries
 from pipelines.pipeline import Pipeline
+from pipelines.planning.context import OUTPUT
 from pipelines.planning.plan import Plan
+from pipelines.spark.jars import LibrariesMissing, require_jars
 from pipelines.transforms.transform import Transforms
 
 
@@ -245,14 +249,43 @@ def _plan(
         plan = pipeline.plan(parameters=values, transforms=Transforms(transforms))
     except PipelineError as error:
         raise describe_problems(error) from error
+    inputs = resolve_inputs(session, project, plan)
+    outputs = freeze_outputs(session, execution, project, plan)
+    _check_modes(session, execution, outputs)
     return {
         "parameters": values,
         "row_transforms": transforms,
-        "inputs": resolve_inputs(session, project, plan),
-        "output_name": resolve_output(session, project, plan.output.path),
+        "inputs": inputs,
+        "outputs": outputs,
+        "libraries": _require_libraries(plan, inputs),
+        "output_name": outputs[OUTPUT]["path"],
         "output_mode": plan.output.mode.value,
         "steps": list_steps(plan),
     }
+
+
+def _require_libraries(plan: Plan, inputs: Mapping[str, Any]) -> list[str]:
+    """Return the Java libraries of the stages, the output and the datasets that are read, fetched if need be.
+
+    Raises Unavailable when they cannot be had.
+    """
+    read = (library for each in inputs.values() for library in list_format_libraries(each["format"]))
+    libraries = sorted({*plan.libraries, *read})
+    try:
+        require_jars(libraries)
+    except LibrariesMissing as error:
+        sentence = str(error)
+        raise Unavailable(f"{sentence[0].upper()}{sentence[1:]}.", code="missing-libraries") from error
+    return libraries
+
+
+def _check_modes(session: Session, execution: Execution, outputs: Mapping[str, Any]) -> None:
+    """Raise Conflict for rows that the mode `error` protects; the driver looks again."""
+    for name, written in outputs.items():
+        if written["mode"] == Mode.ERROR and find_current(session, execution, written["path"]) is not None:
+            where = f"line of '{name}'" if name else "output.mode"
+            sentence = f"There are rows at '{written['path'] or execution.job_name}' already, and the mode is error."
+            raise Conflict(sentence, code="output-exists", path=where)
 
 
 def _resolve_values(

@@ -43,6 +43,7 @@ class Table:
     row_count: int | None
     size_bytes: int | None
     files: tuple[str, ...] | None = None
+    partition_by: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -107,6 +108,7 @@ class Catalog:
                 format=version.format,
                 locations=tuple(version.locations),
                 snapshot=version.snapshot,
+                partition_by=tuple(version.partition_by),
                 row_count=version.row_count,
                 size_bytes=version.size_bytes,
                 files=None if version.files is None else tuple(version.files),

@@ -38,9 +38,10 @@ class DatasetVersion(Base):
     """An immutable version of a dataset.
 
     `locations` are the storage keys of its folders. In formats of plain files an append adds a folder to those of the
-    earlier version; a table format (Delta, Iceberg) has one location, and `snapshot` is the version in its log.
-    `files` are the keys of the data files, which readers use without listing a folder; null where a table's log tells
-    them, and in versions of earlier releases.
+    earlier version; a table format (Delta, Iceberg) has one location, and `snapshot` is the version in its log (see
+    pipelines/language/snapshots.py). `files` are the keys of the data files, which readers use without listing a
+    folder; null where a table's log tells them, and in versions of earlier releases. Files are in folders for the
+    values of the columns `partition_by`.
     `number` counts the dataset's versions from 1. A version without an execution was uploaded.
     """
 
@@ -59,6 +60,7 @@ class DatasetVersion(Base):
     files: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     snapshot: Mapped[str | None]
     columns: Mapped[list[dict[str, Any]]]
+    partition_by: Mapped[list[str]] = mapped_column(default=list)
     row_count: Mapped[int | None] = mapped_column(BigInteger)
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
     created_at: Mapped[datetime] = mapped_column(default=now)

@@ -17,7 +17,8 @@ class Execution(Owned):
     """One execution of a job: the values frozen at its acceptance, its state and its progress.
 
     `retries` counts the attempts that followed a failure by themselves, since it was accepted or retried by hand. While
-    it waits for its next attempt, `retry_at` is the earliest time of that.
+    it waits for its next attempt, `retry_at` is the earliest time of that. `outputs` are the paths, formats and modes
+    of its output and its saves, `libraries` the Java libraries that its driver needs.
     """
 
     __tablename__ = "executions"
@@ -46,6 +47,8 @@ class Execution(Owned):
     arguments: Mapped[list[str]] = mapped_column(default=list)
     row_transforms: Mapped[dict[str, Any]] = mapped_column(default=dict)
     inputs: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    outputs: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    libraries: Mapped[list[str]] = mapped_column(default=list)
     steps: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     output_name: Mapped[str | None] = mapped_column(Text)
     output_mode: Mapped[str] = mapped_column(default="overwrite")

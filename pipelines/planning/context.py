@@ -33,10 +33,37 @@ _MOST_ENTRIES = 1_000_000  # in a walk through folders, which takes a few second
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Physical files of a path in a pipeline; `format` is None for local files, whose stage decides it."""
+    """Physical files of a path in a pipeline; `format` is None for local files, whose stage decides it.
+
+    `snapshot` is that of a table's version. Files in folders for values of the columns `partition_by` need the
+    dataset's `columns`, since the types of those values are not in the files.
+    """
 
     paths: tuple[str, ...]
     format: str | None = None
+    snapshot: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The dataset that the output or a save stage of a run writes a version of, as it was when the run began.
+
+    `location` is the folder of a table, `snapshot` its published version; the others are of the current version of a
+    dataset that `exists`. `writers` are the executions that may be writing the same table at the same time.
+    """
+
+    location: str | None = None
+    exists: bool = False
+    format: str | None = None
+    snapshot: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    partition_by: tuple[str, ...] = ()
+    writers: tuple[str, ...] = ()
+
+
+OUTPUT = ""  # the output's key among the targets of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +82,11 @@ class CheckpointFolders:
 class RunContext:
     """Context of a run.
 
-    `inputs` are the datasets of the service by their path in the pipeline. `local_folders` restricts the local files
-    that may be read and written; None allows all of them, as on a personal machine. With `saves_folder`, rows for the
-    project's storage are written there; without it, all paths are local. Without `checkpoints`, cached rows stay in
-    memory. `bind` is the address of this machine at which
-    tasks reach the driver.
+    `inputs` are the datasets of the service by their path in the pipeline, `targets` those that the run writes, by the
+    path of the save stage or OUTPUT; `author` is the execution that new versions of tables name. `local_folders`
+    restricts the local files that may be read and written; None allows all of them, as on a personal machine. With
+    `saves_folder`, rows for the project's storage are written there; without it, all paths are local. Without
+    `checkpoints`, cached rows stay in memory. `bind` is the address of this machine at which tasks reach the driver.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline) and `shown`
     (previews by step key), and sets `endpoint`, which is its coordination server, and `downloads`, a folder for files
@@ -69,6 +96,8 @@ class RunContext:
     fetch: FetchOptions = field(default_factory=FetchOptions)
     cache: CacheOptions = field(default_factory=CacheOptions)
     inputs: Mapping[str, Files] = field(default_factory=dict[str, Files])
+    targets: Mapping[str, Target] = field(default_factory=dict[str, Target])
+    author: str = ""
     local_folders: tuple[str, ...] | None = None
     limit: int | None = None
     step: str = ""
@@ -82,8 +111,11 @@ class RunContext:
     downloads: str | None = None
     checkpoints: CheckpointFolders | None = None
 
-    def find_files(self, path: str) -> Files:
-        """Return the files of a path in the pipeline; raises RunError if there are none that may be read."""
+    def find_files(self, path: str, escaped: bool = True) -> Files:
+        """Return the files of a path in the pipeline; raises RunError if there are none that may be read.
+
+        Local paths are `escaped` for readers that take patterns.
+        """
         if path in self.saved:
             return self.saved[path]
         if path in self.inputs:
@@ -97,7 +129,7 @@ class RunContext:
             found = tuple(self._list_allowed(Path(rest if separator else path)))
         if not found:
             raise RunError(f"there is no file at '{path}'")
-        return Files(tuple(escape_pattern(file) for file in found))
+        return Files(tuple(escape_pattern(file) for file in found) if escaped else found)
 
     def resolve_address(self, path: str) -> str | None:
         """Return the s3:// address of a path in a bucket of the user, None for another path.

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
 
 from pipelines.language.arguments import Arguments
+from pipelines.language.formats import FORMATS, Mode, check_target
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.planning.checks import CheckCall
 from pipelines.planning.options import Options
-from pipelines.planning.stage import Mode, Stage
+from pipelines.planning.stage import Stage
 
 
 class Output(Arguments):
-    """Where the rows are written; without a path, to the execution's own output.
+    """Where and how the rows are written; without a path, to the dataset of the job.
 
-    `format` is always parquet; save_csv writes CSV.
+    `merge` updates the rows with equal `keys` and adds the others. `partition_by` are columns with a folder for each of
+    their values.
     """
 
     path: str | None = None
     mode: Annotated[Mode, validate_choice("mode", Mode)] = Mode.OVERWRITE
-    format: Annotated[str, validate_choice("format", ["parquet"])] = "parquet"
+    format: Annotated[str, validate_choice("format", FORMATS)] = "parquet"
+    keys: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = Field(default=(), alias="partitionBy")
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Self:
+        check_target(self.format, self.mode, self.keys, self.partition_by)
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pipelines.errors import Problem
 from pipelines.fetch import canonical_url
 from pipelines.fetch.requests import RequestTemplate, build_template
 from pipelines.language.columns import Columns
+from pipelines.language.formats import list_format_libraries
 from pipelines.planning.checks import CheckCall
 from pipelines.planning.model import Output
 from pipelines.planning.options import Options
@@ -66,6 +67,12 @@ class Plan:
     def reads_files(self) -> bool:
         """Whether the plan reads files."""
         return any(step.kind is Kind.SOURCE or (step.stage and step.stage.list_inputs()) for step in self.steps)
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """The Java libraries that Spark needs for the stages and the output (pipelines/spark/jars.py)."""
+        stages = (library for step in self.steps if step.stage for library in step.stage.list_libraries())
+        return frozenset((*stages, *list_format_libraries(self.output.format)))
 
     def build_request(
         self, stage: LinkStage | Source, columns: Columns, secrets: Iterable[str] = ()

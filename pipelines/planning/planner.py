@@ -35,7 +35,8 @@ def make_plan(model: PipelineModel) -> Plan:
         raise PipelineError(state.problems)
     target = model.output.path or "the execution's own place"
     key = make_step_key(len(state.steps) + 1, "output")
-    output = Step(key, f"output {model.output.mode} {target}", Kind.OUTPUT, state.columns)
+    format_ = "" if model.output.format == "parquet" else f" {model.output.format}"
+    output = Step(key, f"output {model.output.mode}{format_} {target}", Kind.OUTPUT, state.columns)
     return Plan((*state.steps, output), model.output, model.options, model.checks)
 
 
@@ -134,6 +135,11 @@ class _State:
         self.columns = self.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in kept))
         for call in model.checks:
             self.problems.extend(self._find_missing_columns(call))
+        if not self.columns.open:
+            for name in (*model.output.keys, *model.output.partition_by):
+                if name not in tuple(self.columns) and "${" not in name:
+                    message = _describe_unknown_column(name, self.columns)
+                    self.problems.append(locate_problem(node, "unknown-column", f"output: {message}", "output"))
 
     def _find_missing_columns(self, call: CheckCall) -> Iterator[Problem]:
         """Find columns of a check that the output lacks."""

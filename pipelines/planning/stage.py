@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
+from pipelines.language.formats import Mode, check_target, list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.registry.catalog import Catalog
 
@@ -40,13 +40,6 @@ if TYPE_CHECKING:
     from pipelines.fetch.requests import RequestArguments
     from pipelines.planning.context import RunContext
     from pipelines.transforms.transform import Transforms
-
-
-class Mode(StrEnum):
-    """Whether new rows replace earlier ones or are added to them."""
-
-    OVERWRITE = "overwrite"
-    APPEND = "append"
 
 
 class Stage(Arguments):
@@ -86,6 +79,10 @@ class Stage(Arguments):
 
     def list_inputs(self) -> tuple[str, ...]:
         """Return the paths of the files that the stage reads."""
+        return ()
+
+    def list_libraries(self) -> tuple[str, ...]:
+        """Return the Java libraries that Spark needs for the stage, of those that Spindle can fetch."""
         return ()
 
     def infer_columns(self, before: Columns) -> Columns:
@@ -242,9 +239,26 @@ class Sink(Stage):
     format: ClassVar[str]
     path: str = Field(min_length=1)
     mode: Annotated[Mode, validate_choice("mode", Mode)] = Mode.OVERWRITE
+    partition_by: tuple[str, ...] = Field(default=(), alias="partitionBy")
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Self:
+        check_target(self.format, self.mode, self.merge_keys, self.partition_by)
+        return self
+
+    @property
+    def merge_keys(self) -> tuple[str, ...]:
+        """The columns that tell rows apart, for the mode merge."""
+        return ()
 
     def describe(self) -> str:
         return f"{self.path} {self.mode}"
+
+    def list_references(self) -> tuple[str, ...]:
+        return (*self.merge_keys, *self.partition_by)
+
+    def list_libraries(self) -> tuple[str, ...]:
+        return list_format_libraries(self.format)
 
     def write(self, rows: DataFrame, folder: str) -> None:
         """Write `rows` to `folder`, which does not exist yet."""

@@ -1,13 +1,15 @@
-"""Files that a run writes: its output, and the rows of save stages."""
+"""What a run writes: its output, and the rows of save stages, as files or as versions of tables."""
 
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -24,38 +26,106 @@ from pipelines.filesystem import (
     move_file,
     open_filesystem,
 )
-from pipelines.planning.context import Files, RunContext, escape_pattern
+from pipelines.language.columns import quote_column
+from pipelines.language.formats import TABLE_FORMATS, Mode
+from pipelines.planning.context import OUTPUT, Files, RunContext, Target, escape_pattern
 from pipelines.planning.model import Output
-from pipelines.planning.stage import Mode, Sink
+from pipelines.planning.plan import Plan
+from pipelines.planning.stage import Sink
+from pipelines.spark.tables import TableVersion, Write, fit_columns, open_table, write_version
+from pipelines.stages.files import write_files
 
 _READERS = 8  # files whose metadata are read at once
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """The content of a folder of output files; columns as names and Spark SQL types."""
+    """The content of a folder of output files, or the version of a table; columns as names and Spark SQL types.
+
+    `rows` are those that the run wrote; the version has all rows of the table.
+    """
 
     columns: tuple[tuple[str, str], ...]
     rows: int
     bytes: int
     files: int
+    version: TableVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRows:
-    """Rows saved under a path of the project's storage, in `folder` of the attempt's folder for saves."""
+    """Rows saved under a path of the project's storage; files are in `folder` of the attempt's folder for saves."""
 
     path: str
     mode: Mode
     format: str
-    folder: str
+    folder: str | None
     written: WrittenFiles
+    partition_by: tuple[str, ...] = ()
 
 
 def write_parquet(rows: DataFrame, path: str) -> WrittenFiles:
     """Write rows to a new folder `path` and make local files read-only."""
     rows.write.mode("errorifexists").parquet(path)
     return _protect_files(rows, path)
+
+
+def write_output(rows: DataFrame, output: Output, path: str, context: RunContext, since: int) -> WrittenFiles:
+    """Write the output's rows to a new folder `path`, or as the next version of the output's table.
+
+    Rows of another format than Parquet must be persisted. `since` is the time in milliseconds at which the run began.
+    """
+    target = context.targets.get(OUTPUT, Target())
+    if output.format in TABLE_FORMATS:
+        write = Write(output.mode, output.keys, output.partition_by, context.author, since)
+        return write_table(rows, output.format, target.location or path, write, target)
+    fitted = fit_appended(rows, output.format, output.mode, output.partition_by, target)
+    write_files(fitted, path, output.format, output.partition_by)
+    return _protect_files(fitted, path)
+
+
+def write_table(rows: DataFrame, format_: str, location: str, write: Write, target: Target) -> WrittenFiles:
+    """Write rows, which must be persisted, as the next version of a table."""
+    _check_keys(rows, write.keys)
+    version = write_version(open_table(rows.sparkSession, format_, location), rows, write, target)
+    return WrittenFiles(version.columns, rows.count(), version.bytes, 1, version)
+
+
+def fit_appended(rows: DataFrame, format_: str, mode: Mode, partition_by: tuple[str, ...], target: Target) -> DataFrame:
+    """Return rows of files that fit those of the dataset that they are appended to; raise RunError otherwise."""
+    if mode is not Mode.APPEND or not target.exists or target.format != format_:
+        return rows
+    if target.partition_by != partition_by:
+        given, wanted = (", ".join(each) or "nothing" for each in (partition_by, target.partition_by))
+        raise RunError(f"the dataset is partitioned by {wanted}, and rows partitioned by {given} cannot be appended")
+    return fit_columns(rows, target.columns) if format_ == "parquet" else rows
+
+
+def check_existing(plan: Plan, context: RunContext) -> None:
+    """Raise RunError when the output or a save stage must not replace the rows that there are."""
+    if plan.output.mode is Mode.ERROR and context.targets.get(OUTPUT, Target()).exists:
+        raise RunError("the output's dataset has rows already, and its mode is error")
+    for step in plan.steps:
+        if isinstance(step.stage, Sink) and step.stage.mode is Mode.ERROR and is_existing(step.stage, context):
+            raise RunError(f"line {step.line}: '{step.stage.path}' has rows already, and the mode is error")
+
+
+def is_existing(stage: Sink, context: RunContext) -> bool:
+    """Return whether there are rows already where the stage saves to."""
+    if address := context.resolve_address(stage.path):
+        return bool(list_data_files(address, recursive=True))
+    local = context.resolve_local_target(stage.path)
+    return local.exists() if local else context.targets.get(stage.path, Target()).exists
+
+
+def _check_keys(rows: DataFrame, keys: Sequence[str]) -> None:
+    """Raise RunError when two rows of a merge have the same keys: only one of them could be kept."""
+    if not keys:
+        return
+    twice = rows.groupBy(*map(quote_column, keys)).count().where("count > 1").drop("count").first()
+    if twice is not None:
+        found = ", ".join(f"{key} {value!r}" for key, value in twice.asDict().items())
+        raise RunError(f"several rows have the same keys ({found}); put a dedup of {', '.join(keys)} before it")
 
 
 def read_parquet(spark: SparkSession, schema: StructType, path: str) -> DataFrame:
@@ -66,54 +136,87 @@ def read_parquet(spark: SparkSession, schema: StructType, path: str) -> DataFram
 class Saves:
     """The save stages of one run.
 
-    Local paths, and those in buckets of users, are written to a hidden folder, and `commit` moves the files.
+    Local paths, and those in buckets of users, are written to a hidden folder, and `commit` moves the files. It also
+    writes the versions of tables.
     """
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
+        self._since = int(time.time() * 1000)
         self._saved: list[SavedRows] = []
-        self._moves: list[Callable[[], None]] = []
+        self._moves: list[Callable[[], object]] = []
 
     def write(self, stage: Sink, rows: DataFrame) -> None:
         """Write the rows; from now on the run itself loads them by the stage's path. Raise RunError."""
+        if stage.mode is Mode.IGNORE and is_existing(stage, self._context):
+            return
         address = self._context.resolve_address(stage.path)
         target = None if address else self._context.resolve_local_target(stage.path)
+        if stage.format in TABLE_FORMATS:
+            self._moves.append(partial(self._write_table, stage, rows, address or (str(target) if target else None)))
+            self._context.saved[stage.path] = Files((), stage.format)
+            return
         if address:
             earlier, folder = self._list_earlier(stage, address), self._stage_upload(address, stage.mode)
         else:
             earlier = self._get_appended_files(stage, target)
             number = f"{self._context.saves_folder}/{len(self._saved) + 1}"
             folder = self._stage_move(stage, target) if target else number
-        stage.write(rows, folder)
+        known = self._context.targets.get(stage.path, Target())
+        fitted = fit_appended(rows, stage.format, stage.mode, stage.partition_by, known)
+        stage.write(fitted, folder)
         if target or address:
             _list_files(folder)
         else:
-            written = _protect_files(rows, folder)
-            self._saved.append(SavedRows(stage.path, stage.mode, stage.format, Path(folder).name, written))
-        self._context.saved[stage.path] = Files((*earlier, folder), stage.format)
+            self._add(stage, Path(folder).name, _protect_files(fitted, folder))
+        self._context.saved[stage.path] = Files(
+            (*earlier, folder),
+            stage.format,
+            columns=tuple(fitted.dtypes) if stage.partition_by else (),
+            partition_by=stage.partition_by,
+        )
 
     def copy_output(self, rows: DataFrame, output: Output) -> None:
         """Write the output also to its path, if that is in a bucket of the user."""
         address = self._context.resolve_address(output.path) if output.path else None
-        if address:
+        if address and output.format in TABLE_FORMATS:
+            write = Write(output.mode, output.keys, output.partition_by, "", self._since)
+            self._moves.append(partial(write_table, rows, output.format, address, write, Target()))
+        elif address and not (output.mode is Mode.IGNORE and list_data_files(address, recursive=True)):
             folder = self._stage_upload(address, output.mode)
-            rows.write.parquet(folder)
+            write_files(rows, folder, output.format, output.partition_by)
 
     def commit(self) -> tuple[SavedRows, ...]:
-        """Rename local files to their targets; return the saves in project storage, which the service publishes."""
+        """Rename local files to their targets and write tables; return the saves in project storage.
+
+        The service publishes those.
+        """
         for move in self._moves:
             move()
         return tuple(self._saved)
 
+    def _write_table(self, stage: Sink, rows: DataFrame, own: str | None) -> None:
+        """Write a version of a table; a user's `own` has no published version, so that nothing is taken back."""
+        author = "" if own else self._context.author
+        write = Write(stage.mode, stage.merge_keys, stage.partition_by, author, self._since)
+        target = Target() if own else self._context.targets.get(stage.path, Target())
+        location = own or target.location or f"{self._context.saves_folder}/{stage.format}"
+        written = write_table(rows, stage.format, location, write, target)
+        if not own:
+            self._add(stage, None, written)
+
+    def _add(self, stage: Sink, folder: str | None, written: WrittenFiles) -> None:
+        self._saved.append(SavedRows(stage.path, stage.mode, stage.format, folder, written, stage.partition_by))
+
     def _get_appended_files(self, stage: Sink, target: Path | None) -> tuple[str, ...]:
         """Return the existing files that the stage appends to."""
-        if stage.mode is Mode.OVERWRITE or not (target.exists() if target else stage.path in self._context.inputs):
+        if stage.mode is not Mode.APPEND or not (target.exists() if target else stage.path in self._context.inputs):
             return ()
         return self._context.find_files(stage.path).paths
 
     def _list_earlier(self, stage: Sink, address: str) -> tuple[str, ...]:
         """Return the files in a bucket that the stage appends to."""
-        return () if stage.mode is Mode.OVERWRITE else tuple(each.path for each in list_data_files(address))
+        return () if stage.mode is not Mode.APPEND else tuple(each.path for each in list_data_files(address))
 
     def _stage_upload(self, address: str, mode: Mode) -> str:
         """Return a hidden folder in a bucket, whose files `commit` moves to the address."""
@@ -121,8 +224,8 @@ class Saves:
         cleanup = weakref.finalize(self, delete_folder, staged)
 
         def move() -> None:
-            earlier = list_data_files(address) if mode is Mode.OVERWRITE else []
-            for file in list_data_files(staged):  # Spark's names are unique
+            earlier = [] if mode is Mode.APPEND else list_data_files(address, recursive=True)
+            for file in list_data_files(staged, recursive=True):  # Spark's names are unique
                 move_file(file.path, f"{address.rstrip('/')}/{file.name}")
             for file in earlier:
                 delete_file(file.path)
@@ -146,8 +249,10 @@ class Saves:
 
 def _move(staged: Path, target: Path, mode: Mode) -> None:
     if mode is Mode.APPEND and target.is_dir():
-        for file in sorted(staged.iterdir()):  # Spark's names are unique
-            file.rename(target / file.name)
+        for file in sorted(path for path in staged.rglob("*") if path.is_file()):  # Spark's names are unique
+            place = target / file.relative_to(staged)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(place)
     elif mode is Mode.APPEND and target.exists():
         raise RunError(f"'{target}' is a file; rows can be appended to a folder only")
     else:
@@ -186,6 +291,6 @@ def count_parquet_rows(files: Sequence[StoredFile]) -> int:
 def _list_files(path: str) -> list[StoredFile]:
     """Return the files that Spark wrote to a folder, after deleting Hadoop's checksums."""
     if is_local(path):
-        for checksum in Path(open_filesystem(path)[1]).glob(".*.crc"):
+        for checksum in Path(open_filesystem(path)[1]).rglob(".*.crc"):
             checksum.unlink()
-    return list_data_files(path)
+    return list_data_files(path, recursive=True)

@@ -14,13 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
+from pipelines.language.formats import Mode
 from pipelines.language.json_values import PREVIEW_LENGTH
-from pipelines.planning.context import RunContext
+from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.planning.plan import Plan, Step
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.engine import Engine
 from pipelines.spark.failures import locate_spark_errors
-from pipelines.spark.output import SavedRows, WrittenFiles, read_parquet, write_parquet
+from pipelines.spark.output import SavedRows, WrittenFiles, check_existing, read_parquet, write_output
 from pipelines.spark.output_checks import CheckResult, run_checks
 from pipelines.spark.s3 import configure_buckets
 from pipelines.spark.selector_counts import check_required_selectors, find_empty_selectors
@@ -29,9 +30,12 @@ from pipelines.stages.dataframes import first_rows, to_records
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The files that a run wrote: its output and what its stages saved; `preview` has the output's first rows."""
+    """The files that a run wrote: its output and what its stages saved; `preview` has the output's first rows.
 
-    output: WrittenFiles
+    There is no output where its mode keeps earlier rows instead.
+    """
+
+    output: WrittenFiles | None
     saved: tuple[SavedRows, ...]
     preview: list[dict[str, Any]]
     seconds: float
@@ -53,6 +57,7 @@ class Run:
     ) -> None:
         self._plan = plan
         self._context = context or RunContext()
+        self._since = int(time.time() * 1000)
         self._preview_rows = preview_rows
         self._coordinator = Coordinator(self._context.fetch, preview_rows, self._context.bind, environment)
         self._context = replace(self._context, fetch=self._coordinator.options)
@@ -76,26 +81,45 @@ class Run:
         self._resources.close()
 
     def write(self, spark: SparkSession, path: str) -> RunResult:
-        """Write the output rows to a new folder, without caching rows that Python workers produce."""
+        """Write the output rows to a new folder, or as the next version of their table.
+
+        Rows that Python workers produce are cached for formats other than Parquet only: their checks come before the
+        commit, and their files are not read again.
+        """
         with self._locate_errors():
             return self._write(self._start(spark), spark, path)
 
     def _write(self, engine: Engine, spark: SparkSession, path: str) -> RunResult:
         rows = engine.build_rows()
-        if engine.last_worker_step is None:
+        output = engine.select_output(rows)
+        if self._plan.output.mode is Mode.IGNORE and self._context.targets.get(OUTPUT, Target()).exists:
+            self._check_failures()
+            return RunResult(None, engine.saves.commit(), [], 0)
+        if engine.last_worker_step is None or self._plan.output.format != "parquet":
             rows.persist()  # the preview reads them a second time
         started = time.monotonic()
-        output = engine.select_output(rows)
-        written = write_parquet(output, path)
-        self._check_failures()
-        stored = read_parquet(spark, output.schema, path)
-        self._check_output(stored)
-        engine.saves.copy_output(stored, self._plan.output)
+        written = self._write_output(engine, output, path)
         if engine.last_worker_step is None:
             preview = to_records(engine.select_output(first_rows(rows, self._preview_rows)), PREVIEW_LENGTH)
         else:
             preview = engine.select_preview(self._coordinator.get_preview(engine.last_worker_step))
         return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)
+
+    def _write_output(self, engine: Engine, output: DataFrame, path: str) -> WrittenFiles:
+        """Write the rows and check them: files afterwards, since nobody reads them yet, tables before their commit."""
+        if self._plan.output.format == "parquet":
+            written = write_output(output, self._plan.output, path, self._context, self._since)
+            self._check_failures()
+            stored = read_parquet(output.sparkSession, output.schema, path)
+            self._check_output(stored)
+            engine.saves.copy_output(stored, self._plan.output)
+            return written
+        if engine.last_worker_step is not None or self._plan.checks:
+            output.count()
+        self._check_failures()
+        self._check_output(output)
+        engine.saves.copy_output(output, self._plan.output)
+        return write_output(output, self._plan.output, path, self._context, self._since)
 
     def collect(self, spark: SparkSession) -> DataFrame:
         """Return the output rows, cached by Spark, in no order."""
@@ -145,6 +169,7 @@ class Run:
 
     def _start(self, spark: SparkSession) -> Engine:
         configure_buckets(spark)
+        check_existing(self._plan, self._context)
         folders = self._context.checkpoints
         checkpoints = Checkpoints(spark, self._plan, folders, self._coordinator) if folders else None
         self._engine = Engine(spark, self._plan, self._context, self._coordinator.endpoint, checkpoints)

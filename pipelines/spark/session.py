@@ -37,6 +37,9 @@ _PACKAGES = str(Path(__file__).parents[2])
 # it drops the steps before an empty result from a running plan, and their counts with them
 _DROPS_COUNTS = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 
+_NEEDED_BY_DELTA = "input_file_name"
+_removed: list[tuple[Any, Any, Any]] = []  # registry, description and builder of that function
+
 _INCUBATOR_WARNING = b"WARNING: Using incubator modules: "
 _STDERR = 2
 
@@ -131,16 +134,41 @@ def _describe_java() -> str:
 def _drop_functions(spark: SparkSession) -> None:
     """Remove the functions that pipelines must not call, in addition to the check of their SQL."""
     java: Any = spark  # PySpark has no API for it
-    state, catalyst = java._jsparkSession.sessionState(), java._jvm.org.apache.spark.sql.catalyst
-    registries = (
-        state.functionRegistry(),
-        state.tableFunctionRegistry(),
-        # the origin of the registries of other sessions and of default values
-        catalyst.analysis.FunctionRegistry.builtin(),
-        catalyst.analysis.TableFunctionRegistry.builtin(),
-    )
+    catalyst = java._jvm.org.apache.spark.sql.catalyst
+    registries = _list_registries(spark)
+    needed = catalyst.FunctionIdentifier(_NEEDED_BY_DELTA)
+    found = [(functions, functions.lookupFunction(needed)) for functions in registries[:2]]
+    builders = [(functions, info, functions.lookupFunctionBuilder(needed)) for functions, info in found]
+    if all(info.isDefined() for _, info, _ in builders):
+        _removed[:] = [(functions, info.get(), builder.get()) for functions, info, builder in builders]
     for identifier in map(catalyst.FunctionIdentifier, REFUSED):
         for functions in registries:
+            functions.dropFunction(identifier)
+
+
+def _list_registries(spark: SparkSession) -> list[Any]:
+    """Return the registries of functions: the session's, the origin of those of other sessions, those of tables."""
+    java: Any = spark
+    state, analysis = java._jsparkSession.sessionState(), java._jvm.org.apache.spark.sql.catalyst.analysis
+    return [
+        state.functionRegistry(),
+        analysis.FunctionRegistry.builtin(),
+        state.tableFunctionRegistry(),
+        analysis.TableFunctionRegistry.builtin(),
+    ]
+
+
+@contextmanager
+def allow_delta_functions(spark: SparkSession) -> Generator[None]:
+    """Let Delta's merge call a function that pipelines must not call; no pipeline's SQL may be analyzed meanwhile."""
+    java: Any = spark
+    identifier = java._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(_NEEDED_BY_DELTA)
+    for functions, info, builder in _removed:
+        functions.registerFunction(identifier, info, builder)
+    try:
+        yield
+    finally:
+        for functions, _, _ in _removed:
             functions.dropFunction(identifier)
 
 

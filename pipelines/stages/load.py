@@ -1,23 +1,27 @@
-"""load_csv, load_json and load_parquet: read rows from files."""
+"""The load stages: read rows from files and tables."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from urllib.parse import unquote
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from pipelines.errors import RunError
-from pipelines.language.columns import INTERNAL_COLUMNS, Columns
+from pipelines.language.columns import INTERNAL_COLUMNS, Columns, quote_column
+from pipelines.language.formats import list_format_libraries
 from pipelines.language.names import validate_choice
+from pipelines.language.snapshots import parse_iceberg_snapshot
 from pipelines.planning.stage import Source, register_stage
 from pipelines.stages.documents import download_file, is_web_address
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-    from pipelines.planning.context import RunContext
+    from pipelines.planning.context import Files, RunContext
 
 ReadMode = Annotated[str, validate_choice("mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))]
 
@@ -45,18 +49,29 @@ class FileSource(Source):
         """Return the options that are set, under the names of Spark's reader."""
         return self.model_dump(by_alias=True, exclude={"path", "schema_"}, exclude_none=True)
 
+    def list_libraries(self) -> tuple[str, ...]:
+        return list_format_libraries(self.format)
+
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
         """Read the files; those of a dataset are read in the format in which they were written."""
-        files = download_file(self.path, context) if is_web_address(self.path) else context.find_files(self.path)
+        files = self.find_files(context)
         reader = self if files.format in (None, self.format) else _find_reader(files.format, self.path)
-        options = reader.build_options()
-        read = spark.read.options(**options).format(reader.format)
-        rows = (read.schema(reader.schema_) if reader.schema_ else read).load(list(files.paths))
+        rows = reader.read(spark, files, context)
         if not rows.columns:
             raise RunError(reader.describe_empty())
         if taken := [name for name in rows.columns if name.casefold() in INTERNAL_COLUMNS]:
             raise RunError(f"'{self.path}' has a column '{taken[0]}', which is reserved for the engine: rename it")
-        return _add_ordinal(rows)
+        return rows
+
+    def find_files(self, context: RunContext) -> Files:
+        return download_file(self.path, context) if is_web_address(self.path) else context.find_files(self.path)
+
+    def read(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
+        """Return the rows of the files with their position in the column `_ordinal`."""
+        read = spark.read.options(**self.build_options()).format(self.format)
+        if files.partition_by:
+            return _read_partitioned(read, files)
+        return _add_ordinal((read.schema(self.schema_) if self.schema_ else read).load(list(files.paths)))
 
     def describe_empty(self) -> str:
         """Return the error message for files without columns."""
@@ -160,13 +175,164 @@ pipeline:
     merge_schema: bool = Field(False, alias="mergeSchema")
 
 
-READERS: Mapping[str, type[FileSource]] = {each.format: each for each in (LoadCsv, LoadJson, LoadParquet)}
+@register_stage("load_avro")
+class LoadAvro(FileSource):
+    """Replace the rows by those of Avro files."""
+
+    example = """
+pipeline:
+  - {stage: load_avro, args: ["${FOLDER}/products.avro"]}
+"""
+
+    format = "avro"
+    mode: ReadMode | None = None
+
+
+@register_stage("load_xml")
+class LoadXml(FileSource):
+    """Replace the rows by those of XML files: a row for each element called `rowTag`, its children as columns.
+
+    Attributes are columns with a `_` before their name. Types are inferred; `inferSchema: false` keeps texts.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_xml, args: ["${FOLDER}/products.xml", product]}
+"""
+
+    positional = ("path", "row_tag")
+    format = "xml"
+    row_tag: str = Field(alias="rowTag", min_length=1)
+    attribute_prefix: str | None = Field(None, alias="attributePrefix", min_length=1)
+    value_tag: str | None = Field(None, alias="valueTag", min_length=1)
+    exclude_attribute: bool | None = Field(None, alias="excludeAttribute")
+    infer_schema: bool | None = Field(None, alias="inferSchema")
+    ignore_namespace: bool | None = Field(None, alias="ignoreNamespace")
+    ignore_surrounding_spaces: bool | None = Field(None, alias="ignoreSurroundingSpaces")
+    sampling_ratio: float | None = Field(None, alias="samplingRatio", gt=0, le=1)
+    encoding: str = "UTF-8"
+    null_value: str | None = Field(None, alias="nullValue")
+    mode: ReadMode | None = None
+    column_name_of_corrupt_record: str | None = Field(None, alias="columnNameOfCorruptRecord", min_length=1)
+    date_format: str | None = Field(None, alias="dateFormat")
+    timestamp_format: str | None = Field(None, alias="timestampFormat")
+
+    def describe_empty(self) -> str:
+        return f"the file '{self.path}' has no element '{self.row_tag}'"
+
+
+class TableSource(FileSource):
+    """Base of stages that read one version of a table; a dataset's is the version that was current at the start."""
+
+    timestamp_as_of: str | None = Field(None, alias="timestampAsOf", min_length=1)
+
+    def find_files(self, context: RunContext) -> Files:
+        if is_web_address(self.path):
+            raise RunError(f"'{self.path}' cannot be read: a table is a folder, and this is a web address")
+        return context.find_files(self.path, escaped=False)
+
+    def read(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
+        if not files.paths:
+            raise RunError(
+                f"'{self.path}' is written when the run is complete; to go on with its rows, use store and union_with"
+            )
+        if len(files.paths) != 1:
+            raise RunError(f"'{self.path}' names {len(files.paths)} folders, and a table is one")
+        options = self.build_options()
+        if files.snapshot is not None and not options:
+            options = {"versionAsOf": self.get_version(files.snapshot)}
+        from pyspark.sql import functions as F
+
+        rows = spark.read.format(self.format).options(**options).load(files.paths[0])
+        if context.local_folders is not None and files.format is None:
+            self.check_files(spark, rows, files.paths[0])
+        return rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
+
+    def get_version(self, snapshot: str) -> str:
+        """Return the reader's option `versionAsOf` for the snapshot of a dataset's version."""
+        raise NotImplementedError
+
+    def list_data_files(self, spark: SparkSession, rows: DataFrame, location: str) -> list[str]:
+        """Return the addresses of the table's data files."""
+        raise NotImplementedError
+
+    def check_files(self, spark: SparkSession, rows: DataFrame, location: str) -> None:
+        """Raise RunError for a table whose log names files outside its folder, which may be another's."""
+        root = re.sub("^file:/+", "/", location).rstrip("/") + "/"
+        for file in self.list_data_files(spark, rows, location):
+            path = unquote(re.sub("^file:/+", "/", file))
+            if not path.startswith(root) or ".." in path.split("/"):
+                raise RunError(f"'{self.path}' cannot be read: the table has files outside its folder")
+
+
+@register_stage("load_delta")
+class LoadDelta(TableSource):
+    """Replace the rows by those of a Delta table; `versionAsOf` or `timestampAsOf` choose an earlier version.
+
+    The path is that of a dataset, or the table's folder.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_delta, args: ["${FOLDER}/products.delta"]}
+"""
+
+    format = "delta"
+    version_as_of: NonNegativeInt | None = Field(None, alias="versionAsOf")
+
+    def get_version(self, snapshot: str) -> str:
+        return snapshot
+
+    def list_data_files(self, spark: SparkSession, rows: DataFrame, location: str) -> list[str]:
+        return rows.inputFiles()
+
+
+@register_stage("load_iceberg")
+class LoadIceberg(TableSource):
+    """Replace the rows by those of an Iceberg table; `versionAsOf` (the id of a snapshot) or `timestampAsOf` choose an
+    earlier version.
+
+    The path is that of a dataset, or the table's folder.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_iceberg, args: ["${FOLDER}/products.iceberg"]}
+"""
+
+    format = "iceberg"
+    version_as_of: int | None = Field(None, alias="versionAsOf")
+
+    def get_version(self, snapshot: str) -> str:
+        return parse_iceberg_snapshot(snapshot).id
+
+    def list_data_files(self, spark: SparkSession, rows: DataFrame, location: str) -> list[str]:
+        files = spark.read.format("iceberg").load(f"{location}#all_files")
+        return [row[0] for row in files.select("file_path").distinct().collect()]
+
+
+READERS: Mapping[str, type[FileSource]] = {
+    each.format: each for each in (LoadCsv, LoadJson, LoadParquet, LoadAvro, LoadXml, LoadDelta, LoadIceberg)
+}
 
 
 def _find_reader(format_: str, path: str) -> FileSource:
     if format_ not in READERS:
         raise RunError(f"the dataset '{path}' is {format_}, which this version does not read")
     return READERS[format_].model_validate({"path": path})
+
+
+def _read_partitioned(read: DataFrameReader, files: Files) -> DataFrame:
+    """Return the rows of folders that are partitioned alike: Spark itself takes only one of them at a time."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    schema = ", ".join(f"{quote_column(name)} {type_}" for name, type_ in files.columns)
+    parts = [
+        _add_ordinal(read.schema(schema).load(path)).withColumn("_ordinal", F.concat(F.array(F.lit(place)), "_ordinal"))
+        for place, path in enumerate(files.paths)
+    ]
+    return reduce(DataFrame.unionByName, parts)
 
 
 def _add_ordinal(rows: DataFrame) -> DataFrame:

@@ -1,25 +1,41 @@
-"""save_csv, save_jsonl and save_parquet: write the rows to files, which are published when the run is complete."""
+"""The save stages: write the rows to files or tables, which are published when the run is complete."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.language.columns import quote_column
 from pipelines.planning.stage import Sink, register_stage
+from pipelines.stages.files import write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NESTED = ("array<", "map<", "struct<")
+
+class FileSink(Sink):
+    """Base of stages that write files of one format to a folder."""
+
+    def write(self, rows: DataFrame, folder: str) -> None:
+        write_files(rows, folder, self.format, self.partition_by)
+
+
+class TableSink(Sink):
+    """Base of stages that write a version of a table, which has a log of its versions."""
+
+    keys: tuple[str, ...] = ()
+
+    @property
+    def merge_keys(self) -> tuple[str, ...]:
+        return self.keys
 
 
 @register_stage("save_csv")
-class SaveCsv(Sink):
+class SaveCsv(FileSink):
     """Write the rows as CSV with a header, nested values as JSON; the rows pass on unchanged.
 
     A name in the project's storage (`prices`, `${OUTPUT_PRICES}`, `spindle://project/prices`) can be loaded by every
-    pipeline after this execution is complete. `spindle run` writes to a local folder. `mode` is overwrite or append.
-    Engine columns are omitted.
+    pipeline after this execution is complete. `spindle run` writes to a local folder. `mode` is overwrite, append,
+    error (fail where there are rows) or ignore (keep them instead). `partitionBy` names columns with a folder for each
+    of their values. Engine columns are omitted.
     """
 
     example = """
@@ -30,21 +46,12 @@ pipeline:
 
     format = "csv"
 
-    def write(self, rows: DataFrame, folder: str) -> None:
-        from pyspark.sql import functions as F
 
-        cells = (
-            F.to_json(F.col(quote_column(name))).alias(name) if type_.startswith(_NESTED) else F.col(quote_column(name))
-            for name, type_ in rows.dtypes
-        )
-        rows.select(*cells).write.option("header", True).csv(folder)
-
-
-@register_stage("save_jsonl")
-class SaveJsonl(Sink):
+@register_stage("save_jsonl", "save_json")
+class SaveJsonl(FileSink):
     """Write the rows as JSON, one object per line, nulls included; the rows pass on unchanged.
 
-    Paths and modes are those of save_csv. load_json reads the files.
+    Paths, modes and partitions are those of save_csv. load_json reads the files.
     """
 
     example = """
@@ -55,13 +62,13 @@ pipeline:
 
     format = "json"
 
-    def write(self, rows: DataFrame, folder: str) -> None:
-        rows.write.option("ignoreNullFields", False).json(folder)
-
 
 @register_stage("save_parquet")
-class SaveParquet(Sink):
-    """Write the rows as Parquet with their types; the rows pass on unchanged. Paths and modes are those of save_csv."""
+class SaveParquet(FileSink):
+    """Write the rows as Parquet with their types; the rows pass on unchanged.
+
+    Paths, modes and partitions are those of save_csv.
+    """
 
     example = """
 pipeline:
@@ -71,5 +78,53 @@ pipeline:
 
     format = "parquet"
 
-    def write(self, rows: DataFrame, folder: str) -> None:
-        rows.write.parquet(folder)
+
+@register_stage("save_avro")
+class SaveAvro(FileSink):
+    """Write the rows as Avro with their types; the rows pass on unchanged.
+
+    Paths, modes and partitions are those of save_csv. Names of columns have letters, digits and underscores only.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: save_avro, args: ["${FOLDER}/saved"]}
+"""
+
+    format = "avro"
+
+
+@register_stage("save_delta")
+class SaveDelta(TableSink):
+    """Write the rows as the next version of a Delta table; the rows pass on unchanged.
+
+    Paths are those of save_csv. `mode` is overwrite, append, merge (update the rows with equal `keys`, add the others),
+    error or ignore. Columns that the table lacks are added to it; a column of another type is an error. The version is
+    written when the run is complete.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: dedup, args: [name]}
+  - {stage: save_delta, args: ["${FOLDER}/saved", merge, {keys: [name]}]}
+"""
+
+    format = "delta"
+
+
+@register_stage("save_iceberg")
+class SaveIceberg(TableSink):
+    """Write the rows as the next version of an Iceberg table; the rows pass on unchanged.
+
+    Paths and modes are those of save_delta.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: save_iceberg, args: ["${FOLDER}/saved", append, {partitionBy: [name]}]}
+"""
+
+    format = "iceberg"

@@ -40,6 +40,9 @@ class UnionSource(Arguments):
             raise ArgumentError(", ".join(each.message for each in faults), faults[0].code) from None
         return self
 
+    def list_libraries(self) -> tuple[str, ...]:
+        return READERS[self.format].model_construct(path=self.path).list_libraries()
+
     def build_reader(self) -> FileSource:
         return READERS[self.format].model_validate({**self.options, "path": self.path})
 
@@ -52,9 +55,9 @@ def _list_paths(sources: tuple[UnionSource, ...]) -> tuple[str, ...]:
 class LoadUnion(Source):
     """Replace the rows by those of several sources, one after the other, matching columns by name.
 
-    A source has a `format` (csv, json or parquet), a `path`, and `options`, the other arguments of that format's load
-    stage. A column that a source lacks is null in its rows. A column must have the same type, or a numeric type, in all
-    sources.
+    A source has a `format` (csv, json, parquet, avro, xml, delta or iceberg), a `path`, and `options`, the other
+    arguments of that format's load stage. A column that a source lacks is null in its rows. A column must have the same
+    type, or a numeric type, in all sources.
     """
 
     example = """
@@ -73,6 +76,9 @@ pipeline:
 
     def list_inputs(self) -> tuple[str, ...]:
         return _list_paths(self.sources)
+
+    def list_libraries(self) -> tuple[str, ...]:
+        return tuple(library for source in self.sources for library in source.list_libraries())
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
@@ -100,6 +106,9 @@ pipeline:
 
     def list_inputs(self) -> tuple[str, ...]:
         return _list_paths(self.sources)
+
+    def list_libraries(self) -> tuple[str, ...]:
+        return tuple(library for source in self.sources for library in source.list_libraries())
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)

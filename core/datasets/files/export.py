@@ -12,9 +12,19 @@ import pyarrow.parquet as pq
 from core.datasets.files.conversion import connect
 from core.datasets.files.errors import RejectedFile
 from core.datasets.files.types import describe_columns, normalize_schema
-from core.sql.embedded.lockdown import WEB, View, load_readers, quote_identifier, quote_literal
+from core.sql.embedded.lockdown import (
+    WEB,
+    View,
+    build_hive_options,
+    load_avro,
+    load_readers,
+    quote_identifier,
+    quote_literal,
+)
+from pipelines.language.formats import TABLE_FORMATS
 
 ISO = "%Y-%m-%dT%H:%M:%S.%f"
+AVRO = "read_avro"
 NESTED = ("STRUCT", "MAP", "UNION")
 OPTIONS = {"csv": "FORMAT csv, HEADER true", "jsonl": "FORMAT json", "parquet": "FORMAT parquet, COMPRESSION snappy"}
 
@@ -23,6 +33,8 @@ def export(table: str, format: str, stream: str, scratch: Path, files: Sequence[
     """Write the rows of a table expression of these files to a stream, in their order."""
     with connect(scratch) as connection:
         load_readers(connection, files)
+        if table.startswith(AVRO):
+            load_avro(connection)
         columns = connection.execute(f"FROM {table} LIMIT 0").description or ()
         cells = (
             f"{_cast(quote_identifier(name), str(type), format)} AS {quote_identifier(name)}"
@@ -51,16 +63,23 @@ def describe(files: Sequence[str], format: str, scratch: Path) -> dict[str, Any]
         return {"columns": columns, "rows": rows}
 
 
-def read_files(files: Sequence[str], format: str, columns: Sequence[tuple[str, str]] = ()) -> str:
+def read_files(
+    files: Sequence[str],
+    format: str,
+    columns: Sequence[tuple[str, str]] = (),
+    partition_by: Sequence[str] = (),
+) -> str:
     """Return the table expression of files of one format; without files, of these columns and no rows."""
-    if not files:
-        return f"({View('', (), columns).definition})"
+    if not files or format in ("parquet", *TABLE_FORMATS):
+        return f"({View('', files, columns, partition_by, format in TABLE_FORMATS).definition})"
     names = f"[{', '.join(map(quote_literal, files))}]"
+    hive = build_hive_options(columns, partition_by)
     if format == "csv":  # as Spark writes it: with a header, and a backslash before quotes
-        return f"read_csv({names}, header = true, all_varchar = true, quote = '\"', escape = '\\', delim = ',')"
-    if format == "json":
-        return f"read_json({names}, format = 'newline_delimited', records = 'true', sample_size = -1)"
-    return f"read_parquet({names}, hive_partitioning = false, union_by_name = true)"
+        options = "header = true, all_varchar = true, quote = '\"', escape = '\\', delim = ','"
+        return f"read_csv({names}, {options}, {hive})"
+    if format == "avro":
+        return f"{AVRO}({names}, {hive})"
+    return f"read_json({names}, format = 'newline_delimited', records = 'true', sample_size = -1, {hive})"
 
 
 def _cast(column: str, type: str, format: str) -> str:

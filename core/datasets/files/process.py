@@ -70,15 +70,22 @@ class FileReader:
         return answer["columns"], answer["rows"]
 
     def export(
-        self, files: Sequence[str], source_format: str, format: str, columns: Sequence[tuple[str, str]]
+        self,
+        files: Sequence[str],
+        source_format: str,
+        format: str,
+        columns: Sequence[tuple[str, str]],
+        partition_by: Sequence[str] = (),
     ) -> Generator[bytes]:
         """Yield the rows of files in another format; without files, a file with these columns and no rows.
+
+        The values of the columns `partition_by` are in the names of folders.
 
         Raises Unavailable when the files cannot be read, at any chunk.
         """
         with self.open_scratch() as scratch:
             request: dict[str, Any] = {"do": "export", "files": files, "sourceFormat": source_format, "format": format}
-            request["columns"] = columns
+            request |= {"columns": columns, "partitionBy": partition_by}
             process = self._start(request | {"folder": str(scratch)}, scratch)
             timer = threading.Timer(self._seconds, process.kill)
             timer.start()

@@ -2,7 +2,7 @@
 
 take      {"do", "source", "folder", "maxBytes", "format", "delimiter", "header", "encoding", "seconds"}
 describe  {"do", "files", "format", "folder", "seconds"}
-export    {"do", "files", "sourceFormat", "format", "columns", "folder", "seconds"}: the answer is the file itself
+export    {"do", "files", "sourceFormat", "format", "columns", "partitionBy", "folder", "seconds"}: answers the file
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _describe(request: dict[str, Any]) -> dict[str, Any]:
 
 def _export(request: dict[str, Any]) -> None:
     try:
-        source = read_files(request["files"], request["sourceFormat"], request["columns"])
+        source = read_files(request["files"], request["sourceFormat"], request["columns"], request["partitionBy"])
         export(source, request["format"], "/dev/stdout", Path(request["folder"]), request["files"])
     except (duckdb.Error, MemoryError):
         sys.exit(FAILED)

@@ -7,6 +7,7 @@
 <organization>/executions/<execution>/<attempt>/driver.log
 <organization>/executions/<execution>/files/<sha-256>
 <organization>/datasets/<dataset>/<version>/part-00000.parquet
+<organization>/tables/<name>/<format>/...
 <organization>/packages/<sha-256>.zip
 <organization>/queries/<query>.parquet
 <organization>/pages
@@ -82,10 +83,13 @@ class Storage(Protocol):
 
 
 def find_data_files(storage: Storage, folder: str) -> list[StoredFile]:
-    """Return the data files in a folder by key; names of Spark's own notes begin with an underscore or a point."""
+    """Return the data files in a folder by key; names of Spark's own notes begin with an underscore or a point.
+
+    A folder for the values of a column has a `=` in its name.
+    """
     start = len(folder) + 1
     files = ((file, file.key[start:].split("/")) for file in storage.list(folder))
-    return [file for file, names in files if not any(name.startswith(("_", ".")) for name in names)]
+    return [file for file, names in files if not any(name.startswith(("_", ".")) and "=" not in name for name in names)]
 
 
 def execution_key(organization_id: str, execution_id: str, attempt: int) -> str:
@@ -128,6 +132,16 @@ def datasets_key(organization_id: str) -> str:
 def version_key(organization_id: str, dataset_id: str, version_id: str) -> str:
     """Return the key of the folder of one uploaded version, which nothing else writes to."""
     return f"{datasets_key(organization_id)}/{dataset_id}/{version_id}"
+
+
+def tables_key(organization_id: str) -> str:
+    """Return the key of the folder for tables, which have a log of their versions."""
+    return f"{organization_id}/tables"
+
+
+def table_key(organization_id: str, name: str, format_: str) -> str:
+    """Return the key of the folder of a table, which all executions that write it share."""
+    return f"{tables_key(organization_id)}/{name}/{format_}"
 
 
 def executions_key(organization_id: str) -> str:

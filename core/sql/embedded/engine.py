@@ -8,6 +8,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.datasets.version_files import get_folder_columns
 from core.errors import BadInput, SpindleError, TooLarge
 from core.infra.storage.protocol import Storage
 from core.sql.catalog import Column, Table, convert_type
@@ -15,6 +16,7 @@ from core.sql.embedded.pool import Answer, Pool, WorkerDied, WorkerTimedOut
 from core.sql.embedded.translation import CALLABLE
 from core.sql.engine import EngineQuery, QueryCancelled, Relation, ResultPage, StoredResult
 from core.sql.files import list_parquet_files
+from pipelines.language.formats import TABLE_FORMATS
 
 MAX_BYTES = 32 * 2**20
 TYPES = {"U?HUGEINT": "BIGINT", "UBIGINT": "BIGINT", "UINTEGER": "BIGINT", "TIMESTAMP_(S|MS|NS)": "TIMESTAMP"}
@@ -98,8 +100,13 @@ class DuckDbEngine:
 
 def _describe_view(relation: Relation) -> dict[str, object]:
     """Return the arguments of the query process's View. Without files it needs the columns' types."""
-    columns = [(column.name, convert_type(column.type, "spark", "duckdb")) for column in relation.table.columns]
-    return {"name": relation.identifiers[0], "files": relation.files, "columns": columns}
+    table = relation.table
+    columns = [(column.name, convert_type(column.type, "spark", "duckdb")) for column in table.columns]
+    layout = {
+        "partition_by": get_folder_columns(table.format, table.partition_by),
+        "complete": table.format in TABLE_FORMATS,
+    }
+    return {"name": relation.identifiers[0], "files": relation.files, "columns": columns, **layout}
 
 
 def _list_columns(answer: Answer) -> tuple[Column, ...]:

@@ -40,19 +40,31 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table of the query: its Parquet files, or its columns with DuckDB's types when it has no rows."""
+    """A table of the query: its Parquet files, or its columns with DuckDB's types when it has no rows.
+
+    The values of the columns `partition_by` are in the names of the files' folders. A column that all files of a table
+    lack was added to it later, so `columns` of tables are `complete`.
+    """
 
     name: str
     files: Sequence[str]
     columns: Sequence[tuple[str, str]]
+    partition_by: Sequence[str] = ()
+    complete: bool = False
 
     @property
     def definition(self) -> str:
-        if self.files:
-            files = ", ".join(quote_literal(file) for file in self.files)
-            return f"FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
         nulls = ", ".join(f"NULL::{type} AS {quote_identifier(name)}" for name, type in self.columns)
-        return f"SELECT {nulls} WHERE false"
+        if not self.files:
+            return f"SELECT {nulls} WHERE false"
+        files = ", ".join(quote_literal(file) for file in self.files)
+        read = (
+            f"FROM read_parquet([{files}], {build_hive_options(self.columns, self.partition_by)}, union_by_name = true)"
+        )
+        names = ", ".join(quote_identifier(name) for name, _ in self.columns)
+        if self.complete:
+            return f"SELECT {names} FROM ({read} UNION ALL BY NAME SELECT {nulls} WHERE false)"  # noqa: S608 - names are quoted
+        return f"SELECT {names} {read}" if self.partition_by else read
 
 
 def connect(
@@ -87,6 +99,11 @@ def load_readers(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) ->
     connection.execute(f"LOAD {quote_literal(_find_extension(HTTPFS))}")
     connection.execute("SET http_timeout = 30; SET http_retries = 3; SET http_keep_alive = true")
     connection.execute(f"SET ca_cert_file = {quote_literal(certifi.where())}")
+
+
+def load_avro(connection: duckdb.DuckDBPyConnection) -> None:
+    """Load the extension that reads Avro."""
+    connection.execute(f"LOAD {quote_literal(_find_extension('avro'))}")
 
 
 @cache
@@ -169,6 +186,14 @@ def _check_source(node: dict[str, Any], tables: frozenset[str]) -> None:
 def _require(condition: bool, what: str) -> None:
     if not condition:
         raise Refused(f"This query uses {what}, which is not available here.")
+
+
+def build_hive_options(columns: Sequence[tuple[str, str]], partition_by: Sequence[str]) -> str:
+    """Return the options of DuckDB's readers for values in the names of folders."""
+    if not partition_by:
+        return "hive_partitioning = false"
+    types = ", ".join(f"{quote_identifier(name)}: {type}" for name, type in columns if name in partition_by)
+    return f"hive_partitioning = true, hive_types = {{{types}}}"
 
 
 def quote_literal(text: str) -> str:

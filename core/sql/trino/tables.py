@@ -41,7 +41,13 @@ class TrinoTables:
         self._schemas: set[str] = set()
 
     def register(self, organization_id: str, table: Table) -> tuple[str, ...]:
-        """Return the identifiers of the table, which exists when this returns."""
+        """Return the identifiers of the table, which exists when this returns.
+
+        Raises BadInput for tables of Delta and Iceberg and for partitioned files, of which a folder is not a version.
+        """
+        if table.format != "parquet" or table.partition_by:
+            kind = "is partitioned" if table.partition_by else f"has the format {table.format}"
+            raise BadInput(f"{table.full_name} {kind}, which Trino does not read here.", code="unsupported-table")
         files = list_parquet_files(self._storage, organization_id, table)
         schema, name = name_user(organization_id), _name_table(table)
         with self._lock:

@@ -54,8 +54,12 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
             "spindle://shop/books": {
                 "paths": [url(output_key(shop.organization_id, first.id, 1))],
                 "format": "parquet",
+                "snapshot": None,
+                "columns": [],
+                "partitionBy": [],
             }
         },
+        "targets": {},
         "localFolders": ["/srv/files"],
         "webhook": {"url": f"http://127.0.0.1:9000/etl/jobs/api/{completion}"},
         "heartbeatSeconds": 10.0,

@@ -128,10 +128,6 @@ def test_wrong_sources_are_errors(args: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("load_delta", "its format needs Java libraries"),
-        ("loadIceberg", "its format needs Java libraries"),
-        ("load_avro", "its format needs Java libraries"),
-        ("load_jdbc", "it needs a database's Java driver"),
         ("iextract", "it needs a language model"),
         ("intelligent_join", "it needs a language model"),
         ("intelligent_table", "it needs a language model"),

@@ -1,0 +1,122 @@
+"""The data files of a dataset's version: those in its folders, or those that the snapshot of its table names.
+
+Tables are read from their logs, so that a version keeps its rows while others are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from core.errors import Unavailable
+from core.infra.storage.protocol import InvalidKey, Storage, find_data_files
+from pipelines.language.formats import TABLE_FORMATS
+from pipelines.language.snapshots import parse_iceberg_snapshot
+
+# what a Delta table may use of newer versions of the format and still be read file by file
+READABLE_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"})
+REMEMBERED = 256  # snapshots
+
+
+def get_folder_columns(format_: str, partition_by: Iterable[str]) -> list[str]:
+    """Return the columns whose values are in the names of folders and not in the files; Iceberg has them in both."""
+    return [] if format_ == "iceberg" else list(partition_by)
+
+
+def list_version_files(
+    storage: Storage,
+    organization_id: str,
+    format_: str,
+    locations: Iterable[str],
+    snapshot: str | None,
+    files: Iterable[str] | None = None,
+) -> list[str]:
+    """Return the keys of a version's data files: those that it has recorded, or those in its folders or its log.
+
+    Raises Unavailable for files outside the organization's storage, a missing log, and tables that other programs have
+    written in a way that needs more than their files.
+    """
+    folders = list(locations)
+    try:
+        if files is None:
+            keys = [
+                key for folder in folders for key in _list_files(storage, organization_id, folder, format_, snapshot)
+            ]
+        else:
+            keys = list(files)
+        if not all(key.startswith(f"{organization_id}/") for key in (*keys, *folders)):
+            raise InvalidKey
+    except InvalidKey:
+        sentence = "The files of this dataset are outside the organization's storage."
+        raise Unavailable(sentence, code="foreign-files") from None
+    return keys
+
+
+def _list_files(storage: Storage, organization_id: str, folder: str, format_: str, snapshot: str | None) -> list[str]:
+    if not folder.startswith(f"{organization_id}/"):
+        raise InvalidKey(folder)
+    if format_ not in TABLE_FORMATS:
+        return [file.key for file in find_data_files(storage, folder)]
+    named = _read_log(format_, storage.url_for(folder, "sql"), snapshot or "")
+    return [_find_key(storage, folder, file) for file in named]
+
+
+def _find_key(storage: Storage, folder: str, file: str) -> str:
+    """Return the key of a file that a log names; raise InvalidKey for one outside the table's folder."""
+    key = storage.find_key(file)
+    if key is None or not key.startswith(f"{folder}/"):
+        raise InvalidKey(file)
+    return key
+
+
+@lru_cache(REMEMBERED)
+def _read_log(format_: str, location: str, snapshot: str) -> tuple[str, ...]:
+    """Return the addresses of a snapshot's files, which never change."""
+    return (_read_delta if format_ == "delta" else _read_iceberg)(location.rstrip("/"), snapshot)
+
+
+def _read_delta(location: str, snapshot: str) -> tuple[str, ...]:
+    from deltalake import DeltaTable  # a large library, for instances with such tables only
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table = DeltaTable(location, version=int(snapshot))
+        features = {*(table.protocol().reader_features or ())}
+        files = tuple(_get_address(location, file) for file in table.file_uris())
+    except (DeltaError, OSError, ValueError) as error:
+        raise _make_unreadable("Delta") from error
+    if unknown := features - READABLE_FEATURES:
+        raise Unavailable(
+            f"SQL does not read Delta tables with {', '.join(sorted(unknown))}; load_delta does.",
+            code="unsupported-table",
+        )
+    return files
+
+
+def _read_iceberg(location: str, snapshot: str) -> tuple[str, ...]:
+    from pyiceberg.exceptions import ValidationError
+    from pyiceberg.table import StaticTable
+
+    try:
+        table = StaticTable.from_metadata(f"{location}/metadata/{parse_iceberg_snapshot(snapshot).file}")
+        tasks = list(table.scan().plan_files())
+    except (OSError, ValueError, ValidationError) as error:
+        raise _make_unreadable("Iceberg") from error
+    if any(task.delete_files for task in tasks):
+        raise Unavailable(
+            "SQL does not read Iceberg tables with delete files. load_iceberg does; rewrite_data_files removes them.",
+            code="unsupported-table",
+        )
+    return tuple(_get_address(location, task.file.file_path) for task in tasks)
+
+
+def _get_address(location: str, file: str) -> str:
+    """Return a file's address in the spelling of the table's own."""
+    if "://" in location:
+        return file
+    path = file.removeprefix("file:")
+    return "/" + path.lstrip("/") if path != file else path
+
+
+def _make_unreadable(name: str) -> Unavailable:
+    return Unavailable(f"The log of this {name} table is missing or damaged.", code="missing-files")

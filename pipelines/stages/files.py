@@ -1,0 +1,35 @@
+"""Writing of rows to files of one format, for save stages and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipelines.language.columns import quote_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NESTED = ("array<", "map<", "struct<")
+_OPTIONS = {"csv": {"header": True}, "json": {"ignoreNullFields": False}}
+
+
+def write_files(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str] = ()) -> None:
+    """Write rows to a new folder, with a folder of its own for each combination of values to partition by.
+
+    CSV has a header and nested values as JSON; JSON has one object per line, nulls included.
+    """
+    written = _flatten(rows) if format_ == "csv" else rows
+    writer = written.write.mode("errorifexists").format(format_).options(**_OPTIONS.get(format_, {}))
+    (writer.partitionBy(*partition_by) if partition_by else writer).save(folder)
+
+
+def _flatten(rows: DataFrame) -> DataFrame:
+    """Return the rows with nested values as JSON."""
+    from pyspark.sql import functions as F
+
+    cells = (
+        F.to_json(F.col(quote_column(name))).alias(name) if type_.startswith(_NESTED) else F.col(quote_column(name))
+        for name, type_ in rows.dtypes
+    )
+    return rows.select(*cells)

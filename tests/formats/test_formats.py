@@ -1,0 +1,147 @@
+"""Formats and modes in a whole service: what jobs write, and its queries, loads and downloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from tests.support.libraries import needs_libraries
+from tests.support.service import Job, Service
+
+TABLES = pytest.mark.parametrize("format_", ["delta", "iceberg"])
+pytestmark = [needs_libraries, pytest.mark.long]
+
+
+@pytest.fixture(scope="module")
+def formats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("formats")
+    (folder / "files").mkdir()
+    environment = {"SPINDLE_LOCAL_FOLDERS": str(folder / "files")}
+    service = Service(folder / "data", environment).start()
+    yield service
+    assert service.stop() == 0
+
+
+class Writer:
+    """A job that writes the rows of a file; each run writes other rows."""
+
+    def __init__(self, service: Service, stages: str = "", output: str = "") -> None:
+        self.service = service
+        self.file = service.data.parent / "files" / f"{id(self)}.csv"
+        self.job = service.make_job(
+            f"pipeline:\n  - {{stage: load_csv, args: [{{path: '{self.file}', inferSchema: true}}]}}\n{stages}{output}"
+        )
+
+    def run(self, *lines: str, state: str = "COMPLETED") -> dict[str, Any]:
+        self.file.write_text("\n".join(lines))
+        return finish(self.service, self.job, state)
+
+    @property
+    def dataset(self) -> dict[str, Any]:
+        (dataset,) = self.service.get(f"/datasets?projectId={self.job.project_id}&name=rows")
+        return dataset
+
+    def query(self, sql: str = "SELECT * FROM dataset ORDER BY id", **more: Any) -> list[dict[str, Any]]:
+        body = {"sql": sql, "datasetId": self.dataset["id"], **more}
+        return self.service.post("/datasets/query", body)["results"]
+
+    def download(self, format_: str, version: int | None = None) -> bytes:
+        with self.service.client() as client:
+            chosen = f"&version={version}" if version else ""
+            answer = client.get(f"/datasets/{self.dataset['id']}/download?format={format_}{chosen}")
+        assert answer.status_code == 200, answer.text
+        return answer.content
+
+
+def finish(service: Service, job: Job, state: str = "COMPLETED") -> dict[str, Any]:
+    execution = service.execute(job)
+    status = service.wait(job, execution)
+    assert status["status"] == state, status
+    return status
+
+
+@TABLES
+def test_versions_of_a_table_are_snapshots(formats: Service, format_: str) -> None:
+    writer = Writer(formats, output=f"output: {{format: {format_}, mode: merge, keys: [id]}}")
+    writer.run("id,name", "1,a", "2,b")
+    writer.run("id,name,price", "2,B,1.5", "3,c,2.5")
+    merged = [
+        {"id": 1, "name": "a", "price": None},
+        {"id": 2, "name": "B", "price": 1.5},
+        {"id": 3, "name": "c", "price": 2.5},
+    ]
+    assert writer.query() == merged
+    assert writer.query(version=1) == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    assert (writer.dataset["format"], writer.dataset["rowCount"], writer.dataset["indexed"]) == (format_, 3, True)
+    versions = formats.get(f"/datasets/{writer.dataset['id']}/versions")
+    assert [(each["version"], each["rowCount"]) for each in versions] == [(2, 3), (1, 2)]
+    assert sorted(writer.download("csv", 1).decode().split()) == ["1,a", "2,b", "id,name"]
+    rows = duckdb.read_parquet(_write(formats, writer.download("parquet"))).order("id").fetchall()
+    assert rows == [(1, "a", None), (2, "B", 1.5), (3, "c", 2.5)]
+    reader = formats.make_job(
+        f"pipeline: [{{stage: load_{format_}, args: ['{writer.dataset['storagePath']}']}}, {{stage: limit, args: [9]}}]"
+    )
+    finish(formats, reader)
+    (loaded,) = formats.get(f"/datasets?projectId={reader.project_id}")
+    assert loaded["rowCount"] == 3
+
+
+def _write(service: Service, content: bytes) -> str:
+    path = service.data.parent / "downloaded.parquet"
+    path.write_bytes(content)
+    return str(path)
+
+
+def test_saves_publish_tables_and_files_beside_an_output(formats: Service) -> None:
+    stages = (
+        "  - {stage: save_delta, args: [goods, append, {partitionBy: [name]}]}\n"
+        "  - {stage: save_avro, args: [listed]}\n"
+    )
+    writer = Writer(formats, stages, "output: {format: json}")
+    for line in ("1,a", "2,b c"):
+        writer.run("id,name", line)
+    found = {each["name"]: each for each in formats.get(f"/datasets?projectId={writer.job.project_id}")}
+    assert {name: (each["format"], each["rowCount"], each["indexed"]) for name, each in found.items()} == {
+        "rows": ("json", 1, False),
+        "goods": ("delta", 2, True),
+        "listed": ("avro", 1, False),
+    }
+    body = {"sql": "SELECT id, name FROM dataset WHERE name = 'b c'", "datasetId": found["goods"]["id"]}
+    assert formats.post("/datasets/query", body)["results"] == [{"id": 2, "name": "b c"}]
+    folders = [path.parent for path in (formats.data / "storage").rglob("_delta_log")]
+    tables = [sorted(DeltaTable(str(each)).to_pyarrow_table()["name"].to_pylist()) for each in folders]
+    assert ["a", "b c"] in tables
+    for name in ("rows", "listed"):
+        with formats.client() as client:
+            answer = client.get(f"/datasets/{found[name]['id']}/download?format=csv")
+        assert answer.text.splitlines() == ["id,name", "2,b c"]
+
+
+def test_appends_keep_types_and_partitions(formats: Service) -> None:
+    writer = Writer(formats, output="output: {mode: append, partitionBy: [day, code]}")
+    writer.run("id,price,day,code", "1,1.5,2026-01-01,a/b", "2,2.5,2026-01-02,")
+    status = writer.run("id,price,day,code", "3,cheap,2026-01-01,a", state="FAILED")
+    assert "'price' is double in the dataset and string in the new rows" in status["errorMessage"]
+    writer.run("id,price,day,code,more", "3,7,2026-01-01,x,y")
+    rows = [(1, 1.5, "2026-01-01", "a/b", None), (2, 2.5, "2026-01-02", None, None), (3, 7.0, "2026-01-01", "x", "y")]
+    assert [tuple(row[name] for name in ("id", "price", "day", "code", "more")) for row in writer.query()] == rows
+    reader = formats.make_job(f"pipeline: [{{stage: load_parquet, args: ['{writer.dataset['storagePath']}']}}]")
+    finish(formats, reader)
+    (loaded,) = formats.get(f"/datasets?projectId={reader.project_id}")
+    table = f"{loaded['schema']}.{loaded['tableName']}"
+    columns = formats.post("/datasets/query", {"sql": f"SHOW COLUMNS FROM {table}"})["results"]
+    types = {each["Column"]: each["Type"] for each in columns}
+    assert (types["day"], types["code"], loaded["rowCount"]) == ("date", "varchar", 3)
+    assert b"a/b" in writer.download("jsonl")
+
+
+def test_the_mode_error_is_refused_before_the_run(formats: Service) -> None:
+    writer = Writer(formats, output="output: {mode: error}")
+    writer.run("id", "1")
+    with formats.client() as client:
+        answer = client.post(f"{writer.job.path}/execute", json={})
+    assert (answer.status_code, answer.json()["details"][0]["code"]) == (409, "output-exists")

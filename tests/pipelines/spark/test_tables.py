@@ -1,0 +1,204 @@
+"""Delta and Iceberg tables: modes, schema evolution, abandoned commits, and other programs that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
+from pyspark.sql import SparkSession
+
+from pipelines.errors import PipelineError, RunError
+from pipelines.language.snapshots import parse_iceberg_snapshot
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import OUTPUT, RunContext, Target
+from pipelines.spark.output import WrittenFiles
+from pipelines.spark.run import Run
+from tests.support.libraries import needs_libraries
+
+pytestmark = needs_libraries
+TABLES = pytest.mark.parametrize("format_", ["delta", "iceberg"])
+Rows = list[dict[str, Any]]
+
+
+class Job:
+    """Runs pipelines that write one table, as a job's executions do; the last version is the published one."""
+
+    def __init__(self, spark: SparkSession, folder: Path, format_: str) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.format = format_
+        self.location = str(folder / "tables" / "job" / format_)
+        self.target = Target(location=self.location)
+        self.runs = 0
+
+    def run(self, rows: str, mode: str = "overwrite", publish: bool = True, more: str = "", **context: Any) -> Any:
+        """Write the rows, in CSV with types in the header, and return what was written."""
+        self.runs += 1
+        header, *lines = rows.split()
+        names = [each.partition(":")[0] for each in header.split(",")]
+        types = ", ".join(each.replace(":", " ") for each in header.split(","))
+        (self.folder / "in.csv").write_text("\n".join([",".join(names), *lines]))
+        text = (
+            f"pipeline: [{{stage: load_csv, args: [{{path: '{self.folder}/in.csv', schema: '{types}'}}]}}]\n"
+            f"output: {{format: {self.format}, mode: {mode}{', ' if more else ''}{more}}}"
+        )
+        values = {"author": f"execution-{self.runs}", **context}
+        with Run(Pipeline.from_yaml(text).plan(), RunContext(targets={OUTPUT: self.target}, **values)) as run:
+            result = run.write(self.spark, str(self.folder / f"output-{self.runs}")).output
+        self.spark.catalog.clearCache()
+        if publish and result is not None:
+            self.publish(result)
+        return result
+
+    def publish(self, written: WrittenFiles) -> None:
+        assert written.version is not None
+        self.target = replace(
+            self.target, exists=True, format=self.format, snapshot=written.version.snapshot,
+            columns=written.version.columns,
+        )  # fmt: skip
+
+    def read(self, snapshot: str | None = None) -> Rows:
+        """Read a version, by default the published one, with a library that is not Spark's."""
+        snapshot = snapshot or self.target.snapshot or ""
+        if self.format == "delta":
+            table = DeltaTable(self.location, version=int(snapshot)).to_pyarrow_table()
+        else:
+            file = f"{self.location}/metadata/{parse_iceberg_snapshot(snapshot).file}"
+            table = StaticTable.from_metadata(file).scan().to_arrow()
+        return sort(table.to_pylist())
+
+
+def sort(rows: Sequence[dict[str, Any]]) -> Rows:
+    return sorted(rows, key=lambda row: row["id"])
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path, format_: str) -> Job:
+    return Job(spark, tmp_path, format_)
+
+
+@TABLES
+def test_every_mode_gives_a_version_that_others_read(job: Job, format_: str) -> None:
+    first = job.run("id:bigint,name:string 1,a 2,b")
+    appended = job.run("id:bigint,name:string 3,c", "append")
+    merged = job.run("id:int,price:double 2,1.5 4,2.5", "merge", more="keys: [id]")
+    rows = [
+        {"id": 1, "name": "a", "price": None},
+        {"id": 2, "name": "b", "price": 1.5},
+        {"id": 3, "name": "c", "price": None},
+        {"id": 4, "name": None, "price": 2.5},
+    ]
+    assert job.read() == rows
+    assert (merged.rows, merged.version.rows) == (2, 4)
+    assert merged.version.bytes > 0
+    assert dict(merged.version.columns) == {"id": "bigint", "name": "string", "price": "double"}
+    replaced = job.run("id:string x", "overwrite")
+    assert job.read() == [{"id": "x"}]
+    assert job.read(first.version.snapshot) == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    assert [row["id"] for row in job.read(appended.version.snapshot)] == [1, 2, 3]
+    assert job.read(merged.version.snapshot) == rows
+    assert replaced.version.rows == 1
+
+
+@TABLES
+def test_duckdb_reads_the_tables_in_place(job: Job, format_: str) -> None:
+    job.run("id:bigint,name:string 1,a 2,b", more="partitionBy: [name]")
+    job.run("id:bigint,name:string 3,c", "append")
+    files = f"{job.location}/**/*.parquet"
+    (count,) = duckdb.sql(f"SELECT count(*) FROM read_parquet('{files}', hive_partitioning = true)").fetchone() or ()
+    assert count == 3
+    assert [row["name"] for row in job.read()] == ["a", "b", "c"]
+
+
+@TABLES
+def test_a_type_that_does_not_fit_names_both(job: Job, format_: str) -> None:
+    job.run("id:bigint,price:double 1,1.5")
+    with pytest.raises(RunError, match=r"'price' is double in the dataset and string in the new rows"):
+        job.run("id:bigint,price:string 2,cheap", "append")
+    assert job.read() == [{"id": 1, "price": 1.5}]
+    job.run("ID:int,price:float 2,2.5", "append")
+    assert job.read() == [{"id": 1, "price": 1.5}, {"id": 2, "price": 2.5}]
+
+
+@TABLES
+def test_an_abandoned_commit_is_taken_back(job: Job, format_: str) -> None:
+    job.run("id:bigint 1")
+    job.run("id:bigint,extra:string 2,x", "append", publish=False)
+    job.run("id:bigint 3", "append")
+    assert job.read() == [{"id": 1}, {"id": 3}]
+    job.run("id:string y", "overwrite", publish=False)
+    job.run("id:bigint 4", "append")
+    assert job.read() == [{"id": 1}, {"id": 3}, {"id": 4}]
+
+
+@TABLES
+def test_a_first_commit_that_was_abandoned_is_replaced(job: Job, format_: str) -> None:
+    job.run("id:bigint 1", "append", publish=False)
+    job.run("id:bigint 2", "append")
+    assert job.read() == [{"id": 2}]
+
+
+@TABLES
+def test_commits_of_a_running_execution_stay(job: Job, format_: str) -> None:
+    job.run("id:bigint 1")
+    job.run("id:bigint 2", "append", publish=False)
+    job.target = replace(job.target, writers=("execution-2",))
+    job.run("id:bigint 3", "append")
+    assert job.read() == [{"id": 1}, {"id": 2}, {"id": 3}]
+
+
+@TABLES
+def test_error_and_ignore_leave_what_there_is(job: Job, format_: str) -> None:
+    assert job.run("id:bigint 1", "error").rows == 1
+    with pytest.raises(RunError, match="has rows already"):
+        job.run("id:bigint 2", "error")
+    assert job.run("id:bigint 2", "ignore") is None
+    assert job.read() == [{"id": 1}]
+
+
+@TABLES
+def test_a_merge_of_equal_keys_is_refused(job: Job, format_: str) -> None:
+    job.run("id:bigint 1")
+    with pytest.raises(RunError, match=r"several rows have the same keys \(id 2"):
+        job.run("id:bigint 2 2", "merge", more="keys: [id]")
+    job.run("id:bigint", "append")
+    assert job.read() == [{"id": 1}]
+
+
+@TABLES
+def test_failed_checks_commit_nothing(job: Job, format_: str) -> None:
+    job.run("id:bigint 1")
+    (job.folder / "in.csv").write_text("id\n2\n")
+    text = (
+        f"pipeline: [{{stage: load_csv, args: ['{job.folder}/in.csv']}}]\n"
+        f"output: {{format: {format_}}}\nchecks: [{{check: row_count, min: 9}}]"
+    )
+    before = {*Path(job.location).rglob("*.json")}
+    context = RunContext(targets={OUTPUT: job.target})
+    with Run(Pipeline.from_yaml(text).plan(), context) as run, pytest.raises(RunError):
+        run.write(job.spark, "unused")
+    assert {*Path(job.location).rglob("*.json")} == before
+
+
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [
+        ("{mode: merge, keys: [name]}", "unsupported-mode"),
+        ("{mode: merge, format: delta}", "missing-argument"),
+        ("{mode: append, keys: [name], format: delta}", "conflicting-arguments"),
+        ("{format: orc}", "unknown-value"),
+        ("{mode: merge, format: delta, keys: [nothing]}", "unknown-column"),
+        ("{partitionBy: [_url]}", "reserved-column"),
+    ],
+)
+def test_an_impossible_output_is_a_problem_of_the_text(output: str, code: str) -> None:
+    text = "fetch: {url: https://example.com/}\npipeline: [{stage: extract, args: [{selector: h1, as: name}]}]\n"
+    with pytest.raises(PipelineError) as error:
+        Pipeline.from_yaml(f"{text}output: {output}").plan()
+    assert [each.code for each in error.value.problems] == [code]

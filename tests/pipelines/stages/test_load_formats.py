@@ -1,0 +1,132 @@
+"""Loads of Avro, XML, Delta, Iceberg and PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from sqlalchemy import create_engine, make_url, text
+
+from pipelines.errors import PipelineError, RunError
+from pipelines.fetch import FetchOptions
+from pipelines.language.formats import Mode
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import Files, RunContext, Target
+from pipelines.spark.tables import Write, open_table, write_version
+from tests.support.libraries import needs_libraries
+from tests.support.pipelines import Run
+
+ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+
+
+def load(stage: str, args: str) -> str:
+    return f"pipeline: [{{stage: {stage}, args: [{args}]}}]"
+
+
+def save(tmp_path: Path, run: Run, stage: str, place: str, rows: str = "id,name\n1,a\n2,b\n") -> str:
+    (tmp_path / "in.csv").write_text(rows)
+    source = f"{{stage: load_csv, args: [{{path: '{tmp_path}/in.csv', inferSchema: true}}]}}"
+    run(f"pipeline: [{source}, {{stage: {stage}, args: ['{tmp_path}/{place}']}}]")
+    return str(tmp_path / place)
+
+
+@needs_libraries
+@pytest.mark.parametrize("format_", ["avro", "delta", "iceberg"])
+def test_saved_formats_are_loaded_also_in_a_union(run: Run, tmp_path: Path, format_: str) -> None:
+    place = save(tmp_path, run, f"save_{format_}", "first")
+    assert run(load(f"load_{format_}", place)) == ROWS
+    rows = run(load("load_union", f"{{format: {format_}, path: {place}}}, {{format: csv, path: '{tmp_path}/in.csv', "
+                    "options: {inferSchema: true}}"))  # fmt: skip
+    assert [row["id"] for row in rows] == [1, 2, 1, 2]
+
+
+@needs_libraries
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_a_dataset_is_loaded_in_its_version(run: Run, spark: SparkSession, tmp_path: Path, format_: str) -> None:
+    place = str(tmp_path / "tables" / "table")
+    table, versions = open_table(spark, format_, place), []
+    for rows in ("SELECT 1 AS id", "SELECT 2 AS id, 'b' AS name"):
+        write = Write(Mode.APPEND, (), (), "", 0)
+        versions.append(write_version(table, spark.sql(rows), write, Target()))
+    for version, ids in zip(versions, ([1], [1, 2]), strict=True):
+        files = Files((place,), format_, version.snapshot)
+        context = RunContext(inputs={"spindle://shop/goods": files}, local_folders=())
+        found = run(load(f"load_{format_}", "'spindle://shop/goods'"), context)
+        assert sorted(row["id"] for row in found) == ids
+        assert version.rows == len(ids)
+        assert {*found[0]} == {name for name, _ in version.columns}
+
+
+@needs_libraries
+def test_an_earlier_version_of_a_table_is_loaded(run: Run, tmp_path: Path) -> None:
+    place = save(tmp_path, run, "save_delta", "table")
+    save(tmp_path, run, "save_delta", "table", "id\n9\n")
+    assert run(load("load_delta", place)) == [{"id": 9}]
+    assert run(load("load_delta", f"{{path: {place}, versionAsOf: 0}}")) == ROWS
+
+
+@needs_libraries
+def test_a_table_with_files_elsewhere_is_refused(run: Run, tmp_path: Path) -> None:
+    place = Path(save(tmp_path, run, "save_delta", "table"))
+    secret = Path(save(tmp_path, run, "save_parquet", "secret"))
+    (file,) = secret.glob("*.parquet")
+    log = place / "_delta_log" / "00000000000000000000.json"
+    log.write_text(re.sub(r'"path":"[^"]+"', f'"path":"{file.as_uri()}"', log.read_text()))
+    for checksum in place.glob("_delta_log/.*.crc"):
+        checksum.unlink()
+    context = RunContext(local_folders=(str(place),))
+    with pytest.raises(RunError, match="outside its folder"):
+        run(load("load_delta", str(place)), context)
+
+
+def test_xml_elements_are_rows_and_refer_to_nothing(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "leak").write_text("never read")
+    (tmp_path / "goods.xml").write_text(
+        f'<!DOCTYPE all [<!ENTITY leak SYSTEM "{(tmp_path / "leak").as_uri()}">]>'
+        '<all><item id="1"><name>a</name></item><item id="2"><name>b &leak;</name></item></all>'
+    )
+    rows = run(load("load_xml", f"'{tmp_path}/goods.xml', item"))
+    assert rows[0]["_id"] == 1
+    assert "never read" not in str(rows)
+
+
+@needs_libraries
+def test_tables_of_postgresql_are_read_through_the_guard(run: Run, postgres: str) -> None:
+    url = make_url(postgres)
+    engine = create_engine(postgres)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE IF NOT EXISTS goods AS SELECT 1 AS id, 'a' AS name UNION SELECT 2, 'b'"))
+    engine.dispose()
+    place = f"jdbc:postgresql://localhost:{url.port}/{url.database}"
+    access = "user: '${USER}', password: '${PASSWORD}'"
+    secrets = {"USER": url.username or "", "PASSWORD": url.password or ""}
+    rows = run(load("load_jdbc", f"{{url: '{place}', table: goods, {access}}}"), **secrets)
+    assert sorted(rows, key=lambda row: row["id"]) == ROWS
+    query = f"{{url: '{place}', query: 'SELECT max(id) AS most FROM goods', {access}}}"
+    assert run(load("load_jdbc", query), **secrets) == [{"most": 2}]
+    with pytest.raises(RunError, match="cannot be read") as error:
+        run(load("load_jdbc", f"{{url: '{place}', table: goods, {access}}}"), USER="postgres", PASSWORD="wrong-one")
+    assert "wrong-one" not in str(error.value)
+    text_ = load("load_jdbc", f"{{url: '{place}', table: goods, {access}}}")
+    stage = Pipeline.from_yaml(text_).plan(secrets).steps[0].stage
+    with pytest.raises(RunError, match="loopback"):
+        stage.load(None, RunContext(fetch=FetchOptions()))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "{url: 'jdbc:mysql://h/d', table: t}",
+        "{url: 'jdbc:postgresql://h1,h2/d', table: t}",
+        "{url: 'jdbc:postgresql://h/d?socketFactory=evil', table: t}",
+        "{url: 'jdbc:postgresql://h/d?password=p', table: t}",
+        "{url: 'jdbc:postgresql://h/d'}",
+        "{url: 'jdbc:postgresql://h/d', table: t, query: q}",
+        "{url: 'jdbc:postgresql://h/d', table: t, numPartitions: 2}",
+    ],
+)
+def test_other_addresses_of_databases_are_problems(args: str) -> None:
+    with pytest.raises(PipelineError):
+        Pipeline.from_yaml(load("load_jdbc", args)).plan()
