@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import sys
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ from hashlib import sha256
 from types import FrameType
 from typing import Any, NoReturn
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from driver.failures import DRIVER_LOST, classify_failure, describe_failure
-from driver.logs import MaskedOutput
+from driver.logs import EXECUTOR_LINE, MaskedOutput
 from driver.progress import Progress
 from driver.report import Reporter
 from driver.resource_usage import Usage, UsageMeter
@@ -34,6 +36,7 @@ from pipelines.planning.options import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.registry.catalog import load_plugins
 from pipelines.registry.plugins import describe_engine
+from pipelines.spark.cluster import find_own_address, read_executor_logs
 from pipelines.spark.output import SavedRows, WrittenFiles
 from pipelines.spark.run import Run, RunResult
 from pipelines.spark.session import start_session
@@ -127,9 +130,20 @@ def _run(
         progress.set_started()
         meter.watch_spark(status)
         reporter.report_start(plan, spark.sparkContext.uiWebUrl)
-        result = run.write(spark, spec.output.path)
+        try:
+            result = run.write(spark, spec.output.path)
+        finally:
+            _copy_executor_logs(spark.sparkContext)
         progress.set_result(result)
         return _build_report(spec, plan, result, run, progress)
+
+
+def _copy_executor_logs(context: SparkContext) -> None:
+    """Write the logs of executors on other machines into the driver's own."""
+    with suppress(Py4JError):  # the JVM has ended
+        for executor, text in read_executor_logs(context):
+            sys.stdout.writelines(f"{EXECUTOR_LINE.format(executor)}{line}\n" for line in text.splitlines())
+    sys.stdout.flush()
 
 
 def _start_spark(spec: ExecutionSpec, plan: Plan) -> StartedSpark:
@@ -151,6 +165,8 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
         local_folders=spec.local_folders,
         checkpoints=_get_checkpoints(spec),
         limit=spec.limit,
+        bind=find_own_address(spec.spark.master),
+        scratch=spec.scratch,
         saves_folder=spec.output.saves,
     )
 

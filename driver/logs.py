@@ -17,6 +17,7 @@ from typing import Any, Self, TextIO
 _END = b"\0end of output\n"
 _DRAIN_SECONDS = 2.0
 _MAX_LINE_BYTES = 2**20
+EXECUTOR_LINE = "[executor {}] "  # before the lines of an executor on another machine
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "ERROR"}
 _VERBOSE_LIBRARIES = ("httpx", "httpcore", "py4j")  # they log every request, and every call to the JVM
 

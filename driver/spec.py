@@ -98,7 +98,7 @@ class ExecutionSpec(SpecPart):
 
     `targets` are by the path of the save stage; that of the output has an empty path.
     `arguments` are those that set no parameter. `credentials` maps environment variables to ids of credentials; of
-    these, `public_variables` hold no secrets.
+    these, `public_variables` hold no secrets. `scratch` is a folder in a bucket, for tasks on other machines.
     """
 
     execution_id: str
@@ -124,6 +124,7 @@ class ExecutionSpec(SpecPart):
     heartbeat_seconds: PositiveFloat = 10
     fetch: FetchSpec = FetchSpec()
     pages: PageCacheSpec | None = None
+    scratch: str | None = None
     spark: SparkSpec = SparkSpec()
     preview_rows: int = 20
 

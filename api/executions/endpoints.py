@@ -12,6 +12,7 @@ from api.executions.schemas import (
     ExecuteRequest,
     ExecutionRecord,
     ExecutionStatus,
+    ExecutorIndex,
     Level,
     Logs,
     PodType,
@@ -107,6 +108,7 @@ def read_execution_logs(
     caller: Reader,
     services: ServicesOf,
     pod_type: PodType = "driver",
+    executor_index: ExecutorIndex = None,
     tail: Annotated[int, Query(ge=0, le=10_000, description="Maximum number of lines.")] = 100,
     level: Annotated[Level | None, Query(description="Minimum level of a line.")] = None,
     attempt: Annotated[
@@ -115,10 +117,19 @@ def read_execution_logs(
 ) -> Logs:
     """Return the last lines of the log of an attempt, oldest first.
 
-    With local compute, executors run in the driver, so the log of `podType=executor` is empty.
+    Executors on other machines have the ends of their logs under `podType=executor` once the attempt has ended. With a
+    local Spark master they run in the driver, and that log is empty.
     """
     lines = services.executions.read_logs(
-        caller, project_id, job_id, execution_id, tail=tail, level=level, pod_type=pod_type, attempt=attempt
+        caller,
+        project_id,
+        job_id,
+        execution_id,
+        tail=tail,
+        level=level,
+        pod_type=pod_type,
+        executor=executor_index,
+        attempt=attempt,
     )
     return Logs(logs=lines)
 

@@ -35,6 +35,14 @@ PodType = Annotated[
     Query(alias="podType", description="Whose log: the driver's, or the executors'."),
 ]
 
+ExecutorIndex = Annotated[
+    str | None,
+    Query(
+        alias="executorIndex",
+        description="With `podType=executor`, the lines of this executor only: 0 is the first one.",
+    ),
+]
+
 
 class ExecuteRequest(Body):
     """Options of one execution; `parameters.limit` limits its output rows."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from api.executions.schemas import Level, Logs, PodType
+from api.executions.schemas import ExecutorIndex, Level, Logs, PodType
 from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, build_job_record
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.errors import answers
@@ -100,7 +100,7 @@ def read_job_logs(
     task_id: Annotated[
         str | None, Query(alias="taskId", description="The log of what this task ran, in place of the newest.")
     ] = None,
-    _executor_index: Annotated[str | None, Query(alias="executorIndex", description=ONE_DRIVER)] = None,
+    executor_index: ExecutorIndex = None,
     _pod_name: Annotated[str | None, Query(alias="podName", description=ONE_DRIVER)] = None,
 ) -> Logs:
     if task_id is None:
@@ -110,6 +110,13 @@ def read_job_logs(
     if execution is None:
         return Logs(logs=[])
     lines = services.executions.read_logs(
-        caller, project_id, job_id, execution.id, tail=tail, level=level, pod_type=pod_type
+        caller,
+        project_id,
+        job_id,
+        execution.id,
+        tail=tail,
+        level=level,
+        pod_type=pod_type,
+        executor=executor_index,
     )
     return Logs(logs=lines)

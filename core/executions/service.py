@@ -121,16 +121,27 @@ class ExecutionService:
         tail: int,
         level: str | None,
         pod_type: str,
+        executor: str | None = None,
         attempt: int | None = None,
     ) -> list[str]:
-        """Return the last lines of an attempt's log, by default the current one's, that have at least this level."""
+        """Return the last lines of an attempt's log, by default the current one's, that have at least this level.
+
+        Lines of executors are those of one, or of all.
+        """
         with self._database.read() as session:
             execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
         if attempt is not None and attempt > execution.attempt:
             raise NotFound(f"The execution has no attempt {attempt}.")
         private = [self._settings.data.resolve()]
         return read_execution_log(
-            self._storage, execution, tail=tail, level=level, pod_type=pod_type, attempt=attempt, private=private
+            self._storage,
+            execution,
+            tail=tail,
+            level=level,
+            pod_type=pod_type,
+            executor=executor,
+            attempt=attempt,
+            private=private,
         )
 
     def list_attempts(

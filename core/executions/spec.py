@@ -12,7 +12,7 @@ from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage import is_bucket, load_storage_secrets
-from core.infra.storage.protocol import Storage, files_key, output_key, pages_key, saves_key
+from core.infra.storage.protocol import Storage, files_key, output_key, pages_key, saves_key, scratch_key
 from core.tables import Execution
 from driver.spec import (
     CheckpointSpec,
@@ -26,6 +26,7 @@ from driver.spec import (
     WebhookSpec,
 )
 from pipelines.filesystem import has_address
+from pipelines.spark.cluster import is_local_master
 
 SECONDS_PER_DAY = 86400
 S3 = "s3"  # the Java library
@@ -88,13 +89,24 @@ def build_spec(
             max_bytes=int(settings.page_gigabytes * 1e9),
             trusted_since=execution.created_at,
         ),
+        scratch=_find_scratch(settings, storage, execution),
         spark=build_spark_spec(settings, {*execution.libraries, *find_libraries(execution)}),
     )
+
+
+def _find_scratch(settings: Settings, storage: Storage, execution: Execution) -> str | None:
+    if is_local_master(settings.spark_master) or not is_bucket(settings):
+        return None
+    return storage.url_for(scratch_key(execution.organization_id, execution.id, execution.attempt), "spark")
 
 
 def build_spark_spec(settings: Settings, libraries: Iterable[str] = ()) -> SparkSpec:
     """Return master and settings of a session with these Java libraries."""
     conf = {"spark.driver.memory": settings.spark_driver_memory}
+    if not is_local_master(settings.spark_master):
+        conf["spark.executor.memory"] = settings.spark_executor_memory
+        if settings.spark_max_cores is not None:
+            conf["spark.cores.max"] = str(settings.spark_max_cores)
     needed = {*libraries, *([S3] if is_bucket(settings) else ())}
     return SparkSpec(master=settings.spark_master, conf=conf, libraries=tuple(sorted(needed)))
 

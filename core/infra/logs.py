@@ -14,6 +14,7 @@ import structlog
 
 from core.infra.storage.protocol import NotStored, Storage, log_key
 from core.tables import Execution
+from driver.logs import EXECUTOR_LINE
 
 _CODE = Path(__file__).resolve().parents[2]
 LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
@@ -22,6 +23,7 @@ _SPELLINGS = {"WARNING": "WARN", "CRITICAL": "ERROR", "FATAL": "ERROR", "TRACE":
 _LOG4J = re.compile(
     r"^(?:\d\d/\d\d/\d\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\S+) (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) "
 )
+_EXECUTOR_LINE = re.compile(re.escape(EXECUTOR_LINE).replace(r"\{\}", r"(\w+)"))
 _JAVA_FRAME = re.compile(r"^\s+(at \S|\.\.\. \d+ (more|common))")
 _PYTHON_TRACE = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
@@ -53,20 +55,21 @@ def read_execution_log(
     tail: int = 100,
     level: str | None = None,
     pod_type: str = "driver",
+    executor: str | None = None,
     attempt: int | None = None,
     private: Sequence[Path] = (),
 ) -> list[str]:
     """Return the last lines of at least this level, without stack traces and the `private` folders of the server.
 
-    They are those of the current attempt unless `attempt` names another one.
-
-    With local compute, executors run inside the driver.
+    They are those of the current attempt unless `attempt` names another one. Lines of executors are those of one, or of
+    all; with local compute, executors run inside the driver and have none.
     """
-    if pod_type != "driver" or tail <= 0:
+    if tail <= 0:
         return []
     key = log_key(execution.organization_id, execution.id, attempt or execution.attempt)
     least = LEVELS.index(level) if level else 0
-    lines = _add_levels(drop_traces(_read_last_lines(storage, key)))
+    of_driver, of_executors = _split_lines(_read_last_lines(storage, key), executor)
+    lines = _add_levels(drop_traces(of_driver if pod_type == "driver" else of_executors))
     shown = [text for at, text in lines if LEVELS.index(at) >= least][-tail:]
     folders = sorted(map(str, (*private, sys.prefix, _CODE)), key=len, reverse=True)
     return [_hide(folders, text) for text in shown]
@@ -82,6 +85,19 @@ def _read_last_lines(storage: Storage, key: str) -> Iterable[str]:
     except NotStored:
         return []
     return lines[1:] if size > MAX_READ_BYTES else lines
+
+
+def _split_lines(lines: Iterable[str], executor: str | None) -> tuple[list[str], list[str]]:
+    """Return the lines of the driver, and those of this executor or of all, without the mark before them."""
+    of_driver: list[str] = []
+    of_executors: list[str] = []
+    for line in lines:
+        match = _EXECUTOR_LINE.match(line)
+        if match is None:
+            of_driver.append(line)
+        elif executor is None or match[1] == executor:
+            of_executors.append(line[match.end() :])
+    return of_driver, of_executors
 
 
 def drop_traces(lines: Iterable[str]) -> Iterator[str]:

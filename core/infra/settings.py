@@ -113,11 +113,17 @@ class Settings(BaseSettings):
     )
     spark_master: str = Field(default="local[*]", description="Spark master of the drivers.")
     spark_driver_memory: str = Field(default="2g", description="Heap of a driver's JVM.")
+    spark_executor_memory: str = Field(
+        default="1g", description="Heap of an executor's JVM on a cluster; a local master has no executors."
+    )
+    spark_max_cores: int | None = Field(
+        default=None, ge=1, description="Most cores of a standalone cluster that an execution takes; all when unset."
+    )
     spare_drivers: int | None = Field(
         default=None,
         ge=0,
         le=16,
-        description="Drivers that wait for executions with Spark started; 1 where the machine has 8 GiB, else 0.",
+        description="Drivers with Spark started that wait for executions; 1 with a local master and 8 GiB, else 0.",
     )
     spare_driver_memory: str | None = Field(
         default=None, description="Heap of a spare driver's JVM; that of other drivers when unset."

@@ -32,6 +32,7 @@ from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, cl
 from driver.spec import SparkSpec
 from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree, signal_group
 from pipelines.registry.plugins import find_entry_points, find_plugin_folders
+from pipelines.spark.cluster import is_local_master
 
 POLL_SECONDS = 0.1
 CHECK_SECONDS = 10.0  # between looks for changed code and for folders of ended spares
@@ -85,6 +86,8 @@ def count_wanted(settings: Settings) -> int:
     """Return the number of spares: the setting, or one on a machine, or in a container, with enough memory."""
     if settings.spare_drivers is not None:
         return settings.spare_drivers
+    if not is_local_master(settings.spark_master):
+        return 0  # a spare would hold a cluster's cores
     total = psutil.virtual_memory().total
     with suppress(OSError, ValueError):  # no cgroup, or no limit ("max")
         total = min(total, int(CGROUP_LIMIT.read_text()))

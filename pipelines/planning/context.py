@@ -86,7 +86,8 @@ class RunContext:
     path of the save stage or OUTPUT; `author` is the execution that new versions of tables name. `local_folders`
     restricts the local files that may be read and written; None allows all of them, as on a personal machine. With
     `saves_folder`, rows for the project's storage are written there; without it, all paths are local. Without
-    `checkpoints`, cached rows stay in memory. `bind` is the address of this machine at which tasks reach the driver.
+    `checkpoints`, cached rows stay in memory. `bind` is the address of this machine at which tasks reach the driver,
+    and `scratch` a folder in a bucket for what they share; None where all run on this machine.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline) and `shown`
     (previews by step key), and sets `endpoint`, which is its coordination server, and `downloads`, a folder for files
@@ -107,6 +108,7 @@ class RunContext:
     files: FileFolder = field(default_factory=lambda: FileFolder(os.path.abspath("spindle_files"), "spindle_files"))
     saved: dict[str, Files] = field(default_factory=dict[str, "Files"])
     bind: str = "127.0.0.1"
+    scratch: str | None = None
     endpoint: Endpoint | None = None
     downloads: str | None = None
     checkpoints: CheckpointFolders | None = None

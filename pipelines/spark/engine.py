@@ -10,6 +10,7 @@ from functools import partial
 from itertools import count, islice
 from typing import Any
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -29,6 +30,7 @@ from pipelines.planning.requirements import find_missing_browser
 from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
 from pipelines.spark.checkpoints import Checkpoints
+from pipelines.spark.cluster import is_local_master
 from pipelines.spark.explore import Explorer
 from pipelines.spark.frontier import Exploration
 from pipelines.spark.limits import find_link_limits
@@ -132,8 +134,7 @@ class Engine:
 
     def build_rows(self) -> DataFrame:
         """Return the output rows with the engine's columns, within the run's limit."""
-        is_local = (self._spark.sparkContext.master or "").startswith("local")
-        if is_local and (missing := find_missing_browser(self._plan)):
+        if is_local_master(self._spark.sparkContext.master or "") and (missing := find_missing_browser(self._plan)):
             raise RunError(missing)
         segment, steps = self._resume()
         for step in steps:
@@ -378,9 +379,12 @@ def _read_count(observation: Observation) -> int | None:
     rows from its plan, because no row could follow from them.
     """
     java: Any = observation._jo  # pyright: ignore[reportPrivateUsage]
-    if not java.future().isCompleted():
+    try:
+        if not java.future().isCompleted():
+            return None
+        row = java.getRow()
+    except (Py4JNetworkError, OSError):  # the JVM of a cancelled run has ended
         return None
-    row = java.getRow()
     return int(row.getLong(0)) if row.length() else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
+from pipelines.filesystem import delete_folder
 from pipelines.language.formats import Mode
 from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.planning.context import OUTPUT, RunContext, Target
@@ -26,6 +28,8 @@ from pipelines.spark.output_checks import CheckResult, run_checks
 from pipelines.spark.s3 import configure_buckets
 from pipelines.spark.selector_counts import check_required_selectors, find_empty_selectors
 from pipelines.stages.dataframes import first_rows, to_records
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +72,24 @@ class Run:
     def __enter__(self) -> Self:
         self._resources.enter_context(self._coordinator)
         if self._context.cache.enabled:
-            folder = TemporaryDirectory(prefix="spindle-pages-", ignore_cleanup_errors=True)
-            cache = replace(self._context.cache, private=self._resources.enter_context(folder))
+            cache = replace(self._context.cache, private=self._open_folder("pages"))
             self._context = replace(self._context, cache=cache)
-        folder = TemporaryDirectory(prefix="spindle-files-", ignore_cleanup_errors=True)
-        self._context = replace(self._context, downloads=self._resources.enter_context(folder))
+        self._context = replace(self._context, downloads=self._open_folder("files"))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._resources.close()
+
+    def _open_folder(self, name: str) -> str:
+        """Return the address of a folder that all tasks reach, and which is deleted with the run."""
+        if self._context.scratch is None:
+            folder = TemporaryDirectory(prefix=f"spindle-{name}-", ignore_cleanup_errors=True)
+            return self._resources.enter_context(folder)
+        address = f"{self._context.scratch}/{name}"
+        self._resources.callback(_delete_scratch, address)
+        return address
 
     def write(self, spark: SparkSession, path: str) -> RunResult:
         """Write the output rows to a new folder, or as the next version of their table.
@@ -204,3 +215,10 @@ class Run:
                 f"{fetches.failed} of {fetches.urls} addresses could not be fetched, "
                 f"spindle.maxFailureRatio allows {allowed:g}: {examples}"
             )
+
+
+def _delete_scratch(address: str) -> None:
+    try:
+        delete_folder(address)
+    except OSError:  # the run's rows are there all the same
+        _log.warning("temporary files of the run are left in the storage", exc_info=True)

@@ -19,6 +19,7 @@ from pipelines.errors import RunError
 from pipelines.language.expressions import REFUSED
 from pipelines.registry.plugins import find_plugin_folders
 from pipelines.spark import jars
+from pipelines.spark.cluster import await_executors, find_own_address, is_local_master
 
 # an archive of Spark's classes, which pipelines.app_cds writes; its warnings would go to standard output
 APP_CDS_ARCHIVE = Path(sys.prefix) / "share/spindle/spark-classes.jsa"
@@ -62,6 +63,8 @@ def start_session(
     builder = SparkSession.Builder()
     for key, value in build_conf(master, name, conf, loads, libraries).items():
         builder = builder.config(key, value)
+    if not is_local_master(master):
+        builder = builder.config("spark.driver.host", find_own_address(master))
     _check_java()
     try:
         with _filter_stderr():
@@ -71,13 +74,15 @@ def start_session(
             raise
         raise RunError(f"Java ended before Spark had started: {_describe_java()}. {_JAVA_WANTED}") from error
     _drop_functions(spark)
+    if not is_local_master(master):
+        await_executors(spark)
     return spark
 
 
 def set_environment(master: str) -> None:
     """Set the environment variables that a session needs beside its configuration."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if master.startswith("local"):
+    if is_local_master(master):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the only setting for the address of the web UI
     os.environ.setdefault("SPARK_USER", _USER)
 

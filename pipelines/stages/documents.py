@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.coordination.client import SharedHostThrottle, connect
 from pipelines.errors import RunError
 from pipelines.fetch import HttpFetcher, Page
+from pipelines.filesystem import write_file
 from pipelines.planning.context import Files, escape_pattern
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def download_file(url: str, context: RunContext) -> Files:
         raise RunError(f"'{url}' cannot be read: {page.error or f'the server answered {page.status}'}")
     if context.downloads is None:
         raise RunError(f"'{url}' cannot be read: the run has no folder for it")
-    folder = Path(context.downloads)
     name = re.sub(r"[^\w.-]", "_", page.url.partition("?")[0].rpartition("/")[2])[-_LONGEST_NAME:]
-    path = folder / f"{next(_numbers)}-{name}"  # with its suffix, by which Spark knows compressed files
-    path.write_bytes(page.body)
-    return Files((escape_pattern(str(path)),))
+    path = f"{context.downloads}/{next(_numbers)}-{name}"  # with its suffix, by which Spark knows compressed files
+    write_file(path, page.body)
+    return Files((escape_pattern(path),))

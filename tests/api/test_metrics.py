@@ -217,6 +217,22 @@ def test_an_execution_that_has_not_ended(job: Job):
     assert job.api.get(f"{job.path}/metrics")["summary"]["totalExecutions"] == 0
 
 
+def test_executors_on_other_machines_have_logs_of_their_own(job: Job):
+    execution = job.execute()
+    lines = ["of the driver", "[executor 0] 26/03/10 12:00:00 WARN first", "[executor 10] second", "[executor 0] third"]
+    write_log(job, execution, "\n".join(lines))
+    for path in paths(job, "/logs"):
+        assert job.api.get(path)["logs"] == ["of the driver"]
+        executors = [line.partition("] ")[2] for line in lines[1:]]
+        assert job.api.get(path, podType="executor")["logs"] == executors
+        assert job.api.get(path, podType="executor", executorIndex=0)["logs"] == [executors[0], executors[2]]
+        assert job.api.get(path, podType="executor", executorIndex=0, level="warn")["logs"] == [
+            executors[0],
+            executors[2],
+        ]
+        assert job.api.get(path, podType="executor", executorIndex="none")["logs"] == []
+
+
 def test_the_log_of_a_job_is_that_of_its_newest_execution(job: Job):
     assert job.api.get(f"{job.path}/logs") == {"logs": []}
     first, second = job.execute(), job.execute()

@@ -4,6 +4,7 @@
 <organization>/executions/<execution>/<attempt>/output/...
 <organization>/executions/<execution>/<attempt>/saves/<number>/...
 <organization>/executions/<execution>/<attempt>/checkpoints/<step>/...
+<organization>/executions/<execution>/<attempt>/scratch/...
 <organization>/executions/<execution>/<attempt>/driver.log
 <organization>/executions/<execution>/files/<sha-256>
 <organization>/datasets/<dataset>/<version>/part-00000.parquet
@@ -113,6 +114,11 @@ def saves_key(organization_id: str, execution_id: str, attempt: int) -> str:
 def checkpoints_key(organization_id: str, execution_id: str, attempt: int) -> str:
     """Return the key of the folder for the rows that one attempt keeps for later ones, by step."""
     return f"{execution_key(organization_id, execution_id, attempt)}/checkpoints"
+
+
+def scratch_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    """Return the key of the folder for files that the tasks of one attempt share while it runs."""
+    return f"{execution_key(organization_id, execution_id, attempt)}/scratch"
 
 
 def files_key(organization_id: str, execution_id: str) -> str:

@@ -1,0 +1,81 @@
+"""Spark on other machines: the driver's address there, its executors, and their logs."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pipelines.errors import RunError
+
+if TYPE_CHECKING:  # the service reads settings with this module, and carries no Spark
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+MAX_LOG_BYTES = 64 * 1024
+MAX_LOGS = 16
+_CONNECT_SECONDS = 10.0
+_EXECUTORS_SECONDS = 60.0
+_LOG_SECONDS = 5.0
+_HTTPS = 443
+# the first line of Spark's answer
+_RANGE = re.compile(r"==== Bytes \d+-\d+ of \d+ of .* ====\n")
+
+
+def is_local_master(master: str) -> bool:
+    """Return whether the driver's own process runs all tasks."""
+    return master.startswith("local")
+
+
+def find_own_address(master: str) -> str:
+    """Return the address of this machine at which the machines of a Spark master reach it. Raises RunError."""
+    if is_local_master(master):
+        return LOOPBACK
+    first = urlsplit(master.removeprefix("k8s://").split(",")[0])
+    try:
+        with socket.create_connection((first.hostname or "", first.port or _HTTPS), _CONNECT_SECONDS) as connection:
+            return connection.getsockname()[0]
+    except OSError as error:
+        raise RunError(f"Spark's master {master} cannot be reached: {error.strerror or error}") from error
+
+
+def await_executors(spark: SparkSession) -> None:
+    """Wait for the first executors, so that the rows are divided among their cores.
+
+    On a cluster without a free core this gives up after a minute; Spark itself goes on waiting.
+    """
+    java: Any = spark.sparkContext._jsc  # pyright: ignore[reportPrivateUsage]
+    deadline = time.monotonic() + _EXECUTORS_SECONDS
+    before = 0
+    while time.monotonic() < deadline:
+        number = java.sc().getExecutorMemoryStatus().size() - 1  # without the driver
+        if number and number == before:
+            break
+        before = number
+        time.sleep(0.5)
+    spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
+
+
+def read_executor_logs(context: SparkContext) -> Iterator[tuple[str, str]]:
+    """Yield the id of each executor with the end of its log, which the machine of the executor serves.
+
+    Executors whose machine does not answer are left out.
+    """
+    import httpx  # only drivers of clusters need it
+
+    java: Any = context._jsc  # pyright: ignore[reportPrivateUsage]
+    found = java.sc().statusStore().executorList(False)
+    for executor in [found.apply(index) for index in range(min(found.size(), MAX_LOGS + 1))]:
+        logs = executor.executorLogs()
+        if not logs.contains("stderr"):
+            continue
+        url = logs.apply("stderr").replace("/logPage/", "/log/").replace("/logPage?", "/log/?")
+        with suppress(httpx.HTTPError):
+            answer = httpx.get(f"{url}&byteLength={MAX_LOG_BYTES}", timeout=_LOG_SECONDS)
+            if answer.is_success:
+                yield executor.id(), _RANGE.sub("", answer.text, count=1)
