@@ -21,6 +21,7 @@ DEFAULT_SCHEMA = "default"
 TIMEOUT_SECONDS = 60
 BUSY = (429, 503)
 PATIENCE_SECONDS = 120
+FIRST_DELAY_SECONDS, LAST_DELAY_SECONDS = 0.05, 2.0
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
 
 
@@ -29,17 +30,31 @@ class DatasetError(Exception):
 
 
 def read(
-    name: str, *, version: int | str | None = None, url: str | None = None, key: str | None = None
+    name: str | None = None,
+    *,
+    version: int | str | None = None,
+    sql: str | None = None,
+    url: str | None = None,
+    key: str | None = None,
 ) -> pyarrow.Table:
     """Return the rows of the dataset `project.job`, or of another table that SQL can name, as an Arrow table.
 
-    `version` is the number or id of an earlier version. Without `url` and `key`, SPINDLE_URL and SPINDLE_KEY are used;
-    without these, the instance that runs on the data folder SPINDLE_DATA. Raises DatasetError.
+    `version` is the number or id of an earlier version. With `sql` in place of a name, the rows of a query, which may
+    take an hour. Without `url` and `key`, SPINDLE_URL and SPINDLE_KEY are used; without these, the instance that runs
+    on the data folder SPINDLE_DATA. Raises DatasetError.
     """
     from pyarrow import parquet
 
+    if (name is None) is (sql is None) or (sql is not None and version is not None):
+        raise DatasetError("Give the name of a dataset, or sql without a version.")
     with TemporaryDirectory(prefix="spindle-", ignore_cleanup_errors=True) as folder:
-        return parquet.ParquetFile(download(name, Path(folder) / "rows", version=version, url=url, key=key)).read()
+        path = Path(folder) / "rows"
+        if name is not None:
+            download(name, path, version=version, url=url, key=key)
+        else:
+            with _connect(url, key) as service:
+                service.query(sql or "", path)
+        return parquet.ParquetFile(path).read()
 
 
 def download(
@@ -125,6 +140,24 @@ class _Service:
             with path.open("wb") as file:
                 for chunk in answer.iter_bytes():
                     file.write(chunk)
+
+    def query(self, sql: str, path: Path) -> None:
+        """Run a query in the background and write its rows to a Parquet file."""
+        answer = self._check(self.http.post("/datasets/query", params={"async": "true"}, json={"sql": sql})).json()
+        address, delay = f"/datasets/queries/{answer['queryId']}", FIRST_DELAY_SECONDS
+        while answer["status"] in ("PENDING", "RUNNING"):
+            time.sleep(delay)
+            delay = min(2 * delay, LAST_DELAY_SECONDS)
+            with self._get(address) as found:
+                answer = self._check(found).json()
+        if answer["status"] != "COMPLETED":
+            raise DatasetError(answer["error"])
+        with self._get(f"{address}/results", format="parquet") as rows:
+            self._check(rows)
+            with path.open("wb") as file:
+                for chunk in rows.iter_bytes():
+                    file.write(chunk)
+        self.http.delete(address)
 
     @contextmanager
     def _get(self, path: str, **params: str) -> Generator[httpx.Response]:

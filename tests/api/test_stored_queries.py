@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import update
 
+import spindle
 from core.infra.database import open_database
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import query_key
@@ -64,6 +65,16 @@ def test_rows_come_in_pages_and_as_files(acme: Api) -> None:
     assert [row["x"] for row in csv.DictReader(io.StringIO(files["csv"].text))][:2] == ["2500", "2499"]
     assert json.loads(files["jsonl"].text.splitlines()[0])["x"] == 2500
     assert pq.read_table(io.BytesIO(files["parquet"].content)).column("x").to_pylist() == list(range(2500, 0, -1))
+
+
+def test_a_notebook_reads_the_rows_of_a_query(acme: Api) -> None:
+    address = {"url": str(acme.client.base_url), "key": acme.key}
+    rows = spindle.read(sql=NUMBERS, **address)
+    assert rows.column("x").to_pylist() == list(range(2500, 0, -1))
+    with pytest.raises(spindle.DatasetError, match="missing"):
+        spindle.read(sql="SELECT * FROM missing", **address)
+    with pytest.raises(spindle.DatasetError):
+        spindle.read(sql="SELECT cast('x' AS integer)", **address)
 
 
 def test_a_query_may_be_bound_to_a_dataset_or_a_task(job: Job) -> None:

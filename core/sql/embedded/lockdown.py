@@ -67,16 +67,21 @@ class View:
         return f"SELECT {names} {read}" if self.partition_by else read
 
 
-def connect(
-    views: Sequence[View], memory: str, scratch: str, target: str | None = None, macros: Sequence[str] = ()
-) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory database with these views, whose configuration can never be changed again.
-
-    It can write the file `target` and no other; with it, the progress of queries is measured.
-    """
+def open_database(memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
+    """Open an empty in-memory database for one statement."""
     connection = duckdb.connect(":memory:", config=CONFIG | {"memory_limit": memory, "temp_directory": scratch})
     connection.execute("SET TimeZone = 'UTC'; SET default_null_order = 'nulls_last'; SET integer_division = true")
     connection.execute("SET ieee_floating_point_ops = true")
+    return connection
+
+
+def lock_down(
+    connection: duckdb.DuckDBPyConnection, views: Sequence[View], macros: Sequence[str] = (), target: str | None = None
+) -> None:
+    """Give an empty database these views and macros; its configuration can never be changed again.
+
+    It can write the file `target` and no other; with it, the progress of queries is measured.
+    """
     load_readers(connection, [file for view in views for file in view.files])
     for macro in macros:
         connection.execute(macro)
@@ -89,6 +94,12 @@ def connect(
     connection.execute(f"SET allowed_paths = [{', '.join(map(quote_literal, paths))}]")
     connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
     connection.execute("SET lock_configuration = true")
+
+
+def connect(views: Sequence[View], memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
+    """Open a database with these views, which is locked down."""
+    connection = open_database(memory, scratch)
+    lock_down(connection, views)
     return connection
 
 

@@ -19,6 +19,13 @@ from core.sql.embedded.functions import OWN
 TRINO_FUNCTIONS = Path(__file__).parent.parent / "trino" / "functions.txt"
 MAX_NESTED = 6  # divisions within each other: each repeats its operands
 INTEGER_TYPES = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
+TYPES = {
+    "SMALLINT": exp.DType.SMALLINT,
+    "INTEGER": exp.DType.INT,
+    "BIGINT": exp.DType.BIGINT,
+    "DOUBLE": exp.DType.DOUBLE,
+    "TIMESTAMPTZ": exp.DType.TIMESTAMPTZ,
+}
 MAX_INTEGER, MAX_BIGINT = 2**31 - 1, 2**63 - 1
 FIELDS = {  # of EXTRACT, by Trino's names
     "DOW": "ISODOW",
@@ -70,7 +77,7 @@ def call(name: str, *arguments: exp.Expr | None) -> exp.Anonymous:
 
 
 def _cast(node: exp.Expr, type: str) -> exp.Expr:
-    return exp.cast(node.copy(), type, dialect="duckdb")
+    return exp.Cast(this=node.copy(), to=exp.DataType(this=TYPES[type]))
 
 
 def _type_literals(node: exp.Expr) -> None:
@@ -334,12 +341,12 @@ def _zip_with(node: exp.Anonymous) -> exp.Expr:
 
 
 def _count_bits(node: exp.Anonymous) -> exp.Expr:
-    value = exp.cast(node.expressions[0].copy(), "BIGINT", dialect="duckdb")
+    value = _cast(node.expressions[0], "BIGINT")
     return _cast(call("bit_count", value), "BIGINT")
 
 
 def _name_constant(value: str) -> Rule:
-    return lambda _node: exp.cast(exp.Literal.string(value), "DOUBLE", dialect="duckdb")
+    return lambda _node: _cast(exp.Literal.string(value), "DOUBLE")
 
 
 def _millisecond(node: exp.Anonymous) -> exp.Expr:

@@ -24,7 +24,7 @@ import duckdb
 
 from core.sql.column_names import make_unique, number_unnamed
 from core.sql.embedded.errors import UNSUPPORTED, find_code
-from core.sql.embedded.lockdown import Refused, View, check_statement, connect
+from core.sql.embedded.lockdown import Refused, View, check_statement, lock_down, open_database
 from core.sql.embedded.macros import find_macros
 from core.sql.embedded.stored_rows import PLAN_COLUMN, quote_lines, read_plan, write_parquet
 from core.sql.embedded.values import convert, convert_exactly, convert_real
@@ -55,14 +55,40 @@ class AnswerTooLarge(Exception):
     pass
 
 
+class SpareDatabases:
+    """Keeps an empty database ready, so that no statement waits until one is open, and none shares one."""
+
+    def __init__(self) -> None:
+        self._spare: duckdb.DuckDBPyConnection | None = None
+        self._used: duckdb.DuckDBPyConnection | None = None
+
+    def take(self) -> duckdb.DuckDBPyConnection:
+        """Return a database for one statement, which `refill` closes."""
+        self._used, self._spare = self._spare or open_database(DUCKDB_MEMORY, os.getcwd()), None
+        return self._used
+
+    def refill(self) -> None:
+        """Close the database of the statement before, and open the next."""
+        if self._used is not None:
+            self._used.close()
+            self._used = None
+        if self._spare is None:
+            self._spare = open_database(DUCKDB_MEMORY, os.getcwd())
+
+
+_SPARES = SpareDatabases()
+
+
 def main() -> None:
     _limit_resources()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # stray prints must not reach the pipe
+    _SPARES.refill()
     for line in sys.stdin.buffer:
         request = json.loads(line)
         _die_after(request["seconds"])
         _answer(request, answers)
+        _SPARES.refill()
         _die_after(0)
     shutil.rmtree(os.getcwd(), ignore_errors=True)  # the server does so too, unless it was killed
 
@@ -98,17 +124,18 @@ def _answer(request: dict[str, Any], answers: BinaryIO) -> None:
 def _run(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     views = [View(**view) for view in request["views"]]
     check_statement(request["sql"], views)
-    with connect(views, DUCKDB_MEMORY, os.getcwd(), macros=find_macros(request["sql"])) as connection:
-        sql = request["sql"]
-        if request["explain"]:
-            sql = quote_lines(read_plan(connection, sql), PLAN_COLUMN)
-        connection.execute(sql)
-        columns = [(name, str(type)) for name, type, *_ in connection.description or ()]
-        converter = convert_exactly if request["exactNumbers"] else convert
-        names = make_unique(number_unnamed([name for name, _ in columns]))
-        converters = [convert_real if type == "FLOAT" else converter for _, type in columns]
-        rows = ([each(value) for each, value in zip(converters, row, strict=True)] for row in _fetch_rows(connection))
-        count, body = _encode(names, rows, request["maxBytes"])
+    connection = _SPARES.take()
+    lock_down(connection, views, find_macros(request["sql"]))
+    sql = request["sql"]
+    if request["explain"]:
+        sql = quote_lines(read_plan(connection, sql), PLAN_COLUMN)
+    connection.execute(sql)
+    columns = [(name, str(type)) for name, type, *_ in connection.description or ()]
+    converter = convert_exactly if request["exactNumbers"] else convert
+    names = make_unique(number_unnamed([name for name, _ in columns]))
+    converters = [convert_real if type == "FLOAT" else converter for _, type in columns]
+    rows = ([each(value) for each, value in zip(converters, row, strict=True)] for row in _fetch_rows(connection))
+    count, body = _encode(names, rows, request["maxBytes"])
     header = [[name, type] for name, (_, type) in zip(names, columns, strict=True)]
     return {"columns": header, "rows": count, "size": len(body)}, body
 
@@ -118,13 +145,13 @@ def _store(request: dict[str, Any], answers: BinaryIO) -> dict[str, Any]:
     os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
     views = [View(**view) for view in request["views"]]
     check_statement(request["sql"], views)
-    macros = find_macros(request["sql"])
-    with connect(views, DUCKDB_MEMORY, os.getcwd(), request["store"], macros) as connection:
-        sql = request["sql"]
-        if request["explain"]:
-            sql = quote_lines(read_plan(connection, sql), PLAN_COLUMN)
-        with _watch(connection, request["store"], request["maxBytes"], answers):
-            columns, count = write_parquet(connection, sql, request["store"])
+    connection = _SPARES.take()
+    lock_down(connection, views, find_macros(request["sql"]), request["store"])
+    sql = request["sql"]
+    if request["explain"]:
+        sql = quote_lines(read_plan(connection, sql), PLAN_COLUMN)
+    with _watch(connection, request["store"], request["maxBytes"], answers):
+        columns, count = write_parquet(connection, sql, request["store"])
     return {"columns": columns, "rows": count, "size": 0}
 
 
