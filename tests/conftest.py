@@ -44,6 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put slow rooms first, and allow for what py4j does."""
     items.sort(key=lambda item: _find_room(item) not in SLOW_ROOMS)
     for item in items:
+        if item.get_closest_marker("folder") and os.environ.get("SPINDLE_TEST_STORAGE") == "s3":
+            item.add_marker(pytest.mark.skip(reason="it concerns a folder as the storage"))
         if "spark" in getattr(item, "fixturenames", ()):  # py4j leaves sockets to the garbage collector
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,9 +14,9 @@ from core.executions.repository import ExecutionRepository
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
-from core.infra.storage import open_storage
 from core.infra.storage.protocol import log_key
 from tests.support.api import Api, Job, Server, running
+from tests.support.stored import store_text
 
 START, END = "2026-03-10T12:00:00Z", "2026-03-10T13:00:00Z"
 REPORT = {
@@ -255,10 +254,8 @@ def write_log(job: Job, execution: str, text: str) -> None:
     with database.read() as session:
         stored = ExecutionRepository(session, api.organization_id).get(job.project_id, job.id, execution)
         key = log_key(api.organization_id, execution, stored.attempt)
-    path = Path(open_storage(api.settings).url_for(key, "spark"))
     database.close()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    store_text(api.settings, key, text)
 
 
 def _exact(number: float) -> Decimal:

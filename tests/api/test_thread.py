@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -14,9 +13,9 @@ from standardwebhooks import Webhook
 
 from core.credentials.repository import MASK
 from core.executions.tokens import execution_token
-from core.infra.storage import open_storage
 from core.infra.storage.protocol import log_key
 from tests.support.api import PIPELINE, ROWS, Api, Job, Server
+from tests.support.stored import store_text
 
 
 def test_a_pipeline_becomes_rows_that_sql_answers(acme: Api):
@@ -235,12 +234,11 @@ def test_logs_are_lines_of_the_driver_by_level_and_count(acme: Api, job: Job):
     execution = job.execute()
     path = f"{job.path}/executions/{execution}/logs"
     assert acme.get(path) == {"logs": []}
-    log = Path(open_storage(acme.settings).url_for(log_key(acme.organization_id, execution, 1), "spark"))
-    log.parent.mkdir(parents=True, exist_ok=True)
     events = [
         {"timestamp": f"t{n}", "level": level, "event": f"event {n}"} for n, level in enumerate(["info", "error"])
     ]
-    log.write_text("".join(json.dumps(event) + "\n" for event in events))
+    text = "".join(json.dumps(event) + "\n" for event in events)
+    store_text(acme.settings, log_key(acme.organization_id, execution, 1), text)
     assert [line.split()[1] for line in acme.get(path)["logs"]] == ["INFO", "ERROR"]
     assert len(acme.get(path, level="error")["logs"]) == 1
     assert len(acme.get(path, tail=1)["logs"]) == 1

@@ -18,7 +18,6 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
-import pyarrow.parquet as pq
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import func, select
@@ -33,6 +32,7 @@ from core.tables import DatasetVersion, Execution, OutboxMessage, Package, Proje
 from tests.support.api import PIPELINE, ROWS, SCHEMA
 from tests.support.postgres import new_database
 from tests.support.service import free_port, wait_until
+from tests.support.stored import store_rows
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 KILLS = 25
@@ -147,10 +147,8 @@ class Caller:
         with database.read() as session:
             organization = session.get_one(Project, project).organization_id
         database.close()
-        output = Path(open_storage(self.settings).url_for(output_key(organization, execution, 1), "spark"))
-        output.mkdir(parents=True, exist_ok=True)
-        pq.write_table(ROWS, output / "part-00000.parquet")
-        where = {"outputDatasetPath": str(output), "outputDatasetFormat": "parquet", "outputDatasetSchema": SCHEMA}
+        output = store_rows(self.settings, output_key(organization, execution, 1), ROWS)
+        where = {"outputDatasetPath": output, "outputDatasetFormat": "parquet", "outputDatasetSchema": SCHEMA}
         return {"status": "COMPLETED", **where, "recordsOutput": ROWS.num_rows}
 
     def _call(self, method: str, path: str, **request: Any) -> httpx.Response:

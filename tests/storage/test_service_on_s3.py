@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -23,6 +24,12 @@ pipeline:
   - {{stage: load_parquet, args: [titles]}}
 """
 PAGES = {"/": "<a href=1>1</a><a href=2>2</a>", "/1": "<h1>one</h1>", "/2": "<h1>two</h1>"}
+DOWNLOADS = """
+pipeline:
+  - {{stage: load_csv, args: ["{site}/list.csv"]}}
+  - {{stage: cache, args: []}}
+  - {{stage: download, args: [$page]}}
+"""
 OF_A_USER = """
 pipeline:
   - {{stage: load_csv, args: ["s3a://{name}/mine/in.csv"]}}
@@ -92,6 +99,39 @@ def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: 
     wait_until(lambda: not list_local_files(on_s3), 60)
     assert on_s3.get(f"{job.path}/executions/{execution}/logs")["logs"]
     assert find_secret(on_s3, bucket) == []
+
+
+def test_downloaded_files_are_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
+    content = "<h1>one</h1>"
+    with serve_site() as site:
+        url = site.serve({"/list.csv": "", "/1": content})
+        site.pages["/list.csv"] = f"page\n{url}/1\n{url}/1?again\n"
+        site.pages["/1?again"] = content
+        job = on_s3.make_job(DOWNLOADS.format(site=url))
+        execution = on_s3.execute(job)
+        status = on_s3.wait(job, execution)
+        assert status["status"] == "COMPLETED", status
+    digest = sha256(content.encode()).hexdigest()
+    with on_s3.client() as client:
+        assert client.get(f"{job.path}/executions/{execution}/files/{digest}").text == content
+    kept = [key.rpartition("/")[2] for key in bucket.list() if f"/{execution}/files/" in key]
+    assert kept == [digest]
+    assert not any(f"/{execution}/1/checkpoints/" in key for key in bucket.list())  # they are deleted at the end
+
+
+def test_uploads_queries_and_packages_are_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
+    with on_s3.client() as client:
+        made = client.post("/datasets/upload", files={"file": ("prices.csv", b"n,price\na,1.5\nb,2\n")}).json()
+        table = f"{made['schema']}.{made['tableName']}"
+        for format_ in ("csv", "jsonl", "parquet"):
+            assert client.get(f"/datasets/{made['id']}/download?format={format_}").is_success
+        bucket.put(f"{made['id']}.parquet", b"not a file of the dataset")
+        sql = f"SELECT sum(price) AS total FROM {table}"
+        assert client.post("/datasets/query", json={"sql": sql}).json()["results"] == [{"total": 3.5}]
+        query = client.post("/datasets/query?async=true", json={"sql": sql}).json()["queryId"]
+        wait_until(lambda: client.get(f"/datasets/queries/{query}").json()["status"] == "COMPLETED", 60)
+        assert client.get(f"/datasets/queries/{query}/results?format=csv").text.split() == ["total", "3.5"]
+    assert not list_local_files(on_s3)
 
 
 def test_a_pipeline_reads_and_writes_a_bucket_of_the_user(on_s3: Service, mine: Bucket, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import httpx
 import pyarrow as pa
-import pyarrow.parquet as pq
 import uvicorn
 from fastapi import FastAPI
 
@@ -23,9 +22,9 @@ from core.identity.api_keys import create_key
 from core.identity.organizations import create_organization
 from core.infra.database import open_database
 from core.infra.settings import Settings
-from core.infra.storage import open_storage
 from core.infra.storage.protocol import output_key
 from tests.support.service import PATIENCE_SECONDS
+from tests.support.stored import store_rows
 
 T = TypeVar("T")
 BASE = "/api/svc/api"
@@ -95,10 +94,8 @@ class Job:
     def complete(self, execution: str, rows: pa.Table) -> str:
         """Writes the rows where the driver would and reports COMPLETED; the dataset's id."""
         key = output_key(self.api.organization_id, execution, 1)
-        output = Path(open_storage(self.api.settings).url_for(key, "spark"))
-        output.mkdir(parents=True)
-        pq.write_table(rows, output / "part-00000.parquet")
-        done = {"outputDatasetPath": str(output), "outputDatasetFormat": "parquet", "outputDatasetSchema": SCHEMA}
+        output = store_rows(self.api.settings, key, rows)
+        done = {"outputDatasetPath": output, "outputDatasetFormat": "parquet", "outputDatasetSchema": SCHEMA}
         self.report(execution, "COMPLETED", **done, recordsOutput=rows.num_rows, outputFileSizeBytes=1234)
         return self.api.get(self.path)["outputDatasetId"]
 

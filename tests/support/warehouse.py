@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from core.identity.api_keys import Identity
 from core.infra.database import Database, open_database
@@ -19,6 +18,7 @@ from core.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.sql.embedded.pool import Pool
 from core.sql.service import Query, QueryService, open_sql_engine
 from core.tables import Base, Dataset, DatasetVersion, Organization, new_id
+from tests.support.stored import store_rows
 from tests.support.trino import engine_settings
 
 
@@ -40,10 +40,8 @@ class Warehouse:
         """Writes `rows` as a dataset's next version, as an execution does, and switches the pointer to it."""
         owner, execution = self.ids[organization], new_id()
         key = output_key(owner, execution, 1)
-        folder = Path(open_storage(self.settings).url_for(key, "spark"))
-        folder.mkdir(parents=True)
         if rows.num_rows:
-            pq.write_table(rows, folder / "part-00000.snappy.parquet")
+            store_rows(self.settings, key, rows)
         with self.database.write() as session:
             dataset = session.query(Dataset).filter_by(organization_id=owner, schema_slug=schema, slug=name).first()
             if dataset is None:

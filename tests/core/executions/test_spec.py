@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from core.executions.spec import build_spec, load_driver_secrets
 from core.infra.settings import Settings
 from core.infra.storage.protocol import checkpoints_key, files_key, output_key, pages_key, saves_key
 from tests.support.shop import Shop
 
 
+@pytest.mark.folder
 def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
     first = shop.submit()
     shop.complete(first)

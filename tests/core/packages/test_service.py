@@ -61,6 +61,7 @@ def test_pipelines_are_checked_outside_the_transaction_and_once(
     assert len(checked) == len(set(checked))
 
 
+@pytest.mark.folder
 def test_an_export_is_written_to_disk_outside_the_transaction(
     shop: Shop, packages: PackageService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +78,7 @@ def test_an_export_is_written_to_disk_outside_the_transaction(
     assert synced
 
 
+@pytest.mark.folder
 def test_packages_older_than_a_week_are_deleted(shop: Shop, packages: PackageService) -> None:
     first = packages.export(caller(shop))
     with shop.database.write() as session:
@@ -89,6 +91,7 @@ def test_packages_older_than_a_week_are_deleted(shop: Shop, packages: PackageSer
     assert old not in stored_keys(shop)
 
 
+@pytest.mark.folder
 def test_an_unchanged_export_is_stored_again_after_a_week(shop: Shop, packages: PackageService) -> None:
     packages.export(caller(shop))
     (key,) = stored_keys(shop)

@@ -1,0 +1,84 @@
+"""Executions while their storage breaks connections and is away: each succeeds or fails whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.faulty_proxy import FaultyProxy, serve_faulty_proxy
+from tests.support.s3 import Bucket, get_bucket
+from tests.support.service import Job, Service, wait_until
+from tests.support.site import serve_site
+
+pytestmark = pytest.mark.long
+PIPELINE = """
+fetch: {{url: "{site}/"}}
+pipeline:
+  - {{stage: wgetJoin, args: [a]}}
+  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
+"""
+PAGES = {"/": "<a href=1>1</a><a href=2>2</a>", "/1": "<h1>one</h1>", "/2": "<h1>two</h1>"}
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Bucket:
+    return get_bucket()
+
+
+@pytest.fixture(scope="module")
+def proxy(bucket: Bucket) -> Iterator[FaultyProxy]:
+    with serve_faulty_proxy(bucket.endpoint) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def service(bucket: Bucket, proxy: FaultyProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    environment = {**bucket.environment, "SPINDLE_S3_ENDPOINT": proxy.url}
+    service = Service(tmp_path_factory.mktemp("away") / "data", environment).start()
+    yield service
+    assert service.stop() == 0
+
+
+@pytest.fixture
+def job(service: Service) -> Iterator[Job]:
+    with serve_site() as site:
+        yield service.make_job(PIPELINE.format(site=site.serve(PAGES)))
+
+
+def list_datasets(service: Service, job: Job) -> list[dict[str, Any]]:
+    return service.get(f"/datasets?projectId={job.project_id}")
+
+
+def get_code(service: Service, job: Job, execution: str) -> str:
+    return service.get(f"{job.path}/executions/{execution}")["errorCode"]
+
+
+def test_lost_connections_are_not_noticed(service: Service, proxy: FaultyProxy, job: Job) -> None:
+    proxy.fail("reset", "", 6)
+    status = service.wait(job, service.execute(job))
+    assert status["status"] == "COMPLETED", status
+    assert proxy.hits == 6
+    assert [each["rowCount"] for each in list_datasets(service, job)] == [2]
+
+
+def test_a_run_whose_storage_is_away_fails_and_the_next_one_succeeds(
+    service: Service, proxy: FaultyProxy, job: Job
+) -> None:
+    proxy.fail("reset", "PUT.*/output/")
+    execution = service.execute(job)
+    status = service.wait(job, execution, seconds=240)
+    assert (status["status"], get_code(service, job, execution)) == ("FAILED", "dependency-unavailable"), status
+    assert "cannot be reached" in status["errorMessage"]
+    assert proxy.hits
+    assert list_datasets(service, job) == []
+    proxy.fail("refused")
+    with service.client() as client:
+        for answer in (client.get("/health"), client.post("/datasets/upload", files={"file": ("a.csv", b"n\n1\n")})):
+            assert (answer.status_code, answer.json()["details"][0]["code"]) == (503, "storage-unavailable")
+    assert list_datasets(service, job) == []
+    proxy.fail(None)
+    wait_until(lambda: service.get("/health")["status"] == "UP", 60)
+    assert service.wait(job, service.execute(job))["status"] == "COMPLETED"
+    assert [each["rowCount"] for each in list_datasets(service, job)] == [2]
