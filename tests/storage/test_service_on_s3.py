@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -72,8 +73,12 @@ def list_local_files(service: Service) -> list[Path]:
 
 def find_secret(service: Service, bucket: Bucket) -> list[Path]:
     """The files of this machine in which the storage's secret key is readable."""
-    files = [path for path in service.data.rglob("*") if path.is_file()]
-    return [path for path in (*files, service.log) if bucket.secret_key.encode() in path.read_bytes()]
+    found: list[Path] = []
+    for path in (*service.data.rglob("*"), service.log):
+        with suppress(FileNotFoundError):  # deleted in the meantime
+            if path.is_file() and bucket.secret_key.encode() in path.read_bytes():
+                found.append(path)
+    return found
 
 
 def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
