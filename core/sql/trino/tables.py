@@ -25,6 +25,7 @@ CATALOG, READ_CATALOG = "hive", "hive_ro"
 UNUSED_SECONDS = 3600  # after which the table of an earlier version is dropped; files stay
 INSTANT = "timestamp"  # Spark's type of a point in time
 TIMES = re.compile(r"\btimestamp(\(\d+\))?( with time zone)?")
+DELTA = "delta"  # the format, and its catalog
 LOCAL = "local://"
 NAME_PARTS = 3  # of t_<dataset>_<content>; that of a folder follows
 
@@ -43,10 +44,11 @@ class TrinoTables:
     def register(self, organization_id: str, table: Table) -> tuple[str, ...]:
         """Return the identifiers of the table, which exists when this returns.
 
-        Raises BadInput for tables of Delta and Iceberg and for partitioned files, of which a folder is not a version.
+        Raises BadInput for tables of Iceberg and for partitioned files, of which a folder is not a version.
         """
-        if table.format != "parquet" or table.partition_by:
-            kind = "is partitioned" if table.partition_by else f"has the format {table.format}"
+        partitioned = bool(table.partition_by) and table.format == "parquet"
+        if table.format not in ("parquet", DELTA) or partitioned:
+            kind = "is partitioned" if partitioned else f"has the format {table.format}"
             raise BadInput(f"{table.full_name} {kind}, which Trino does not read here.", code="unsupported-table")
         files = list_parquet_files(self._storage, organization_id, table)
         schema, name = name_user(organization_id), _name_table(table)
@@ -81,6 +83,9 @@ class TrinoTables:
         _check_names(table, columns)
         stored = [(column.name, _to_hive(column)) for column in columns]
         instants = {column.name for column in table.columns if column.type == INSTANT}
+        if table.format == DELTA:
+            self._register_delta(schema, name, table, columns)
+            return
         if not has_files:
             self._create_view(schema, name, _select_nothing(columns))
             return
@@ -97,6 +102,23 @@ class TrinoTables:
             cells = ", ".join(_read_cell(column.name, column.name in instants) for column in columns)
             selects = [f"SELECT {cells} FROM {READ_CATALOG}.{schema}.{part}" for part in parts]  # noqa: S608 - quoted
             self._create_view(schema, name, " UNION ALL ".join(selects))
+
+    def _register_delta(self, schema: str, name: str, table: Table, columns: Sequence[Column]) -> None:
+        """Register the table once, and its version as a view: later versions of the log are not seen."""
+        address = _to_trino_url(self._storage.url_for(table.locations[0], "sql"))
+        base = f"b_{hashlib.sha256(address.encode()).hexdigest()[:32]}"
+        self._client.fetch(f"CREATE SCHEMA IF NOT EXISTS {DELTA}.{schema}")
+        if not self._client.fetch(f"SHOW TABLES FROM {DELTA}.{schema} LIKE {quote_text(base)}"):
+            self._client.fetch(
+                f"CALL {DELTA}.system.register_table({quote_text(schema)}, {quote_text(base)}, {quote_text(address)})"
+            )
+        cells = ", ".join(quote(column.name) for column in columns)
+        version = int(table.snapshot or 0)
+        self._create_view(
+            schema,
+            name,
+            f"SELECT {cells} FROM {DELTA}_ro.{schema}.{base} FOR VERSION AS OF {version}",  # noqa: S608 - quoted
+        )
 
     def _create_view(self, schema: str, name: str, query: str) -> None:
         self._client.fetch(f"CREATE OR REPLACE VIEW {CATALOG}.{schema}.{name} SECURITY INVOKER AS {query}")
