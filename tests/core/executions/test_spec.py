@@ -69,6 +69,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "fetch": {"allowNetworks": ["127.0.0.1/32"], "ownEndpoints": [["127.0.0.1", 9000], ["127.0.0.1", 3000]]},
         "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}, "libraries": []},
         "previewRows": 20,
+        "scratch": None,
         "pages": {
             "folder": url(pages_key(shop.organization_id)),
             "lifetimeSeconds": 1800.0,
