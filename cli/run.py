@@ -33,6 +33,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.options import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
+from pipelines.spark.jars import require_jars
 from pipelines.spark.run import Run
 from pipelines.spark.session import start_session
 from pipelines.stages import echo
@@ -131,8 +132,10 @@ def _open_page_folder(cache: Path) -> str:
 
 
 def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
+    with _console.status("fetching Java libraries"):
+        require_jars(plan.libraries)
     with _console.status("starting Spark"):
-        spark = _start_spark()
+        spark = _start_spark(plan)
     echoed = logging.getLogger(echo.__name__)
     echoed.addHandler(_EchoHandler())
     echoed.setLevel(logging.INFO)
@@ -156,7 +159,7 @@ def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
     spark.stop()
 
 
-def _start_spark() -> SparkSession:
+def _start_spark(plan: Plan) -> SparkSession:
     """Start Spark in another thread: in the main one, PySpark's handler of Ctrl-C would interrupt its own calls."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs connections that end; calls raise errors
     started: Future[SparkSession] = Future()
@@ -164,7 +167,7 @@ def _start_spark() -> SparkSession:
 
     def start() -> None:
         try:
-            started.set_result(start_session())
+            started.set_result(start_session(libraries=plan.libraries))
         except Exception as error:
             started.set_exception(error)
 

@@ -107,7 +107,7 @@ class Run:
             self._check_failures()
             return RunResult(None, engine.saves.commit(), [], 0)
         if engine.last_worker_step is None or self._plan.output.format != "parquet":
-            rows.persist()  # the preview reads them a second time
+            rows.persist()  # the preview reads them a second time, as do checks before a commit
         started = time.monotonic()
         written = self._write_output(engine, output, path)
         if engine.last_worker_step is None:

@@ -26,7 +26,7 @@ from pipelines.spark.session import allow_delta_functions
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")  # each holds the values of those before it
 _EXACT = 4  # of them are integers
-_HISTORY = 100  # commits that are looked at
+_HISTORY = 50  # commits that are looked at
 _TRIES = 5
 _CONFLICTS = ("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHANGED", "CONCURRENT")
 
@@ -261,7 +261,8 @@ class DeltaTable:
     def _read_history(self) -> Sequence[Any]:
         history = DataFrame(self._open().history(_HISTORY), self._spark)
         milliseconds = F.unix_millis("timestamp").alias("milliseconds")
-        return history.select("version", "userMetadata", milliseconds).orderBy(F.col("version").desc()).collect()
+        found = history.select("version", "userMetadata", milliseconds).collect()
+        return sorted(found, key=lambda row: row.version, reverse=True)
 
     def _open(self) -> Any:
         return self._class.forPath(self._session, self._location)

@@ -40,3 +40,14 @@ def test_warnings_are_printed_as_json(tmp_path: Path, capsys: pytest.CaptureFixt
     text = FETCH + "- {stage: extract, args: [{selector: h1}]}\nspindel: {delay: 1}\n"
     code, (warning,) = check_as_json(tmp_path, capsys, text)
     assert (code, warning["code"], warning["line"], warning["severity"]) == (0, "unknown-key", 4, "warning")
+
+
+def test_libraries_that_cannot_be_had_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPINDLE_JARS", str(tmp_path / "jars"))
+    monkeypatch.setenv("SPINDLE_MAVEN", "http://127.0.0.1:9")
+    text = FETCH + "- {stage: extract, args: [{selector: h1}]}\noutput: {format: delta}\n"
+    code, problems = check_as_json(tmp_path, capsys, text)
+    assert (code, [each["code"] for each in problems]) == (1, ["missing-libraries"])
+    assert "SPINDLE_MAVEN" in problems[0]["message"]

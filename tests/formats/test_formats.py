@@ -59,7 +59,7 @@ class Writer:
 
 def finish(service: Service, job: Job, state: str = "COMPLETED") -> dict[str, Any]:
     execution = service.execute(job)
-    status = service.wait(job, execution)
+    status = service.wait(job, execution, seconds=600)
     assert status["status"] == state, status
     return status
 

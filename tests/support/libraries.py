@@ -6,16 +6,14 @@ import os
 
 import pytest
 
-
-def has_libraries() -> bool:
-    """Return whether there are libraries, and let the code find them."""
-    folder = os.environ.get("SPINDLE_TEST_JARS")
-    if folder:
-        os.environ["SPINDLE_JARS"] = folder
-    return bool(folder)
-
+FOLDER = os.environ.get("SPINDLE_TEST_JARS")
+if FOLDER:
+    os.environ["SPINDLE_JARS"] = FOLDER  # also for the services that tests start
 
 needs_libraries = pytest.mark.skipif(
-    not os.environ.get("SPINDLE_TEST_JARS"),
-    reason="SPINDLE_TEST_JARS names no folder of Java libraries; `spindle jars` makes one",
+    not FOLDER, reason="SPINDLE_TEST_JARS names no folder of Java libraries; `spindle jars` makes one"
 )
+
+
+def has_libraries() -> bool:
+    return bool(FOLDER)

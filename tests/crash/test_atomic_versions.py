@@ -1,0 +1,109 @@
+"""Readers in a loop while a job writes its dataset and its driver is killed at random: each sees one whole version."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from tests.support.libraries import needs_libraries
+from tests.support.service import Service, wait_until
+
+ROWS = 2000
+RUNS = int(os.environ.get("SPINDLE_CRASH_OVERWRITES", "6"))
+PIPELINE = """
+pipeline:
+  - {{stage: load_csv, args: [{{path: "{file}", inferSchema: true}}]}}
+output: {{format: {format}, mode: {mode}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("atomic")
+    service = Service(folder / "data", {"SPINDLE_LOCAL_FOLDERS": str(folder)}).start()
+    yield service
+    assert service.stop() == 0
+
+
+class Reader:
+    """Queries the dataset until it is closed; `seen` are the distinct answers, in their order."""
+
+    def __init__(self, service: Service, dataset_id: str) -> None:
+        self._service = service
+        self._body = {
+            "sql": "SELECT count(*) AS n, min(run) AS first, max(run) AS last FROM dataset", "datasetId": dataset_id,
+        }  # fmt: skip
+        self._stop = threading.Event()
+        self.seen: list[dict[str, Any]] = []
+        self.reads = 0
+        self._thread = threading.Thread(target=self._read)
+
+    def __enter__(self) -> Reader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            (answer,) = self._service.post("/datasets/query", self._body)["results"]
+            self.reads += 1
+            if not self.seen or self.seen[-1] != answer:
+                self.seen.append(answer)
+
+
+@needs_libraries
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize(("format_", "mode"), [("parquet", "overwrite"), ("delta", "overwrite"), ("iceberg", "append")])
+def test_readers_see_whole_versions_only(written: Service, format_: str, mode: str) -> None:
+    seed = int(os.environ.get("SPINDLE_CRASH_SEED") or random.SystemRandom().randrange(10**6))
+    print("seed", seed)
+    chance, file = random.Random(seed), written.data.parent / f"{format_}.csv"
+    job = written.make_job(PIPELINE.format(file=file, format=format_, mode=mode))
+    write_rows(file, 0)
+    assert written.wait(job, written.execute(job), seconds=600)["status"] == "COMPLETED"
+    (dataset,) = written.get(f"/datasets?projectId={job.project_id}")
+    whole, killed = [0], 0
+    with Reader(written, dataset["id"]) as reader:
+        for run in range(1, RUNS + 1):
+            write_rows(file, run)
+            execution = written.execute(job)
+            if run % 2 and run != RUNS:
+                killed += kill_driver(written, execution, chance.uniform(4, 20))
+            if written.wait(job, execution, "CANCELLED", seconds=600)["status"] == "COMPLETED":
+                whole.append(run)
+        wait_until(lambda: reader.seen and reader.seen[-1]["last"] == whole[-1], 60)
+    print(f"{format_}: {killed} killed, {len(whole)} published, {reader.reads} reads")
+    for answer in reader.seen:
+        if mode == "append":
+            assert answer["n"] == ROWS * (whole.index(answer["last"]) + 1), "rows of published runs, each once"
+        else:
+            assert (answer["n"], answer["first"]) == (ROWS, answer["last"]), "the rows of one run"
+        assert answer["last"] in whole
+
+
+def write_rows(file: Any, run: int) -> None:
+    file.write_text("id,run\n" + "".join(f"{number},{run}\n" for number in range(ROWS)))
+
+
+def kill_driver(service: Service, execution: str, seconds: float) -> bool:
+    """Kill the driver of the execution with all its processes some time after it has started."""
+    folder = service.data / "drivers"
+    wait_until(lambda: [*folder.glob(f"*.{execution}.1")], 120)
+    time.sleep(seconds)
+    with suppress(StopIteration, ValueError, ProcessLookupError):
+        pid = int(next(folder.glob(f"*.{execution}.1")).read_text())
+        os.killpg(pid, signal.SIGKILL)
+        return True
+    return False
