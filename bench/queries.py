@@ -51,7 +51,7 @@ def write_rows(folder: Path) -> None:
         duckdb.execute(f"COPY ({rows}) TO '{folder}/part-{part:05}.parquet' (FORMAT parquet, COMPRESSION snappy)")
 
 
-def publish(settings: Settings) -> tuple[Identity, Path]:
+def publish_rows(settings: Settings) -> tuple[Identity, Path]:
     owner, execution, dataset_id = new_id(), new_id(), new_id()
     key = output_key(owner, execution, 1)
     folder = Path(open_storage(settings).url_for(key, "spark"))
@@ -110,7 +110,7 @@ def measure(name: str, contenders: dict[str, Callable[[str], Any]]) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as data:
         settings = Settings(data=Path(data))
-        caller, folder = publish(settings)
+        caller, folder = publish_rows(settings)
         contenders = {"spindle": open_service(settings, caller), "duckdb": open_duckdb(folder)}
         if "SPINDLE_TEST_TRINO" in os.environ:
             rules = os.environ["SPINDLE_TEST_TRINO_RULES"]

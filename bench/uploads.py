@@ -50,19 +50,19 @@ def measure_time(megabytes: int, rounds: int) -> None:
         source, target = Path(scratch) / "source", Path(scratch) / "target"
         source.write_bytes(BLOCK * megabytes)
 
-        def upload() -> None:
+        def store_file() -> None:
             with source.open("rb") as content:
                 storage.put("bench/a", content)
 
-        def download() -> None:
+        def read_file() -> None:
             with storage.open("bench/a") as content, target.open("wb") as file:
                 while chunk := content.read(2**18):
                     file.write(chunk)
 
         steps = {
-            "upload": upload,
+            "upload": store_file,
             "boto3 upload": lambda: bucket.client.upload_file(str(source), bucket.name, f"{bucket.prefix}/bench/b"),
-            "download": download,
+            "download": read_file,
             "boto3 download": lambda: bucket.client.download_file(bucket.name, f"{bucket.prefix}/bench/b", str(target)),
         }
         for _ in range(rounds):

@@ -115,7 +115,7 @@ def is_local(address: str) -> bool:
 
 
 def list_data_files(folder: str, recursive: bool = False) -> list[StoredFile]:
-    """Return the files directly in a folder by name, without Spark's and Hadoop's own; none without the folder.
+    """Return the files directly in a folder by name, without Spark's and Hadoop's own. The folder may be missing.
 
     With `recursive` also those in folders below it, by their path from it.
     """
@@ -167,7 +167,7 @@ def write_file(address: str, content: bytes) -> None:
 
 
 def delete_file(address: str) -> None:
-    """Delete a file; none is fine."""
+    """Delete a file. Does nothing when it does not exist."""
     files, path = open_filesystem(address)
     with suppress(FileNotFoundError):
         files.delete_file(path)
@@ -180,7 +180,7 @@ def move_file(source: str, target: str) -> None:
 
 
 def delete_folder(address: str) -> None:
-    """Delete a folder and all in it; none is fine."""
+    """Delete a folder and all in it. Does nothing when it does not exist."""
     from pyarrow.fs import FileType
 
     files, path = open_filesystem(address)

@@ -15,9 +15,9 @@ _LIBRARIES = {"delta": "delta", "iceberg": "iceberg", "avro": "avro"}
 
 
 class Mode(StrEnum):
-    """What becomes of earlier rows.
+    """How a write treats earlier rows.
 
-    They are replaced, kept beside the new ones, or updated by keys; `error` fails and `ignore` does nothing where there
+    They are replaced, kept along with the new ones, or updated by keys; `error` fails and `ignore` does nothing where there
     are earlier rows.
     """
 

@@ -43,7 +43,7 @@ Place = tuple[str, int, int]  # file, row group, row in it
 
 @dataclass
 class _Folder:
-    """What this process knows of a folder."""
+    """The pages of a folder that this process has seen."""
 
     places: dict[bytes, Place] = field(default_factory=dict[bytes, Place])
     files: set[str] = field(default_factory=set[str])

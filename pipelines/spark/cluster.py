@@ -47,7 +47,7 @@ def find_own_address(master: str) -> str:
 def await_executors(spark: SparkSession) -> None:
     """Wait for the first executors, so that the rows are divided among their cores.
 
-    On a cluster without a free core this gives up after a minute; Spark itself goes on waiting.
+    On a cluster without a free core this gives up after a minute; Spark itself continues to wait.
     """
     java: Any = spark.sparkContext._jsc  # pyright: ignore[reportPrivateUsage]
     deadline = time.monotonic() + _EXECUTORS_SECONDS
@@ -62,7 +62,7 @@ def await_executors(spark: SparkSession) -> None:
 
 
 def read_executor_logs(context: SparkContext) -> Iterator[tuple[str, str]]:
-    """Yield the id of each executor with the end of its log, which the machine of the executor serves.
+    """Yield the ids of executors with the ends of their logs, which their machines serve.
 
     Executors whose machine does not answer are left out.
     """

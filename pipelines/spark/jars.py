@@ -106,7 +106,7 @@ def build_conf(libraries: Iterable[str]) -> dict[str, str]:
 
 
 def require_jars(libraries: Iterable[str]) -> Sequence[Path]:
-    """Return the jars of these libraries, except those in Spark's own folder; fetch what is missing.
+    """Return the jars of these libraries, except those in Spark's own folder; fetch missing ones.
 
     Raises LibrariesMissing with a sentence that says how to get them.
     """
@@ -119,7 +119,7 @@ def require_jars(libraries: Iterable[str]) -> Sequence[Path]:
 
 
 def _is_in_spark(jar: Jar) -> bool:
-    """Return whether Spark loads the jar by itself, whatever its version."""
+    """Return whether Spark's own folder has the jar, in any version."""
     return any(True for folder in _list_spark_folders() for _ in folder.glob(f"{jar.artifact}-[0-9]*.jar"))
 
 
@@ -184,7 +184,7 @@ def _download(client: Client, url: str, path: Path) -> Path:
 
 
 def _fetch_with_ivy(jars: Sequence[Jar], scratch: Path) -> dict[Jar, Path]:
-    """Fetch jars from the repository that Ivy knows by itself."""
+    """Fetch jars from Ivy's default repository."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
     ivy = next((path for folder in _list_spark_folders() for path in folder.glob("ivy-*.jar")), None)

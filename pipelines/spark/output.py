@@ -1,4 +1,4 @@
-"""What a run writes: its output, and the rows of save stages, as files or as versions of tables."""
+"""The files that a run writes: its output, and the rows of save stages, as files or as versions of tables."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _AWAY = re.compile(
 
 
 def find_storage_failure(text: str) -> RunError | None:
-    """Return the failure that an error's text tells of, if it comes from a storage: StorageAway if it was away."""
+    """Return the failure of a storage that an error's text describes: StorageAway when the storage did not answer."""
     if not _FROM_STORAGE.search(text):
         return None
     match = _BUCKET.search(text)
