@@ -17,8 +17,8 @@ _LIBRARIES = {"delta": "delta", "iceberg": "iceberg", "avro": "avro"}
 class Mode(StrEnum):
     """How a write treats earlier rows.
 
-    They are replaced, kept along with the new ones, or updated by keys; `error` fails and `ignore` does nothing where there
-    are earlier rows.
+    They are replaced, kept along with the new ones, or updated by keys. Where there are earlier rows, `error` fails and
+    `ignore` does nothing.
     """
 
     OVERWRITE = "overwrite"
