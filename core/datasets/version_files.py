@@ -5,11 +5,12 @@ Tables are read from their logs, so that a version keeps its rows while others a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from core.errors import Unavailable
 from core.infra.storage.protocol import InvalidKey, Storage, find_data_files
+from pipelines.filesystem import S3Access
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.language.snapshots import parse_iceberg_snapshot
 
@@ -57,7 +58,7 @@ def _list_files(storage: Storage, organization_id: str, folder: str, format_: st
         raise InvalidKey(folder)
     if format_ not in TABLE_FORMATS:
         return [file.key for file in find_data_files(storage, folder)]
-    named = _read_log(format_, storage.url_for(folder, "sql"), snapshot or "")
+    named = _read_log(format_, storage.url_for(folder, "sql"), snapshot or "", storage.export_access())
     return [_find_key(storage, folder, file) for file in named]
 
 
@@ -70,17 +71,18 @@ def _find_key(storage: Storage, folder: str, file: str) -> str:
 
 
 @lru_cache(REMEMBERED)
-def _read_log(format_: str, location: str, snapshot: str) -> tuple[str, ...]:
+def _read_log(format_: str, location: str, snapshot: str, access: S3Access | None) -> tuple[str, ...]:
     """Return the addresses of a snapshot's files, which never change."""
-    return (_read_delta if format_ == "delta" else _read_iceberg)(location.rstrip("/"), snapshot)
+    return (_read_delta if format_ == "delta" else _read_iceberg)(location.rstrip("/"), snapshot, access)
 
 
-def _read_delta(location: str, snapshot: str) -> tuple[str, ...]:
+def _read_delta(location: str, snapshot: str, access: S3Access | None) -> tuple[str, ...]:
     from deltalake import DeltaTable  # a large library, for instances with such tables only
     from deltalake.exceptions import DeltaError
 
     try:
-        table = DeltaTable(location, version=int(snapshot))
+        options = _select_given(_name_delta_options(access)) if access else None
+        table = DeltaTable(location, version=int(snapshot), storage_options=options)
         features = {*(table.protocol().reader_features or ())}
         files = tuple(_get_address(location, file) for file in table.file_uris())
     except (DeltaError, OSError, ValueError) as error:
@@ -93,12 +95,13 @@ def _read_delta(location: str, snapshot: str) -> tuple[str, ...]:
     return files
 
 
-def _read_iceberg(location: str, snapshot: str) -> tuple[str, ...]:
+def _read_iceberg(location: str, snapshot: str, access: S3Access | None) -> tuple[str, ...]:
     from pyiceberg.exceptions import ValidationError
     from pyiceberg.table import StaticTable
 
     try:
-        table = StaticTable.from_metadata(f"{location}/metadata/{parse_iceberg_snapshot(snapshot).file}")
+        metadata = f"{location}/metadata/{parse_iceberg_snapshot(snapshot).file}"
+        table = StaticTable.from_metadata(metadata, _select_given(_name_iceberg_properties(access)) if access else {})
         tasks = list(table.scan().plan_files())
     except (OSError, ValueError, ValidationError) as error:
         raise _make_unreadable("Iceberg") from error
@@ -108,6 +111,35 @@ def _read_iceberg(location: str, snapshot: str) -> tuple[str, ...]:
             code="unsupported-table",
         )
     return tuple(_get_address(location, task.file.file_path) for task in tasks)
+
+
+def _name_delta_options(access: S3Access) -> Mapping[str, str | None]:
+    """Return the access to a bucket as options of the Rust crate object_store."""
+    return {
+        "AWS_ACCESS_KEY_ID": access.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": access.secret_access_key,
+        "AWS_SESSION_TOKEN": access.session_token,
+        "AWS_REGION": access.region,
+        "AWS_ENDPOINT_URL": access.endpoint,
+        "AWS_ALLOW_HTTP": "true" if (access.endpoint or "").startswith("http:") else None,
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not access.path_style).lower(),
+    }
+
+
+def _name_iceberg_properties(access: S3Access) -> Mapping[str, str | None]:
+    """Return the access to a bucket as properties of pyiceberg's FileIO."""
+    return {
+        "s3.access-key-id": access.access_key_id,
+        "s3.secret-access-key": access.secret_access_key,
+        "s3.session-token": access.session_token,
+        "s3.region": access.region,
+        "s3.endpoint": access.endpoint,
+        "s3.force-virtual-addressing": str(not access.path_style).lower(),
+    }
+
+
+def _select_given(options: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _get_address(location: str, file: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.libraries import needs_libraries
 from tests.support.s3 import Bucket, delete_bucket, get_bucket
 from tests.support.service import Service, wait_until
 from tests.support.site import serve_site
@@ -25,6 +26,12 @@ pipeline:
   - {{stage: load_parquet, args: [titles]}}
 """
 PAGES = {"/": "<a href=1>1</a><a href=2>2</a>", "/1": "<h1>one</h1>", "/2": "<h1>two</h1>"}
+TABLE = """
+pipeline:
+  - {{stage: load_csv, args: [{{path: "{site}/rows.csv", header: true, inferSchema: true}}]}}
+output: {{format: {format}, mode: merge, keys: [id]}}
+"""
+RUN_SECONDS = 300  # with the libraries of a format and of S3
 DOWNLOADS = """
 pipeline:
   - {{stage: load_csv, args: ["{site}/list.csv"]}}
@@ -104,6 +111,26 @@ def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: 
     wait_until(lambda: not list_local_files(on_s3), 60)
     assert on_s3.get(f"{job.path}/executions/{execution}/logs")["logs"]
     assert find_secret(on_s3, bucket) == []
+
+
+@needs_libraries
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_tables_are_in_the_bucket(on_s3: Service, format_: str) -> None:
+    with serve_site() as site:
+        job = on_s3.make_job(TABLE.format(site=site.url, format=format_))
+        for rows in ("id,name\n1,a\n2,b\n", "id,name\n2,B\n3,c\n"):
+            site.serve({"/rows.csv": rows})
+            status = on_s3.wait(job, on_s3.execute(job), seconds=RUN_SECONDS)
+            assert status["status"] == "COMPLETED", status
+    (dataset,) = on_s3.get(f"/datasets?projectId={job.project_id}")
+    query = {"sql": "SELECT id, name FROM dataset ORDER BY id", "datasetId": dataset["id"]}
+    rows = [(row["id"], row["name"]) for row in on_s3.post("/datasets/query", query)["results"]]
+    assert rows == [(1, "a"), (2, "B"), (3, "c")]
+    before = on_s3.post("/datasets/query", {**query, "version": 1})["results"]
+    assert [(row["id"], row["name"]) for row in before] == [(1, "a"), (2, "b")]
+    with on_s3.client() as client:
+        content = client.get(f"/datasets/{dataset['id']}/download?format=csv")
+    assert sorted(content.text.split()) == ["1,a", "2,B", "3,c", "id,name"]
 
 
 def test_downloaded_files_are_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:

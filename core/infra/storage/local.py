@@ -75,6 +75,9 @@ class LocalStorage:
     def url_for(self, key: str, reader: Reader) -> str:
         return str(self.path(key))
 
+    def export_access(self) -> None:
+        return None
+
     def find_key(self, url: str) -> str | None:
         path = unquote(urlsplit(url).path) if url.startswith("file:") else url
         try:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO, Literal, Protocol
 
+from pipelines.filesystem import S3Access
+
 Reader = Literal["spark", "sql", "signed"]
 
 
@@ -72,6 +74,10 @@ class Storage(Protocol):
 
         A `signed` address is for a process without credentials, which can read that one file for some hours.
         """
+        ...
+
+    def export_access(self) -> S3Access | None:
+        """Return what other processes and libraries need to reach the files, with secrets; None for local files."""
         ...
 
     def find_key(self, url: str) -> str | None:
