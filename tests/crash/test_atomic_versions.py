@@ -17,7 +17,7 @@ from tests.support.libraries import needs_libraries
 from tests.support.service import Service, wait_until
 
 ROWS = 2000
-RUNS = int(os.environ.get("SPINDLE_CRASH_OVERWRITES", "6"))
+RUNS = int(os.environ.get("SPINDLE_CRASH_OVERWRITES", "4"))
 PIPELINE = """
 pipeline:
   - {{stage: load_csv, args: [{{path: "{file}", inferSchema: true}}]}}
@@ -58,6 +58,7 @@ class Reader:
         while not self._stop.is_set():
             (answer,) = self._service.post("/datasets/query", self._body)["results"]
             self.reads += 1
+            time.sleep(0.5)  # queries shall not take the writers' cores
             if not self.seen or self.seen[-1] != answer:
                 self.seen.append(answer)
 
