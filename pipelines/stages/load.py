@@ -57,7 +57,7 @@ class FileSource(Source):
         files = self.find_files(context)
         reader = self if files.format in (None, self.format) else _find_reader(files.format, self.path)
         rows = reader.read(spark, files, context)
-        if not rows.columns:
+        if rows.columns == ["_ordinal"]:
             raise RunError(reader.describe_empty())
         if taken := [name for name in rows.columns if name.casefold() in INTERNAL_COLUMNS]:
             raise RunError(f"'{self.path}' has a column '{taken[0]}', which is reserved for the engine: rename it")
