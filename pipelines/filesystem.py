@@ -147,7 +147,7 @@ def has_file(address: str) -> bool:
 
 
 def read_file(address: str) -> bytes | None:
-    """Return the content of a file; None when there is none."""
+    """Return the content of a file; None when it does not exist."""
     files, path = open_filesystem(address)
     try:
         with files.open_input_stream(path) as stream:

@@ -40,7 +40,7 @@ class WrittenFiles:
     """The files that an execution wrote to one folder of the storage, or the `snapshot` of a table.
 
     Counts are null when unknown; those of a table are of all its rows. `files` are the keys of the data files; None for
-    a table, whose own log tells them.
+    a table, whose own log lists them.
     """
 
     location: str

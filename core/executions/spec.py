@@ -95,6 +95,7 @@ def build_spec(
 
 
 def _find_scratch(settings: Settings, storage: Storage, execution: Execution) -> str | None:
+    """Return the folder for files that tasks on other machines share; None when all tasks run on this machine."""
     if is_local_master(settings.spark_master) or not is_bucket(settings):
         return None
     return storage.url_for(scratch_key(execution.organization_id, execution.id, execution.attempt), "spark")

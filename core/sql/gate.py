@@ -175,7 +175,7 @@ def _limit_rows(tree: exp.Expr, limit: int | None, offset: int) -> exp.Expr:
 
 
 def _get_number(tree: exp.Expr, clause: str) -> int | None:
-    """Return the number of a LIMIT or OFFSET; 0 for no OFFSET, None for no LIMIT and for what is not a number."""
+    """Return the number of a LIMIT or OFFSET. Without the clause it is None or 0; None for another expression."""
     node = tree.args.get(clause)
     if node is None:
         return 0 if clause == "offset" else None

@@ -15,7 +15,7 @@ _OPTIONS = {"csv": {"header": True}, "json": {"ignoreNullFields": False}}
 
 
 def write_files(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str] = ()) -> None:
-    """Write rows to a new folder, with a folder of its own for each combination of values to partition by.
+    """Write rows to a new folder, divided into folders by the values of the columns to partition by.
 
     CSV has a header and nested values as JSON; JSON has one object per line, nulls included.
     """
