@@ -81,7 +81,7 @@ def _read_delta(location: str, snapshot: str, access: S3Access | None) -> tuple[
     from deltalake.exceptions import DeltaError
 
     try:
-        options = _select_given(_name_delta_options(access)) if access else None
+        options = name_delta_options(access) if access else None
         table = DeltaTable(location, version=int(snapshot), storage_options=options)
         features = {*(table.protocol().reader_features or ())}
         files = tuple(_get_address(location, file) for file in table.file_uris())
@@ -101,7 +101,7 @@ def _read_iceberg(location: str, snapshot: str, access: S3Access | None) -> tupl
 
     try:
         metadata = f"{location}/metadata/{parse_iceberg_snapshot(snapshot).file}"
-        table = StaticTable.from_metadata(metadata, _select_given(_name_iceberg_properties(access)) if access else {})
+        table = StaticTable.from_metadata(metadata, name_iceberg_properties(access) if access else {})
         tasks = list(table.scan().plan_files())
     except (OSError, ValueError, ValidationError) as error:
         raise _make_unreadable("Iceberg") from error
@@ -113,9 +113,9 @@ def _read_iceberg(location: str, snapshot: str, access: S3Access | None) -> tupl
     return tuple(_get_address(location, task.file.file_path) for task in tasks)
 
 
-def _name_delta_options(access: S3Access) -> Mapping[str, str | None]:
+def name_delta_options(access: S3Access) -> dict[str, str]:
     """Return the access to a bucket as options of the Rust crate object_store."""
-    return {
+    options = {
         "AWS_ACCESS_KEY_ID": access.access_key_id,
         "AWS_SECRET_ACCESS_KEY": access.secret_access_key,
         "AWS_SESSION_TOKEN": access.session_token,
@@ -124,11 +124,12 @@ def _name_delta_options(access: S3Access) -> Mapping[str, str | None]:
         "AWS_ALLOW_HTTP": "true" if (access.endpoint or "").startswith("http:") else None,
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not access.path_style).lower(),
     }
+    return _select_given(options)
 
 
-def _name_iceberg_properties(access: S3Access) -> Mapping[str, str | None]:
+def name_iceberg_properties(access: S3Access) -> dict[str, str]:
     """Return the access to a bucket as properties of pyiceberg's FileIO."""
-    return {
+    options = {
         "s3.access-key-id": access.access_key_id,
         "s3.secret-access-key": access.secret_access_key,
         "s3.session-token": access.session_token,
@@ -136,6 +137,7 @@ def _name_iceberg_properties(access: S3Access) -> Mapping[str, str | None]:
         "s3.endpoint": access.endpoint,
         "s3.force-virtual-addressing": str(not access.path_style).lower(),
     }
+    return _select_given(options)
 
 
 def _select_given(options: Mapping[str, str | None]) -> dict[str, str]:

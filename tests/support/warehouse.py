@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ from core.identity.api_keys import Identity
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from core.infra.storage.protocol import output_key
+from core.infra.storage.protocol import output_key, table_key
 from core.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.sql.embedded.pool import Pool
 from core.sql.service import Query, QueryService, open_sql_engine
 from core.tables import Base, Dataset, DatasetVersion, Organization, new_id
+from tests.support.s3 import Bucket
 from tests.support.stored import store_rows
+from tests.support.tables import append_rows
 from tests.support.trino import engine_settings
 
 
@@ -36,12 +38,21 @@ class Warehouse:
         with self.database.write() as session:
             session.add(Organization(id=self.ids[name], name=name, slug=name))
 
-    def publish(self, organization: str, schema: str, name: str, rows: pa.Table, columns: list[dict[str, str]]) -> str:
-        """Writes `rows` as a dataset's next version, as an execution does, and switches the pointer to it."""
-        owner, execution = self.ids[organization], new_id()
+    def publish(
+        self, organization: str, schema: str, name: str, rows: pa.Table, columns: list[dict[str, str]],
+        format_: str = "parquet", partition_by: Sequence[str] = (),
+    ) -> str:  # fmt: skip
+        """Writes `rows` as a dataset's next version, as an execution does, and switches the pointer to it.
+
+        A Delta or Iceberg table gets them appended, so that the version has the earlier ones too.
+        """
+        owner, execution, snapshot = self.ids[organization], new_id(), None
         key = output_key(owner, execution, 1)
-        if rows.num_rows:
-            store_rows(self.settings, key, rows)
+        if format_ != "parquet":
+            key = table_key(owner, f"{schema}_{name}", format_)
+            snapshot = append_rows(self.settings, format_, key, rows, partition_by)
+        elif rows.num_rows:
+            store_rows(self.settings, key, rows, partition_by)
         with self.database.write() as session:
             dataset = session.query(Dataset).filter_by(organization_id=owner, schema_slug=schema, slug=name).first()
             if dataset is None:
@@ -50,7 +61,7 @@ class Warehouse:
                 session.flush()
             version = DatasetVersion(
                 id=new_id(), dataset_id=dataset.id, execution_id=execution, locations=[key], columns=columns,
-                row_count=rows.num_rows,
+                row_count=rows.num_rows, format=format_, snapshot=snapshot, partition_by=[*partition_by],
             )  # fmt: skip
             session.add(version)
             dataset.current_version_id = version.id
@@ -82,8 +93,11 @@ def make_query_service(settings: Settings, database: Database, pool: Pool) -> Qu
     return QueryService(settings, database, engine)
 
 
-def make_warehouse(data: Path, pool: Pool, engine: str = "duckdb") -> Generator[Warehouse]:
-    settings = Settings(data=data, sql_timeout_seconds=120, **engine_settings(engine))
+def make_warehouse(
+    data: Path, pool: Pool, engine: str = "duckdb", bucket: Bucket | None = None
+) -> Generator[Warehouse]:
+    storage = bucket.settings if bucket else {}
+    settings = Settings(data=data, sql_timeout_seconds=120, **engine_settings(engine), **storage)
     database = open_database(settings)
     Base.metadata.create_all(database.engine)
     warehouse = Warehouse(settings, database, make_query_service(settings, database, pool))

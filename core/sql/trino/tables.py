@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import time
 from collections.abc import Sequence
 from threading import Lock
@@ -17,16 +16,15 @@ from threading import Lock
 from core.errors import BadInput
 from core.infra.storage.protocol import Storage
 from core.sql.catalog import Column, Table
-from core.sql.files import list_parquet_files
+from core.sql.files import list_parquet_keys
 from core.sql.trino.access import AccessRules, name_user
 from core.sql.trino.client import TrinoClient
+from core.sql.trino.folders import CATALOG, READ_CATALOG, FolderTables, is_filled_once
+from core.sql.trino.logs import LogTables
+from core.sql.trino.text import quote, quote_text
+from pipelines.language.formats import TABLE_FORMATS
 
-CATALOG, READ_CATALOG = "hive", "hive_ro"
 UNUSED_SECONDS = 3600  # after which the table of an earlier version is dropped; files stay
-INSTANT = "timestamp"  # Spark's type of a point in time
-TIMES = re.compile(r"\btimestamp(\(\d+\))?( with time zone)?")
-DELTA = "delta"  # the format, and its catalog
-LOCAL = "local://"
 NAME_PARTS = 3  # of t_<dataset>_<content>; that of a folder follows
 
 
@@ -38,31 +36,35 @@ class TrinoTables:
         self._storage = storage
         self._rules = rules
         self._lock = Lock()
+        self._folders = FolderTables(client, storage)
+        self._logs = LogTables(client, storage)
+        self._making: dict[tuple[str, str], Lock] = {}  # by schema and name
         self._used: dict[tuple[str, str], float] = {}  # by schema and name
         self._schemas: set[str] = set()
 
     def register(self, organization_id: str, table: Table) -> tuple[str, ...]:
         """Return the identifiers of the table, which exists when this returns.
 
-        Raises BadInput for tables of Iceberg and for partitioned files, of which a folder is not a version.
+        Raises BadInput for tables that Trino cannot read, and Unavailable for files that are missing.
         """
-        partitioned = bool(table.partition_by) and table.format == "parquet"
-        if table.format not in ("parquet", DELTA) or partitioned:
-            kind = "is partitioned" if partitioned else f"has the format {table.format}"
-            raise BadInput(f"{table.full_name} {kind}, which Trino does not read here.", code="unsupported-table")
-        files = list_parquet_files(self._storage, organization_id, table)
+        files = list_parquet_keys(self._storage, organization_id, table)
         schema, name = name_user(organization_id), _name_table(table)
         with self._lock:
-            known = (schema, name) in self._used
+            making = self._making.setdefault((schema, name), Lock())
+        with making:
+            with self._lock:
+                known = (schema, name) in self._used
+            if not known:
+                try:
+                    self._ensure_schema(schema)
+                    self._create(schema, name, table, files)
+                    self._drop_unused(schema, table, name)
+                except BaseException:
+                    self.forget(schema)
+                    raise
+        with self._lock:
             self._used[schema, name] = time.monotonic()
-        if not known:
-            try:
-                self._ensure_schema(schema)
-                self._create(schema, name, table, bool(files))
-                self._drop_unused(schema, table, name)
-            except BaseException:
-                self.forget(schema)
-                raise
+            self._making.pop((schema, name), None)
         return READ_CATALOG, schema, name
 
     def forget(self, schema: str) -> None:
@@ -78,50 +80,15 @@ class TrinoTables:
             self._rules.admit(schema)
             self._schemas.add(schema)
 
-    def _create(self, schema: str, name: str, table: Table, has_files: bool) -> None:
+    def _create(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
         columns = table.get_trino_columns()
         _check_names(table, columns)
-        stored = [(column.name, _to_hive(column)) for column in columns]
-        instants = {column.name for column in table.columns if column.type == INSTANT}
-        if table.format == DELTA:
-            self._register_delta(schema, name, table, columns)
-            return
-        if not has_files:
-            self._create_view(schema, name, _select_nothing(columns))
-            return
-        plain = len(table.locations) == 1 and not instants
-        parts = [name] if plain else [f"{name}_{position}" for position in range(len(table.locations))]
-        for part, location in zip(parts, table.locations, strict=True):
-            cells = ", ".join(f"{quote(column)} {type}" for column, type in stored)
-            address = quote_text(_to_trino_url(self._storage.url_for(location, "sql")))
-            self._client.fetch(
-                f"CREATE TABLE IF NOT EXISTS {CATALOG}.{schema}.{part} ({cells}) "
-                f"WITH (external_location = {address}, format = 'PARQUET')"
-            )
-        if not plain:
-            cells = ", ".join(_read_cell(column.name, column.name in instants) for column in columns)
-            selects = [f"SELECT {cells} FROM {READ_CATALOG}.{schema}.{part}" for part in parts]  # noqa: S608 - quoted
-            self._create_view(schema, name, " UNION ALL ".join(selects))
-
-    def _register_delta(self, schema: str, name: str, table: Table, columns: Sequence[Column]) -> None:
-        """Register the table once, and its version as a view: later versions of the log are not seen."""
-        address = _to_trino_url(self._storage.url_for(table.locations[0], "sql"))
-        base = f"b_{hashlib.sha256(address.encode()).hexdigest()[:32]}"
-        self._client.fetch(f"CREATE SCHEMA IF NOT EXISTS {DELTA}.{schema}")
-        if not self._client.fetch(f"SHOW TABLES FROM {DELTA}.{schema} LIKE {quote_text(base)}"):
-            self._client.fetch(
-                f"CALL {DELTA}.system.register_table({quote_text(schema)}, {quote_text(base)}, {quote_text(address)})"
-            )
-        cells = ", ".join(quote(column.name) for column in columns)
-        version = int(table.snapshot or 0)
-        self._create_view(
-            schema,
-            name,
-            f"SELECT {cells} FROM {DELTA}_ro.{schema}.{base} FOR VERSION AS OF {version}",  # noqa: S608 - quoted
-        )
-
-    def _create_view(self, schema: str, name: str, query: str) -> None:
-        self._client.fetch(f"CREATE OR REPLACE VIEW {CATALOG}.{schema}.{name} SECURITY INVOKER AS {query}")
+        query = _select_nothing(columns) if not files else None
+        if query is None and table.format in TABLE_FORMATS:
+            query = self._logs.register(schema, name, table, files)
+        query = query or self._folders.create(schema, name, table, files)
+        if query is not None:
+            self._client.fetch(f"CREATE OR REPLACE VIEW {CATALOG}.{schema}.{name} SECURITY INVOKER AS {query}")
 
     def _drop_unused(self, schema: str, table: Table, current: str) -> None:
         """Drop the tables of the dataset's earlier versions that no query of this process has read for an hour."""
@@ -135,6 +102,7 @@ class TrinoTables:
                 self._used.pop((schema, _strip_part(name)), None)
         for name in unused:
             self._drop(schema, name)
+            self._logs.drop(schema, name, table)
 
     def _drop(self, schema: str, name: str) -> None:
         try:
@@ -154,7 +122,9 @@ def _strip_part(name: str) -> str:
 
 def _name_table(table: Table) -> str:
     columns = [(column.name, column.type) for column in table.columns]
-    content = json.dumps([table.format, table.locations, table.snapshot, columns, bool(table.row_count)])
+    files = None if is_filled_once(table) else table.files
+    layout = [table.format, table.locations, table.snapshot, table.partition_by, files]
+    content = json.dumps([*layout, columns, bool(table.row_count)])
     return f"{_name_dataset(table)}_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
@@ -164,27 +134,6 @@ def _check_names(table: Table, columns: Sequence[Column]) -> None:
         raise BadInput(sentence, code="unsupported-sql")
 
 
-def _to_hive(column: Column) -> str:
-    """Return the type in the catalog: it has points in time without their zone, which is UTC."""
-    return TIMES.sub("timestamp(6)", column.type)
-
-
-def _read_cell(name: str, is_instant: bool) -> str:
-    return f"with_timezone({quote(name)}, 'UTC') AS {quote(name)}" if is_instant else quote(name)
-
-
 def _select_nothing(columns: Sequence[Column]) -> str:
     cells = ", ".join(f"CAST(NULL AS {column.type}) AS {quote(column.name)}" for column in columns)
     return f"SELECT {cells} WHERE false"
-
-
-def _to_trino_url(url: str) -> str:
-    return url if "://" in url else LOCAL + url
-
-
-def quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-import pyarrow as pa
 import pytest
 
 from core.errors import SpindleError, Unavailable
 from core.infra.settings import Settings
-from core.infra.storage import open_storage
-from core.sql.catalog import Column, Table
 from core.sql.embedded.pool import Pool
-from core.sql.engine import EngineQuery
-from core.sql.service import Query, open_sql_engine
+from core.sql.service import Query
 from core.sql.trino.access import name_user
 from core.sql.trino.client import TrinoClient
-from core.tables import new_id
 from tests.support.trino import trino_settings
 from tests.support.warehouse import Warehouse, make_query_service, make_warehouse
 
@@ -109,19 +104,3 @@ def test_a_trino_that_is_down_is_unavailable(warehouse: Warehouse, pool: Pool) -
     with pytest.raises(Unavailable) as error:
         service.run(warehouse.caller("acme"), Query("SELECT 1 AS one"))
     assert error.value.details[0].code == "trino-unavailable"
-
-
-def test_a_version_of_a_delta_table_is_read(warehouse: Warehouse) -> None:
-    deltalake = pytest.importorskip("deltalake")
-    owner, storage = warehouse.ids["acme"], open_storage(warehouse.settings)
-    location = f"{owner}/tables/goods"
-    for number in (1, 2):
-        deltalake.write_deltalake(storage.url_for(location, "sql"), pa.table({"Id": [number]}), mode="append")
-    engine = open_sql_engine(warehouse.settings, storage)
-    for snapshot, count in (("0", 1), ("1", 2)):
-        columns = (Column("Id", "bigint"),)
-        table = Table(new_id(), "shop", "goods", columns, "delta", (location,), snapshot, count, None)
-        name = ".".join(engine.register(owner, table).identifiers)
-        query = EngineQuery(new_id(), owner, f"SELECT count(*) AS n, max(id) AS id FROM {name}", ())
-        assert engine.run(query).rows == [{"n": count, "id": count}]
-    engine.close()
