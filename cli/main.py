@@ -172,7 +172,9 @@ def check(
 
 @main.command()
 def jars(
-    libraries: Annotated[list[str] | None, typer.Argument(help="delta, iceberg, avro, s3, postgresql; all.")] = None,
+    libraries: Annotated[
+        list[str] | None, typer.Argument(help="delta, iceberg, avro, s3, postgresql, mysql; all.")
+    ] = None,
 ) -> None:
     """Fetch the Java libraries of formats and storages that Spark lacks, and print their folder."""
     from cli.jars import fetch

@@ -16,7 +16,7 @@ from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.planning.checks import CHECKS, Check
 from pipelines.planning.model import Output
 from pipelines.planning.options import Options
-from pipelines.planning.stage import STAGES, LinkStage, RowStage, Sink, Source, Stage
+from pipelines.planning.stage import STAGES, Export, LinkStage, RowStage, Sink, Source, Stage
 from pipelines.registry.catalog import Entry
 
 Schema = dict[str, Any]
@@ -181,6 +181,7 @@ _KINDS: tuple[tuple[type[Stage], str], ...] = (
     (LinkStage, "Pages"),
     (RowStage, "Row by row"),
     (Sink, "Files"),
+    (Export, "Other systems"),
     (Stage, "Whole tables"),
 )
 

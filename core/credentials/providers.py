@@ -29,6 +29,21 @@ PROVIDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "POSTGRESQL_USER": ("access_key_id", "api_key"),
         "POSTGRESQL_PASSWORD": ("secret_access_key", "api_secret"),
     },
+    "MYSQL": {
+        "MYSQL_URL": ("endpoint",),
+        "MYSQL_USER": ("access_key_id", "api_key"),
+        "MYSQL_PASSWORD": ("secret_access_key", "api_secret"),
+    },
+    "KAFKA": {
+        "KAFKA_SERVERS": ("endpoint",),
+        "KAFKA_USER": ("access_key_id", "api_key"),
+        "KAFKA_PASSWORD": ("secret_access_key", "api_secret"),
+    },
+    "MONGODB": {
+        "MONGODB_HOSTS": ("endpoint",),
+        "MONGODB_USER": ("access_key_id", "api_key"),
+        "MONGODB_PASSWORD": ("secret_access_key", "api_secret"),
+    },
     "GCP": {"GOOGLE_API_KEY": ("api_key",), "GOOGLE_CREDENTIALS": ("api_secret",)},
     "AZURE": {
         "AZURE_API_KEY": ("api_key",),

@@ -12,6 +12,8 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
 
+from pipelines.language.data_sources import parse_data_sources
+
 REQUESTS_PER_MINUTE = 1000
 POSTGRESQL_PORT = 5432
 STORAGE_ADDRESS = re.compile(r"s3[an]?://[a-zA-Z0-9][\w.-]+(/[^/]+)*/?")
@@ -131,6 +133,9 @@ class Settings(BaseSettings):
     spare_libraries: CommaSeparated = Field(
         default=(), description="Java libraries that spare drivers have loaded, such as delta, iceberg."
     )
+    spark_sources: str = Field(
+        default="", description="Spark data sources that pipelines may use: NAME=JAR,JAR; NAME=JAR (docs/sources)."
+    )
     cloud_provider: str = Field(default="local", description="Whose machines drivers run on, in the price table.")
     cloud_region: str = Field(default="local", description="Region of that provider.")
     driver_instance_type: str = Field(default="local", description="Instance type that a driver is charged as.")
@@ -160,6 +165,12 @@ class Settings(BaseSettings):
             sentence = f"SPINDLE_STORAGE: '{value[:200]}' is neither s3://bucket/prefix nor a folder."
             raise ValueError(sentence)
         return value or None
+
+    @field_validator("spark_sources")
+    @classmethod
+    def _check_sources(cls, value: str) -> str:
+        parse_data_sources(value)
+        return value
 
     @field_validator("fetch_allow_networks")
     @classmethod

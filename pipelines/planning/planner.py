@@ -15,7 +15,7 @@ from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.checks import CheckCall
 from pipelines.planning.model import PipelineModel, StageCall
 from pipelines.planning.plan import Kind, Plan, Step, make_step_key
-from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
+from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
 
 _REFERENCE = re.compile(r"\$(?!(?<=[?&]\$)\w+=)(\w+)")  # except ?$filter= and &$filter=, parameters of a query
 _MOST_NAMED = 50  # columns in a message
@@ -60,7 +60,7 @@ def _has_lasting_effect(stage: Stage) -> bool:
     """Return whether the stage does something besides returning rows."""
     if isinstance(stage, TableStage) and (stage.shows_rows or stage.stored_label is not None):
         return True
-    return isinstance(stage, Reset | Sink)
+    return isinstance(stage, Reset | Sink | Export)
 
 
 def _is_seed(call: StageCall) -> bool:

@@ -265,6 +265,19 @@ class Sink(Stage):
         raise NotImplementedError
 
 
+class Export(Stage):
+    """Base of stages that write the rows to another system, as the last act of a run; the rows pass on unchanged."""
+
+    persists = True
+
+    def prepare(self, context: RunContext) -> None:
+        """Raise RunError for an address that must not be reached, before the pages of the run are fetched."""
+
+    def export(self, rows: DataFrame) -> None:
+        """Write the rows."""
+        raise NotImplementedError
+
+
 class Reset(Stage):
     """Discards all rows except stored ones; the next stage must be a fetch or a load.
 

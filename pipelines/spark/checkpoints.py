@@ -24,7 +24,7 @@ from pipelines.filesystem import list_data_files, read_file, write_file
 from pipelines.language.columns import Columns
 from pipelines.planning.context import CheckpointFolders
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import Reset, Sink, Source, TableStage
+from pipelines.planning.stage import Export, Reset, Sink, Source, TableStage
 from pipelines.spark.output import count_parquet_rows, read_parquet, write_parquet
 
 SUFFIX = ".checkpoint"
@@ -157,7 +157,7 @@ def list_checkpoint_steps(plan: Plan) -> Sequence[Step]:
     used = {label for step in plan.steps if isinstance(step.stage, TableStage) for label in step.stage.used_labels}
     steps: list[Step] = []
     for number, step in enumerate(plan.steps):
-        if isinstance(step.stage, Sink):
+        if isinstance(step.stage, Sink | Export):
             break
         if not isinstance(step.stage, TableStage) or not step.stage.is_checkpoint:
             continue

@@ -27,7 +27,7 @@ from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
 from pipelines.planning.requirements import find_missing_browser
-from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, TableStage
+from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import is_local_master
@@ -202,7 +202,7 @@ class Engine:
             return self._follow(segment, step, stage)
         if isinstance(stage, Reset):
             return None
-        if isinstance(stage, TableStage | Sink):
+        if isinstance(stage, TableStage | Sink | Export):
             return self._apply_table_stage(segment or self._create_empty(step), step, stage)
         if segment is None:
             raise RunError(f"{step.title} has no rows to work on")
@@ -225,18 +225,20 @@ class Engine:
             return _Segment(links, step.key, columns, fetches=True, request=request)
         return _Segment(self._observe(step, rows), step.key, columns)
 
-    def _apply_table_stage(self, segment: _Segment, step: Step, stage: TableStage | Sink) -> _Segment:
+    def _apply_table_stage(self, segment: _Segment, step: Step, stage: TableStage | Sink | Export) -> _Segment:
         columns = stage.infer_columns(segment.after)
         rows = self._finish(segment, None)
         if stage.persists:
             rows = self._persist(step, self._observe(step, rows), columns)
         with _locate_errors(step):
-            if isinstance(stage, Sink):
-                self.saves.write(
-                    stage, _select(rows, segment.after.with_columns(self._get_kept_columns(segment.after)))
-                )
-            else:
+            if isinstance(stage, TableStage):
                 rows = stage.apply(rows, replace(self._context, step=step.key))
+            else:
+                saved = _select(rows, segment.after.with_columns(self._get_kept_columns(segment.after)))
+                if isinstance(stage, Sink):
+                    self.saves.write(stage, saved)
+                else:
+                    self.saves.add_export(step.location, stage, saved)
         if "_ordinal" not in rows.columns:
             rows = rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
         rows = rows if stage.persists else self._observe(step, rows)

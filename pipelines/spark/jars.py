@@ -1,8 +1,11 @@
-"""Java libraries for formats and storages that Spark lacks: delta, iceberg, avro, s3 and postgresql.
+"""Java libraries for formats and storages that Spark lacks: delta, iceberg, avro, s3, postgresql and mysql.
 
 They are in Spark's own folder of jars, as in an image that was built with them, or in a cache folder, into which they
 are fetched on first need: from the Maven repository of SPINDLE_MAVEN, from the mirror in ~/.m2/settings.xml, or with
 the Ivy inside PySpark from its own repository. `jars.txt` has their versions and checksums.
+
+The data sources of SPINDLE_SPARK_SOURCES are libraries too. Ivy fetches those that are named by Maven coordinates with
+what they depend on, into a folder of the cache for each.
 
 Every driver loads this module: it imports no Spark, and clients only where it fetches.
 """
@@ -17,7 +20,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from pipelines.errors import RunError, summarize_error
+from pipelines.language.data_sources import VARIABLE, describe_missing_source, is_coordinates, load_data_sources
 
 if TYPE_CHECKING:
     from httpx import Client
@@ -32,6 +36,16 @@ if TYPE_CHECKING:
 _LIST = Path(__file__).with_name("jars.txt")
 _FETCH_SECONDS = 600
 _REQUEST_SECONDS = 60
+# Spark has them; of other jars that it has, its own classes are found first
+_SPARK_MODULES = "spark-(core|sql|sql-api|catalyst|streaming|tags|unsafe|kvstore|launcher|network-.*|sketch|variant)_.*"
+_EXCLUDED = "".join(
+    f'<exclude org="{group}" module="{module}" matcher="exactOrRegexp"/>'
+    for group, module in (
+        ("org.apache.spark", _SPARK_MODULES),
+        ("org.scala-lang", ".*"),
+        ("org.apache.hadoop", "hadoop-client.*"),
+    )
+)
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -79,7 +93,7 @@ def read_list() -> tuple[Jar, ...]:
 
 
 def list_libraries() -> frozenset[str]:
-    """Return the names of all libraries."""
+    """Return the names of all libraries, without those of data sources."""
     return frozenset(jar.library for jar in read_list())
 
 
@@ -111,19 +125,58 @@ def require_jars(libraries: Iterable[str]) -> Sequence[Path]:
     Raises LibrariesMissing with a sentence that says how to get them.
     """
     wanted = frozenset(libraries)
-    jars = [jar for jar in read_list() if jar.library in wanted and not _is_in_spark(jar)]
+    jars = [jar for jar in read_list() if jar.library in wanted and not _is_in_spark(jar.artifact)]
     folder = get_cache_folder()
     if any(not (folder / jar.name).exists() for jar in jars):
         _fetch_missing(jars, folder)
-    return [folder / jar.name for jar in jars]
+    sources = (path for name in sorted(wanted - list_libraries()) for path in _require_source(name))
+    return [*(folder / jar.name for jar in jars), *dict.fromkeys(sources)]
 
 
-def _is_in_spark(jar: Jar) -> bool:
-    """Return whether Spark's own folder has the jar, in any version."""
-    return any(True for folder in _list_spark_folders() for _ in folder.glob(f"{jar.artifact}-[0-9]*.jar"))
+def _require_source(name: str) -> Sequence[Path]:
+    """Return the jars of a data source; fetch those that are named by Maven coordinates."""
+    try:
+        sources = load_data_sources()
+    except ValueError as error:
+        raise LibrariesMissing(str(error)) from None
+    if name not in sources:
+        raise LibrariesMissing(describe_missing_source(name))
+    paths = [Path(jar) for jar in sources[name] if not is_coordinates(jar)]
+    if absent := [path for path in paths if not path.is_file()]:
+        raise LibrariesMissing(f"{VARIABLE} names a jar of the data source '{name}' that does not exist: {absent[0]}")
+    coordinates = [jar for jar in sources[name] if is_coordinates(jar) and not _is_in_spark(jar.split(":")[1])]
+    return [*paths, *(_require_coordinates(name, coordinates) if coordinates else ())]
 
 
-def _list_spark_folders() -> Sequence[Path]:
+def _require_coordinates(name: str, coordinates: Sequence[str]) -> Sequence[Path]:
+    """Return the jars with these Maven coordinates and those that they need, which a folder of the cache has."""
+    digest = sha256(" ".join(coordinates).encode()).hexdigest()[:12]
+    cache, folder = get_cache_folder(), get_cache_folder() / f"{name}-{digest}"
+    if not folder.is_dir():
+        with _explain_failure(name, cache), _lock(cache), _make_scratch(cache) as scratch:
+            if not folder.is_dir():
+                jars = [Jar(name, *each.split(":"), digest="") for each in coordinates]
+                _run_ivy(jars, scratch, transitive=True)
+                own = {path.name for each in list_spark_folders() for path in each.glob("*.jar")}
+                found = [path for path in sorted(scratch.glob("*.jar")) if path.name not in own]
+                if absent := [jar.name for jar in jars if scratch / jar.name not in found]:
+                    raise ValueError(f"the Maven repository has no {absent[0]}")
+                fetched = scratch / "fetched"
+                fetched.mkdir()
+                for path in found:
+                    path.chmod(0o444)
+                    path.rename(fetched / path.name)
+                fetched.rename(folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _is_in_spark(artifact: str) -> bool:
+    """Return whether Spark's own folder has the artifact, in any version."""
+    return any(True for folder in list_spark_folders() for _ in folder.glob(f"{artifact}-[0-9]*.jar"))
+
+
+def list_spark_folders() -> Sequence[Path]:
+    """Return the folders with the jars of Spark itself."""
     home = os.environ.get("SPARK_HOME")
     if home:
         return [Path(home) / "jars"]
@@ -133,25 +186,36 @@ def _list_spark_folders() -> Sequence[Path]:
 
 def _fetch_missing(jars: Sequence[Jar], folder: Path) -> None:
     """Fetch the missing jars, check them against the list, and move them into the folder one by one."""
+    with _explain_failure(" ".join(sorted({jar.library for jar in jars})), folder), _lock(folder):
+        missing = [jar for jar in jars if not (folder / jar.name).exists()]
+        with _make_scratch(folder) as scratch:
+            fetched = _fetch(missing, scratch) if missing else {}
+            for jar, path in fetched.items():
+                _check_digest(jar, path)
+            for jar, path in fetched.items():
+                path.chmod(0o444)
+                path.rename(folder / jar.name)
+
+
+@contextmanager
+def _explain_failure(names: str, folder: Path) -> Generator[None]:
+    """Convert errors of a fetch to LibrariesMissing, which says how to get the libraries."""
     import httpx
 
-    names = ", ".join(sorted({jar.library for jar in jars}))
     try:
-        with _lock(folder):
-            missing = [jar for jar in jars if not (folder / jar.name).exists()]
-            with TemporaryDirectory(dir=folder, prefix=".fetch-", ignore_cleanup_errors=True) as scratch:
-                fetched = _fetch(missing, Path(scratch)) if missing else {}
-                for jar, path in fetched.items():
-                    _check_digest(jar, path)
-                for jar, path in fetched.items():
-                    path.chmod(0o444)
-                    path.rename(folder / jar.name)
+        yield
     except (OSError, httpx.HTTPError, httpx.InvalidURL, subprocess.SubprocessError, ValueError) as error:
         raise LibrariesMissing(
-            f"the Java libraries for {names} could not be fetched ({summarize_error(error)}): connect this machine to "
-            f"a Maven repository, named by SPINDLE_MAVEN or as a mirror in ~/.m2/settings.xml, or run 'spindle jars "
-            f"{names.replace(', ', ' ')}' on a machine that has one and copy its folder to {folder}"
+            f"the Java libraries for {names.replace(' ', ', ')} could not be fetched ({summarize_error(error)}): "
+            "connect this machine to a Maven repository, named by SPINDLE_MAVEN or as a mirror in ~/.m2/settings.xml, "
+            f"or run 'spindle jars {names}' on a machine that has one and copy its folder to {folder}"
         ) from error
+
+
+@contextmanager
+def _make_scratch(folder: Path) -> Generator[Path]:
+    with TemporaryDirectory(dir=folder, prefix=".fetch-", ignore_cleanup_errors=True) as scratch:
+        yield Path(scratch)
 
 
 @contextmanager
@@ -165,13 +229,19 @@ def _lock(folder: Path) -> Generator[None]:
 
 def _fetch(jars: Sequence[Jar], scratch: Path) -> dict[Jar, Path]:
     """Fetch jars to a folder and return their paths there."""
-    repository = os.environ.get("SPINDLE_MAVEN") or _find_mirror(Path.home() / ".m2" / "settings.xml")
+    repository = _find_repository()
     if repository is None:
         return _fetch_with_ivy(jars, scratch)
     import httpx
 
     with httpx.Client(timeout=_REQUEST_SECONDS, follow_redirects=True) as client:
-        return {jar: _download(client, f"{repository.rstrip('/')}/{jar.path}", scratch / jar.name) for jar in jars}
+        return {jar: _download(client, f"{repository}/{jar.path}", scratch / jar.name) for jar in jars}
+
+
+def _find_repository() -> str | None:
+    """Return the address of the Maven repository to use instead of Ivy's own."""
+    found = os.environ.get("SPINDLE_MAVEN") or _find_mirror(Path.home() / ".m2" / "settings.xml")
+    return found.rstrip("/") if found else None
 
 
 def _download(client: Client, url: str, path: Path) -> Path:
@@ -185,22 +255,38 @@ def _download(client: Client, url: str, path: Path) -> Path:
 
 def _fetch_with_ivy(jars: Sequence[Jar], scratch: Path) -> dict[Jar, Path]:
     """Fetch jars from Ivy's default repository."""
+    output = _run_ivy(jars, scratch)
+    found = {jar: scratch / jar.name for jar in jars}
+    if absent := [path.name for path in found.values() if not path.exists()]:
+        raise ValueError(f"Ivy did not find {absent[0]}; {_find_reason(output)}")
+    return found
+
+
+def _run_ivy(jars: Sequence[Jar], scratch: Path, transitive: bool = False) -> str:
+    """Let Ivy fetch jars, with those that they need if `transitive`, except what Spark has; return its output."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
-    ivy = next((path for folder in _list_spark_folders() for path in folder.glob("ivy-*.jar")), None)
+    ivy = next((path for folder in list_spark_folders() for path in folder.glob("ivy-*.jar")), None)
     if java is None or ivy is None:
         raise ValueError("there is no Java" if java is None else "Spark has no Ivy")
     wanted = "".join(
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)} "
-        'transitive="false" conf="*->default"/>'
+        f'transitive="{str(transitive).lower()}" conf="*->default"/>'
         for jar in jars
     )
     module = scratch / "ivy.xml"
     module.write_text(
-        '<ivy-module version="2.0"><info organisation="spindle" module="jars"/>'
-        f"<dependencies>{wanted}</dependencies></ivy-module>"
+        '<ivy-module version="2.0"><info organisation="spindle" module="jars"/><dependencies>'
+        f"{wanted}{_EXCLUDED if transitive else ''}</dependencies></ivy-module>"
     )
     command = [java, "-jar", str(ivy), "-cache", str(scratch / "cache"), "-ivy", str(module)]
+    if transitive and (repository := _find_repository()):
+        settings = scratch / "settings.xml"
+        settings.write_text(
+            '<ivysettings><settings defaultResolver="maven"/><resolvers>'
+            f'<ibiblio name="maven" m2compatible="true" root={quoteattr(repository)}/></resolvers></ivysettings>'
+        )
+        command += ["-settings", str(settings)]
     pattern = str(scratch / "[artifact]-[revision].[ext]")
     done = subprocess.run(
         [*command, "-retrieve", pattern, "-types", "jar", "bundle"],
@@ -210,10 +296,9 @@ def _fetch_with_ivy(jars: Sequence[Jar], scratch: Path) -> dict[Jar, Path]:
         timeout=_FETCH_SECONDS,
         check=False,
     )
-    found = {jar: scratch / jar.name for jar in jars}
-    if absent := [path.name for path in found.values() if not path.exists()]:
-        raise ValueError(f"Ivy did not find {absent[0]}; {_find_reason(done.stdout)}")
-    return found
+    if transitive and done.returncode:
+        raise ValueError(_find_reason(done.stdout))
+    return done.stdout
 
 
 def _find_reason(output: str) -> str:

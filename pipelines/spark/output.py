@@ -31,7 +31,7 @@ from pipelines.language.formats import TABLE_FORMATS, Mode
 from pipelines.planning.context import OUTPUT, Files, RunContext, Target, escape_pattern
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Plan
-from pipelines.planning.stage import Sink
+from pipelines.planning.stage import Export, Sink
 from pipelines.spark.tables import TableVersion, Write, fit_columns, open_table, write_version
 from pipelines.stages.files import write_files
 
@@ -144,6 +144,7 @@ class Saves:
         self._context = context
         self._since = int(time.time() * 1000)
         self._saved: list[SavedRows] = []
+        self._exports: list[Callable[[], object]] = []
         self._moves: list[Callable[[], object]] = []
 
     def write(self, stage: Sink, rows: DataFrame) -> None:
@@ -176,6 +177,18 @@ class Saves:
             partition_by=stage.partition_by,
         )
 
+    def add_export(self, location: str, stage: Export, rows: DataFrame) -> None:
+        """Let `commit` write the rows to another system. Raise RunError for an address that must not be reached."""
+        stage.prepare(self._context)
+
+        def export() -> None:
+            try:
+                stage.export(rows)
+            except RunError as error:
+                raise RunError(f"{location}: {error}") from error
+
+        self._exports.append(export)
+
     def copy_output(self, rows: DataFrame, output: Output) -> None:
         """Write the output also to its path, if that is in a bucket of the user."""
         address = self._context.resolve_address(output.path) if output.path else None
@@ -187,11 +200,11 @@ class Saves:
             write_files(rows, folder, output.format, output.partition_by)
 
     def commit(self) -> tuple[SavedRows, ...]:
-        """Rename local files to their targets and write tables; return the saves in project storage.
+        """Write to other systems, rename local files to their targets and write tables.
 
-        The service publishes those.
+        Return the saves in project storage, which the service publishes.
         """
-        for move in self._moves:
+        for move in (*self._exports, *self._moves):
             move()
         return tuple(self._saved)
 

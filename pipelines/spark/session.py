@@ -192,6 +192,8 @@ def _get_defaults(loads: bool) -> dict[str, str]:
         "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # plans in logs show no options of data sources with secrets in them
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|jaas|connection[.]uri",
         # a pipeline's SQL reads neither files nor the driver's environment
         "spark.sql.runSQLOnFiles": "false",
         "spark.sql.variable.substitute": "false",

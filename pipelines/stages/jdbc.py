@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import socket
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import parse_qsl
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from pipelines.errors import ArgumentError, RunError, summarize_error
-from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns
 from pipelines.language.parameters import has_reference
 from pipelines.planning.stage import Source, register_stage
+from pipelines.stages.addresses import resolve_host
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,18 +144,9 @@ def _resolve(address: Address, context: RunContext) -> str:
 
     A name that is looked up again could lead elsewhere. Only a server that proves its name keeps it.
     """
-    guard = Guard(context.fetch.allow_networks, context.fetch.own_endpoints)
-    host = address.host.strip("[]")
-    try:
-        found = [str(each[4][0]) for each in socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)]
-        for numeric in found:
-            guard.check(numeric, address.port)
-    except GuardRefused as refused:
-        raise RunError(f"the database cannot be reached: {refused.describe_for(host)}") from None
-    except OSError:
-        raise RunError(f"the database cannot be reached: there is no host '{host}'") from None
+    found = resolve_host(address.host, address.port, context, "the database")
     proves_name = ("sslmode", _VERIFIED) in parse_qsl(address.options)
-    chosen = host if proves_name else found[0]
+    chosen = address.host.strip("[]") if proves_name else found[0]
     written = f"[{chosen}]" if ":" in chosen else chosen
     options = f"?{address.options}" if address.options else ""
     return f"jdbc:postgresql://{written}:{address.port}/{address.database}{options}"

@@ -311,8 +311,24 @@ pipeline:
         return [row[0] for row in files.select("file_path").distinct().collect()]
 
 
+class LoadOrc(FileSource):
+    """Rows of ORC files, for `load` and unions."""
+
+    format = "orc"
+    merge_schema: bool = Field(False, alias="mergeSchema")
+
+
+class LoadText(FileSource):
+    """Lines of text files in the column `value`, for `load` and unions."""
+
+    format = "text"
+    whole_text: bool = Field(False, alias="wholetext")
+    line_sep: str | None = Field(None, alias="lineSep", min_length=1)
+
+
 READERS: Mapping[str, type[FileSource]] = {
-    each.format: each for each in (LoadCsv, LoadJson, LoadParquet, LoadAvro, LoadXml, LoadDelta, LoadIceberg)
+    each.format: each
+    for each in (LoadCsv, LoadJson, LoadParquet, LoadAvro, LoadXml, LoadOrc, LoadText, LoadDelta, LoadIceberg)
 }
 
 

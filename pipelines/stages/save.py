@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipelines.planning.stage import Sink, register_stage
@@ -128,3 +129,8 @@ pipeline:
 """
 
     format = "iceberg"
+
+
+WRITERS: Mapping[str, type[Sink]] = {
+    each.format: each for each in (SaveCsv, SaveJsonl, SaveParquet, SaveAvro, SaveDelta, SaveIceberg)
+}

@@ -1,0 +1,125 @@
+"""load and save: formats with stages of their own, and data sources that a setting allows."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import PipelineError, RunError
+from pipelines.language.data_sources import VARIABLE, parse_data_sources
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import RunContext
+from tests.support.pipelines import Run
+
+PAGES = sorted((Path(__file__).parents[3] / "docs" / "sources").glob("*.md"))
+SERVER = "kafka.bootstrap.servers: 'k:1'"
+KEY = {"type": "service_account", "token_uri": "https://oauth2.googleapis.com/token"}
+
+
+@pytest.fixture
+def allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "kafka; mongodb; bigquery; weather=org.example:weather:1.0")
+
+
+def build(stage: str, args: str) -> str:
+    before = "" if stage == "load" else "{stage: load_csv, args: [in.csv]}, "
+    return f"pipeline: [{before}{{stage: {stage}, args: [{args}]}}]"
+
+
+def find_code(stage: str, args: str) -> str:
+    with pytest.raises(PipelineError) as error:
+        Pipeline.from_yaml(build(stage, args)).plan()
+    (problem,) = error.value.problems
+    assert problem.line == 1
+    return problem.code
+
+
+def test_formats_with_stages_need_no_setting(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id;name\n1;a\n")
+    source = f"{{stage: load, args: [csv, '{tmp_path}/in.csv', {{options: {{sep: ';', inferSchema: true}}}}]}}"
+    sinks = [f"{{stage: save, args: [{name}, '{tmp_path}/{name}', overwrite]}}" for name in ("json", "parquet")]
+    assert run(f"pipeline: [{source}, {', '.join(sinks)}]") == [{"id": 1, "name": "a"}]
+    for name in ("json", "parquet"):
+        assert run(build("load", f"{name}, '{tmp_path}/{name}'")) == [{"id": 1, "name": "a"}]
+    assert run(build("load", f"text, '{tmp_path}/in.csv'")) == [{"value": "id;name"}, {"value": "1;a"}]
+
+
+@pytest.mark.parametrize("stage", ["load", "save"])
+def test_a_data_source_that_no_setting_allows_is_a_problem(stage: str) -> None:
+    assert find_code(stage, "{format: kafka, options: {}}") == "source-not-allowed"
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize(
+    ("stage", "args"),
+    [
+        ("load", "{format: kafka, options: {kafka.metric.reporters: x}}"),
+        ("load", "{format: kafka, options: {kafka.ssl.truststore.location: /etc/passwd}}"),
+        ("load", "{format: kafka, options: {kafka.sasl.jaas.config: 'com.sun.JndiLoginModule required;'}}"),
+        ("load", "{format: mongodb, options: {connection.uri: 'mongodb+srv://h/'}}"),
+        ("load", "{format: mongodb, options: {connection.uri: 'mongodb://h/?proxyHost=p'}}"),
+        ("load", "{format: mongodb, options: {partitioner: com.example.Evil}}"),
+        ("load", "{format: bigquery, options: {credentialsFile: /etc/key}}"),
+        ("load", "{format: bigquery, options: {credentials: 'eyJ0eXBlIjogImV4dGVybmFsX2FjY291bnQifQ=='}}"),
+        ("load", "{format: weather, options: {path: /etc/passwd}}"),
+        ("load", "{format: weather, options: {a: [1]}}"),
+        ("load", "{format: jdbc, options: {url: 'jdbc:h2:mem'}}"),
+        ("save", "{format: kafka, path: there, options: {}}"),
+        ("save", "{format: kafka, mode: merge, options: {}}"),
+    ],
+)  # fmt: skip
+def test_options_that_reach_the_machine_are_problems(stage: str, args: str) -> None:
+    assert find_code(stage, args) != "source-not-allowed"
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize(
+    "args",
+    [
+        f"{{format: kafka, options: {{{SERVER}, subscribe: t, startingOffsets: earliest}}}}",
+        "{format: mongodb, options: {connection.uri: 'mongodb://u:p@h:1,i:2/d?tls=true', database: d}}",
+        f"{{format: bigquery, options: {{credentials: '{base64.b64encode(json.dumps(KEY).encode()).decode()}'}}}}",
+        "{format: Weather, options: {city: Oslo, days: 3}}",
+        "{format: '${FORMAT}', options: {city: Oslo}}",
+    ],
+)
+def test_other_options_are_accepted(args: str) -> None:
+    plan = Pipeline.from_yaml(build("load", args)).plan_open()
+    assert plan.libraries <= {"kafka", "mongodb", "bigquery", "weather"}
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize(
+    "options",
+    [
+        "{format: kafka, options: {kafka.bootstrap.servers: '127.0.0.1:9092', subscribe: t}}",
+        "{format: mongodb, options: {connection.uri: 'mongodb://u:p@10.0.0.1:1/'}}",
+        "{format: weather, options: {server: 'jdbc:weather://169.254.169.254/latest'}}",
+        "{format: weather, options: {servers: '127.0.0.1:80'}}",
+        "{format: weather, options: {key: /etc/passwd}}",
+        "{format: weather, options: {key: 'file:///etc/passwd'}}",
+    ],
+)
+def test_addresses_and_files_in_options_are_guarded(options: str) -> None:
+    stage = Pipeline.from_yaml(build("load", options)).plan().steps[0].stage
+    with pytest.raises(RunError, match="cannot be re"):
+        stage.load(None, RunContext(local_folders=()))  # type: ignore[union-attr]
+
+
+def test_a_malformed_setting_is_refused() -> None:
+    for text in ("=x", "kafka=x", "kafka=relative/of.jar", "delta=org.example:delta:1.0"):
+        with pytest.raises(ValueError, match=VARIABLE):
+            parse_data_sources(text)
+    assert parse_data_sources(" a=/x.jar,g:a:1 ;b ") == {"a": ("/x.jar", "g:a:1"), "b": ()}
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_of_the_pages_are_valid(page: Path) -> None:
+    blocks = [block.split("```")[0] for block in page.read_text().split("```yaml\n")[1:]]
+    for block in blocks:
+        if block.startswith("pipeline:"):
+            Pipeline.from_yaml(block).plan_open()
