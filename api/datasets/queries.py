@@ -10,13 +10,12 @@ from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator
 
 from api.datasets.endpoints import BigNumbers
-from api.datasets.records import send
+from api.datasets.records import FILES, send
 from api.datasets.schemas import ColumnRecord, StoredQueryRecord, StoredRows, stored_query_record
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import DOWNLOADS, QUERIES
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
-from api.kit.schemas import WHOLE
 from api.kit.services import ServicesOf
 from core.sql.service import DEFAULT_ROWS, MAX_ROWS
 
@@ -56,14 +55,14 @@ def read_stored_query(query_id: QueryId, caller: DatasetReader, services: Servic
     "/{queryId}/results",
     summary="Rows of a query in the background",
     response_model=StoredRows,
-    responses=answers(404, 409, 413, 503),
+    responses={**FILES, **answers(404, 409, 413, 503)},
 )
 def read_stored_rows(
     query_id: QueryId,
     caller: DatasetReader,
     services: ServicesOf,
-    page: Annotated[int, WHOLE, Query(ge=0, le=MAX_PAGE_NUMBER, description="Number of the page, from 0.")] = 0,
-    limit: Annotated[int, WHOLE, Query(ge=1, le=MAX_ROWS, description="Rows of a page.")] = DEFAULT_ROWS,
+    page: Annotated[int, Query(ge=0, le=MAX_PAGE_NUMBER, description="Number of the page, from 0.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="Rows of a page.")] = DEFAULT_ROWS,
     format_: ResultFormat = "json",
     big_numbers: BigNumbers = "number",
 ) -> Response:

@@ -174,8 +174,8 @@ def schedule_removals(
 def load_named_locations(session: Session, organization_id: str) -> set[str]:
     """Return the folders that the organization's versions name."""
     query = select(DatasetVersion.locations).join(Dataset, Dataset.id == DatasetVersion.dataset_id)
-    owned = query.where(Dataset.organization_id == organization_id).execution_options(yield_per=1000)
-    return {location for locations in session.scalars(owned) for location in locations}
+    owned = session.scalars(query.where(Dataset.organization_id == organization_id))
+    return {location for locations in owned for location in locations}
 
 
 def load_read_locations(session: Session, organization_id: str) -> set[str]:

@@ -33,7 +33,7 @@ def test_each_snapshot_is_a_row_and_a_screenshot_a_column_that_queries_give(serv
     ended = service.wait(job, service.execute(job), seconds=300)
     assert ended["status"] == "COMPLETED", ended
     [dataset] = (each for each in service.get("/datasets") if each["jobId"] == job.job_id)
-    sql = "SELECT title, _status, picture, octet_length(picture) AS size FROM output ORDER BY size NULLS FIRST"
+    sql = "SELECT title, _status, picture, length(picture) AS size FROM output ORDER BY size NULLS FIRST"
     before, after = service.post(f"{job.path}/datasets/{dataset['id']}/query", {"sql": sql})["rows"]
     picture = base64.b64decode(after["picture"])
     assert before == {"title": "Gate", "_status": 200, "picture": None, "size": None}

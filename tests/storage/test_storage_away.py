@@ -74,11 +74,12 @@ def test_a_run_whose_storage_is_away_fails_and_the_next_one_succeeds(
     assert proxy.hits
     assert list_datasets(service, job) == []
     proxy.fail("refused")
+    health = f"http://127.0.0.1:{service.port}/api/health"
     with service.client() as client:
-        for answer in (client.get("/health"), client.post("/datasets/upload", files={"file": ("a.csv", b"n\n1\n")})):
+        for answer in (client.get(health), client.post("/datasets/upload", files={"file": ("a.csv", b"n\n1\n")})):
             assert (answer.status_code, answer.json()["details"][0]["code"]) == (503, "storage-unavailable")
     assert list_datasets(service, job) == []
     proxy.fail(None)
-    wait_until(lambda: service.get("/health")["status"] == "UP", 60)
+    wait_until(lambda: service.get(health)["status"] == "UP", 60)
     assert service.wait(job, service.execute(job))["status"] == "COMPLETED"
     assert [each["rowCount"] for each in list_datasets(service, job)] == [2]

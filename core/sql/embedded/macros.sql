@@ -33,6 +33,8 @@ trino_least(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL ELSE least(a, b)
 
 trino_log(base, x) AS ln(x) / ln(base)
 
+trino_length(x) AS CASE typeof(x) WHEN 'VARCHAR' THEN length(CAST(x AS VARCHAR)) WHEN 'BLOB' THEN octet_length(CAST(x AS BLOB)) WHEN '"NULL"' THEN NULL ELSE error('No function matches length(' || lower(typeof(x)) || ')') END
+
 trino_substr(s, p) AS CASE WHEN p = 0 OR -p > length(s) THEN '' ELSE substr(s, CAST(p AS BIGINT)) END
 
 trino_substr_part(s, p, n) AS CASE WHEN p = 0 OR -p > length(s) THEN '' ELSE substr(s, CAST(p AS BIGINT), CAST(n AS BIGINT)) END

@@ -467,6 +467,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.JSONValue: _refuse("json_value; use json_extract_scalar"),
     exp.JSONExists: _refuse("json_exists; use json_extract"),
     exp.Reduce: _reduce,
+    exp.Length: _macro("trino_length", "this"),
     exp.Repeat: _macro("trino_repeat", "this", "times"),
     exp.ArrayDistinct: _macro("trino_array_distinct", "this"),
     exp.ArrayPosition: _macro("trino_array_position", "this", "expression"),

@@ -63,7 +63,6 @@ SELECT xxhash64(to_utf8('abc'))
 -- refused
 SELECT crc32(to_utf8('abc'))
 
--- refused
 SELECT id, bytes, length(bytes) FROM samples ORDER BY id
 
 -- refused
