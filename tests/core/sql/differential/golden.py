@@ -61,9 +61,17 @@ def load_golden() -> dict[str, Any]:
     return json.loads(GOLDEN.read_text())
 
 
-def publish_tables(warehouse: Warehouse) -> None:
+def publish_tables(warehouse: Warehouse, format_: str) -> None:
     for name, (rows, columns) in make_tables().items():
-        warehouse.publish("acme", SCHEMA, name, rows, columns)
+        if format_ == "iceberg":
+            columns = [{**column, "type": column["type"].replace("smallint", "int")} for column in columns]
+        warehouse.publish("acme", SCHEMA, name, rows, columns, format_)
+
+
+def widen(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer as it is over tables of Iceberg, which has no smaller integers."""
+    columns = [[name, type_.replace("smallint", "integer")] for name, type_ in answer.get("columns", ())]
+    return {**answer, "columns": columns} if columns else answer
 
 
 def describe_page(page: ResultPage) -> dict[str, Any]:
