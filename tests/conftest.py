@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import postgres as postgresql
-from tests.support.libraries import has_libraries
+from tests.support.libraries import can_have, has_libraries
 from tests.support.s3 import find_bucket
 from tests.support.service import Service
 from tests.support.site import GatedSite, serve_gated_site
@@ -64,6 +64,7 @@ def spark() -> Iterator[SparkSession]:
     from pipelines.spark.session import start_session  # not at the top: most tests do without Spark
 
     libraries = ("delta", "iceberg", "avro", "postgresql") if has_libraries() else ()
+    libraries += ("mysql",) if can_have("mysql") else ()
     # a third less CPU than with Java's C2 compiler
     spark = start_session("local[2]", "tests", loads=False, libraries=libraries)
     yield spark

@@ -1,10 +1,12 @@
-"""load_jdbc: read rows from a PostgreSQL database, whose address passes the fetch guard."""
+"""load_jdbc: read rows from a PostgreSQL or MySQL database, whose address passes the fetch guard."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, urlencode
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
@@ -20,23 +22,78 @@ if TYPE_CHECKING:
     from pipelines.planning.context import RunContext
 
 _URL = re.compile(
-    r"jdbc:postgresql://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?/(?P<database>[^/?#]+)"
-    r"(?:\?(?P<options>[^#]*))?"
+    r"jdbc:(?P<kind>postgresql|mysql)://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?"
+    r"/(?P<database>[^/?#;()]+)(?:\?(?P<options>[^#]*))?"
 )
-_PORT = 5432
-# others load classes and files of the machine, or have secrets
-_OPTIONS = frozenset({"ssl", "sslmode", "currentSchema", "ApplicationName", "connectTimeout", "socketTimeout"})
-_VERIFIED = "verify-full"
-_SENTENCE = "'url' is jdbc:postgresql://host:port/database, with options after a question mark"
+_SENTENCE = "'url' is jdbc:postgresql:// or jdbc:mysql://host:port/database, with options after a question mark"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What differs among databases.
+
+    Of the `options` of an address, others than these load classes and files of the machine, or have secrets; `fixed`
+    ones are always added. With the option `proof`, a server must prove its name.
+    """
+
+    library: str
+    driver: str
+    port: int
+    options: frozenset[str]
+    proof: tuple[str, str]
+    fixed: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+_DATABASES = {
+    "postgresql": Database(
+        "postgresql",
+        "org.postgresql.Driver",
+        5432,
+        frozenset({"ssl", "sslmode", "currentSchema", "ApplicationName", "connectTimeout", "socketTimeout"}),
+        ("sslmode", "verify-full"),
+    ),
+    "mysql": Database(
+        "mysql",
+        "com.mysql.cj.jdbc.Driver",
+        3306,
+        frozenset(
+            {
+                "sslMode",
+                "connectTimeout",
+                "socketTimeout",
+                "characterEncoding",
+                "connectionTimeZone",
+                "tinyInt1isBit",
+                "yearIsDateType",
+                "zeroDateTimeBehavior",
+                "allowPublicKeyRetrieval",
+            }
+        ),
+        ("sslMode", "VERIFY_IDENTITY"),
+        {
+            # a server may ask its client for files
+            "allowLoadLocalInfile": "false",
+            "allowUrlInLocalInfile": "false",
+            "autoDeserialize": "false",
+            # without a cursor, the driver reads the whole result into memory
+            "useCursorFetch": "true",
+        },
+    ),
+}
 
 
 class Address(NamedTuple):
     """A database's address in parts."""
 
+    kind: str
     host: str
     port: int
-    database: str
-    options: str
+    name: str
+    options: Mapping[str, str]
+
+    @property
+    def database(self) -> Database:
+        return _DATABASES[self.kind]
 
 
 def parse_address(url: str) -> Address:
@@ -44,21 +101,21 @@ def parse_address(url: str) -> Address:
     match = _URL.fullmatch(url)
     if match is None:
         raise ArgumentError(_SENTENCE)
-    options = match["options"] or ""
-    for name, _ in parse_qsl(options, keep_blank_values=True):
-        if name not in _OPTIONS:
-            allowed = ", ".join(sorted(_OPTIONS))
+    database, options = _DATABASES[match["kind"]], dict(parse_qsl(match["options"] or "", keep_blank_values=True))
+    for name in options:
+        if name not in database.options:
+            allowed = ", ".join(sorted(database.options))
             raise ArgumentError(f"the option '{name}' of 'url' is not allowed; there are {allowed}")
-    return Address(match["host"], int(match["port"] or _PORT), match["database"], options)
+    return Address(match["kind"], match["host"], int(match["port"] or database.port), match["database"], options)
 
 
 @register_stage("load_jdbc")
 class LoadJdbc(Source):
-    """Replace the rows by those of a table or a query of a PostgreSQL database.
+    """Replace the rows by those of a table or a query of a PostgreSQL or MySQL database.
 
-    User and password come from a cloud credential of the provider POSTGRESQL, by the names of its variables. The
-    address must be public, or in a network that the service allows. For large tables, `partitionColumn`, `lowerBound`,
-    `upperBound` and `numPartitions` read parts of the table at the same time.
+    User and password come from a cloud credential of the provider POSTGRESQL or MYSQL, by the names of its variables.
+    The address must be public, or in a network that the service allows. For large tables, `partitionColumn`,
+    `lowerBound`, `upperBound` and `numPartitions` read parts of the table at the same time.
     """
 
     example = """
@@ -103,7 +160,8 @@ pipeline:
         return f"{self.url.partition('?')[0]} {self.table or 'query'}"
 
     def list_libraries(self) -> tuple[str, ...]:
-        return ("postgresql",)
+        # an address in a parameter has a name such as MYSQL_URL
+        return ("mysql",) if "mysql" in self.url.partition("//")[0].casefold() else ("postgresql",)
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
@@ -115,7 +173,7 @@ pipeline:
         address = parse_address(self.url)
         options = {
             "url": _resolve(address, context),
-            "driver": "org.postgresql.Driver",
+            "driver": address.database.driver,
             "dbtable": self.table,
             "query": self.query,
             "user": self.user,
@@ -145,8 +203,7 @@ def _resolve(address: Address, context: RunContext) -> str:
     A name that is looked up again could lead elsewhere. Only a server that proves its name keeps it.
     """
     found = resolve_host(address.host, address.port, context, "the database")
-    proves_name = ("sslmode", _VERIFIED) in parse_qsl(address.options)
-    chosen = address.host.strip("[]") if proves_name else found[0]
+    chosen = address.host.strip("[]") if address.database.proof in address.options.items() else found[0]
     written = f"[{chosen}]" if ":" in chosen else chosen
-    options = f"?{address.options}" if address.options else ""
-    return f"jdbc:postgresql://{written}:{address.port}/{address.database}{options}"
+    options = urlencode({**address.options, **address.database.fixed}, quote_via=quote)
+    return f"jdbc:{address.kind}://{written}:{address.port}/{address.name}{f'?{options}' if options else ''}"

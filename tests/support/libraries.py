@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from pipelines.spark.jars import LibrariesMissing, require_jars
+
 FOLDER = os.environ.get("SPINDLE_TEST_JARS")
 if FOLDER:
     os.environ["SPINDLE_JARS"] = FOLDER  # also for the services that tests start
@@ -17,3 +19,11 @@ needs_libraries = pytest.mark.skipif(
 
 def has_libraries() -> bool:
     return bool(FOLDER)
+
+
+def can_have(library: str) -> bool:
+    """Whether a library that the folder may lack is there, or can be fetched into it."""
+    try:
+        return has_libraries() and bool(require_jars([library]))
+    except LibrariesMissing:
+        return False

@@ -15,7 +15,8 @@ from pipelines.language.formats import Mode
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import Files, RunContext, Target
 from pipelines.spark.tables import Write, open_table, write_version
-from tests.support.libraries import needs_libraries
+from tests.support import mysql
+from tests.support.libraries import can_have, needs_libraries
 from tests.support.pipelines import Run
 
 ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
@@ -115,10 +116,41 @@ def test_tables_of_postgresql_are_read_through_the_guard(run: Run, postgres: str
         stage.load(None, RunContext(fetch=FetchOptions()))  # type: ignore[union-attr]
 
 
+@needs_libraries
+def test_tables_of_mysql_are_read_through_the_guard(run: Run) -> None:
+    if not can_have("mysql"):
+        pytest.skip("MySQL's driver is not in SPINDLE_TEST_JARS, and cannot be fetched")
+    secrets = {"USER": mysql.USER, "PASSWORD": mysql.PASSWORD}
+    goods = "CREATE TABLE goods (id INT, name TEXT, sold TINYINT(1), price DECIMAL(8,2)); "
+    with mysql.serve_mysql(f"{goods}INSERT INTO goods VALUES (1, 'ä', 0, 1.50), (2, NULL, 1, 2)") as port:
+        place = f"jdbc:mysql://localhost:{port}/shop"
+        access = "user: '${USER}', password: '${PASSWORD}'"
+        table = load("load_jdbc", f"{{url: '{place}?sslMode=DISABLED&tinyInt1isBit=false', table: goods, {access}}}")
+        rows = sorted(run(table, **secrets), key=lambda row: row["id"])
+        assert [(row["name"], int(row["sold"]), float(row["price"])) for row in rows] == [("ä", 0, 1.5), (None, 1, 2.0)]
+        parts = "partitionColumn: id, lowerBound: 1, upperBound: 3, numPartitions: 2"
+        assert len(run(load("load_jdbc", f"{{url: '{place}', table: goods, {parts}, {access}}}"), **secrets)) == 2
+        query = load("load_jdbc", f"{{url: '{place}', query: 'SELECT max(id) AS most FROM goods', {access}}}")
+        assert run(query, **secrets) == [{"most": 2}]
+        with pytest.raises(RunError, match="cannot be read") as error:
+            run(query, USER=mysql.USER, PASSWORD="wrong-one")
+        assert "wrong-one" not in str(error.value)
+    stage = Pipeline.from_yaml(query).plan(secrets).steps[0].stage
+    with pytest.raises(RunError, match="loopback"):
+        stage.load(None, RunContext(fetch=FetchOptions()))  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     "args",
     [
-        "{url: 'jdbc:mysql://h/d', table: t}",
+        "{url: 'jdbc:oracle://h/d', table: t}",
+        "{url: 'jdbc:mysql://h1,h2/d', table: t}",
+        "{url: 'jdbc:mysql://(host=h,allowLoadLocalInfile=true)/d', table: t}",
+        "{url: 'jdbc:mysql://h/d?allowLoadLocalInfile=true', table: t}",
+        "{url: 'jdbc:mysql://h/d?%61utoDeserialize=true', table: t}",
+        "{url: 'jdbc:mysql://h/d?sslMode=DISABLED&queryInterceptors=evil', table: t}",
+        "{url: 'jdbc:mysql://h/d?propertiesTransform=evil', table: t}",
+        "{url: 'jdbc:mysql://u:p@h/d', table: t}",
         "{url: 'jdbc:postgresql://h1,h2/d', table: t}",
         "{url: 'jdbc:postgresql://h/d?socketFactory=evil', table: t}",
         "{url: 'jdbc:postgresql://h/d?password=p', table: t}",
