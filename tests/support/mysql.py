@@ -46,12 +46,10 @@ def serve_mysql(statements: str) -> Generator[int]:
             stdout=out,
             stderr=out,
         )
-        process = subprocess.Popen(
-            [server, "--no-defaults", "--character-set-server=utf8mb4", *as_user, f"--datadir={data}", f"--port={port}", "--bind-address=127.0.0.1",
-             f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}", f"--init-file={rules}"],
-            stdout=out,
-            stderr=out,
-        )  # fmt: skip
+        places = [f"--datadir={data}", f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"]
+        options = [f"--port={port}", "--bind-address=127.0.0.1", "--character-set-server=utf8mb4"]
+        command = [server, "--no-defaults", *as_user, *places, *options, f"--init-file={rules}"]
+        process = subprocess.Popen(command, stdout=out, stderr=out)
         try:
             _await_start(process, folder)
             yield port
