@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from driver.spec import ExecutionSpec
 from pipelines.fetch.urls import MASK, MIN_SECRET_LENGTH, list_spellings, mask_secrets
-from pipelines.filesystem import STORAGE_ACCESS, load_storage_access
+from pipelines.filesystem import STORAGE_ACCESS, is_bucket_variable, list_bucket_access, load_storage_access
 from pipelines.language.names import ELLIPSIS
 from pipelines.language.parameters import Value
 
@@ -36,9 +36,11 @@ class Secrets:
 
         An address with a password in it is a secret.
         """
-        hidden = (value for name, value in self._values.items() if name not in self._public or "@" in value)
+        shown = {name for name, value in self._values.items() if name in self._public and "@" not in value}
+        hidden = (value for name, value in self._values.items() if name not in shown and not is_bucket_variable(name))
+        buckets = (secret for access in list_bucket_access(self._values) for secret in access.secrets)
         storage = self._storage.secrets if self._storage else ()
-        return tuple(value for value in (*hidden, *storage) if len(value) >= MIN_SECRET_LENGTH)
+        return tuple(value for value in (*hidden, *buckets, *storage) if len(value) >= MIN_SECRET_LENGTH)
 
     def reveal(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
         """Replace the parameters that refer to a credential variable (NAME: `${NAME}`) by its value."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the service takes addresses apart without it
 
 STORAGE_ACCESS = "SPINDLE_STORAGE_ACCESS"  # the variable with the access to the service's own bucket, as JSON
 DEFAULT_REGION = "us-east-1"
+_BUCKET_ACCESS = "SPINDLE_BUCKET_"  # the beginning of variables with the access to one bucket of a user, as JSON
 _SCHEME = re.compile(r"s3[an]?://", re.IGNORECASE)
 _CONNECT_SECONDS, _ANSWER_SECONDS = 5, 30
 
@@ -81,13 +82,38 @@ def load_storage_access(environment: Mapping[str, str] | None = None) -> S3Acces
 
 def load_user_access() -> S3Access | None:
     """Return the access to other buckets by the AWS credential in the environment; None without one."""
-    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    return make_user_access(os.environ)
+
+
+def make_user_access(variables: Mapping[str, str], bucket: str | None = None) -> S3Access | None:
+    """Return the access that AWS's usual variables give to a bucket, or to all; None without keys."""
+    key, secret = variables.get("AWS_ACCESS_KEY_ID"), variables.get("AWS_SECRET_ACCESS_KEY")
     if not key or not secret:
         return None
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
+    endpoint = variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL") or None
+    region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
     is_other = endpoint is not None and not endpoint.rstrip("/").endswith(".amazonaws.com")
-    return S3Access(None, endpoint, region, is_other, key, secret, os.environ.get("AWS_SESSION_TOKEN") or None)
+    return S3Access(bucket, endpoint, region, is_other, key, secret, variables.get("AWS_SESSION_TOKEN") or None)
+
+
+def name_bucket_variable(bucket: str) -> str:
+    """Return the name of the variable with the access to a bucket for which a pipeline names a credential."""
+    return f"{_BUCKET_ACCESS}{bucket.encode().hex().upper()}"
+
+
+def parse_bucket_variable(name: str) -> str | None:
+    """Return the bucket of a name by `name_bucket_variable`; None for the name of another variable."""
+    return bytes.fromhex(name.removeprefix(_BUCKET_ACCESS)).decode() if is_bucket_variable(name) else None
+
+
+def is_bucket_variable(name: str) -> bool:
+    return name.startswith(_BUCKET_ACCESS)
+
+
+def list_bucket_access(environment: Mapping[str, str] | None = None) -> list[S3Access]:
+    """Return the access to the buckets for which a pipeline names credentials."""
+    variables = os.environ if environment is None else environment
+    return [S3Access(**json.loads(text)) for name, text in variables.items() if is_bucket_variable(name)]
 
 
 def find_access(bucket: str) -> S3Access:
@@ -95,6 +121,8 @@ def find_access(bucket: str) -> S3Access:
     storage = load_storage_access()
     if storage is not None and storage.bucket == bucket:
         return storage
+    if text := os.environ.get(name_bucket_variable(bucket)):
+        return S3Access(**json.loads(text))
     if user := load_user_access():
         return user
     raise RunError(f"'s3://{bucket}' needs a cloud credential of the provider AWS")

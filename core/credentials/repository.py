@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -15,12 +16,15 @@ from core.errors import BadInput, Conflict, Forbidden, NotFound
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.repository import Repository, validate_fields
 from core.tables import CloudCredential, Execution, Job, new_id
+from pipelines.filesystem import make_user_access, name_bucket_variable, parse_bucket_variable
+from pipelines.planning.plan import NamedCredential
 
 MASK = "********"
 SECRETS = ("api_key", "api_secret", "access_key_id", "secret_access_key")
 PLAIN = ("region", "endpoint", "engine_id")
 MAX_VALUE_LENGTH = 16 * 2**10
 GLOBAL = "global"
+AWS = "AWS"
 
 
 class CredentialRepository(Repository[CloudCredential]):
@@ -68,6 +72,30 @@ class CredentialRepository(Repository[CloudCredential]):
         """Return the organization's own credential with this name: of several, the oldest enabled one."""
         named = self._select().where(CloudCredential.organization_id.is_not(None), CloudCredential.name == name)
         return self.session.scalar(named.order_by(CloudCredential.enabled.desc(), CloudCredential.id).limit(1))
+
+    def select_for_buckets(self, named: Mapping[str, NamedCredential]) -> Mapping[str, CloudCredential]:
+        """Return the credentials that a pipeline names for buckets, the organization's own before global ones.
+
+        Raise BadInput for an unknown name, Conflict for a disabled one.
+        """
+        return {bucket: self._find_named(each.name, each.location) for bucket, each in named.items()}
+
+    def select_again(self, sources: Mapping[str, str]) -> Mapping[str, CloudCredential]:
+        """Return the credentials for buckets of an execution whose variables come from these `sources`."""
+        buckets = ((parse_bucket_variable(name), credential_id) for name, credential_id in sources.items())
+        return {bucket: self._get_enabled(credential_id) for bucket, credential_id in buckets if bucket}
+
+    def _find_named(self, name: str, location: str) -> CloudCredential:
+        own_first = (CloudCredential.enabled.desc(), CloudCredential.organization_id.is_(None), CloudCredential.id)
+        query = self._select().where(CloudCredential.name == name, CloudCredential.provider == AWS)
+        credential = self.session.scalar(query.order_by(*own_first).limit(1))
+        if credential is None:
+            message = f"There is no cloud credential of the provider AWS with the name '{name}'."
+            raise BadInput(message, code="unknown-credential", path=location)
+        if not credential.enabled:
+            sentence = f"The cloud credential '{name}' is disabled. Enable it, or name another one."
+            raise Conflict(sentence, code="credential-disabled", path=location)
+        return credential
 
     def update(self, credential_id: str, changes: Mapping[str, Any], key_ring: KeyRing) -> CloudCredential:
         """Merge the changes. A secret that is sent masked stays, unless `endpoint` changes: BadInput."""
@@ -154,10 +182,16 @@ def get_job_credential_ids(job: Job) -> Sequence[str]:
     return job.cloud_credential_ids or ([job.cloud_credential_id] if job.cloud_credential_id else [])
 
 
-def freeze_environment(execution: Execution, credentials: Sequence[CloudCredential], key_ring: KeyRing) -> None:
+def freeze_environment(
+    execution: Execution,
+    credentials: Sequence[CloudCredential],
+    key_ring: KeyRing,
+    buckets: Mapping[str, CloudCredential] = MappingProxyType({}),
+) -> None:
     """Store the credentials' variables on the execution, encrypted, and the credential that each comes from.
 
-    Raise BadInput when a credential needs another X-Encryption-Key, Conflict when its value does not decrypt.
+    `buckets` are the credentials for single buckets; each gives one variable of its own. Raise BadInput when a
+    credential needs another X-Encryption-Key or has no keys, Conflict when its value does not decrypt.
     """
     values: dict[str, str] = {}
     sources: dict[str, str] = {}
@@ -165,6 +199,13 @@ def freeze_environment(execution: Execution, credentials: Sequence[CloudCredenti
         for name, value in _build_variables(credential, key_ring).items():
             if name not in values:
                 values[name], sources[name] = value, credential.id
+    for bucket, credential in buckets.items():
+        access = make_user_access(_build_variables(credential, key_ring), bucket)
+        if access is None:
+            sentence = f"The cloud credential '{credential.name}' has no accessKeyId and secretAccessKey."
+            raise BadInput(sentence, code="missing-field", path="secretAccessKey")
+        variable = name_bucket_variable(bucket)
+        values[variable], sources[variable] = access.to_json(), credential.id
     execution.credentials = sources
     execution.sealed_environment = (
         key_ring.without_caller_key.encrypt(json.dumps(values), bind_environment(execution)) if values else None

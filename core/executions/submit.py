@@ -40,6 +40,7 @@ from core.python_extensions.repository import PythonExtensionRepository
 from core.tables import Agent, Execution, Job, Project, Task, new_id, now
 from core.tasks.repository import TaskRepository
 from pipelines.errors import PipelineError
+from pipelines.filesystem import is_bucket_variable
 from pipelines.language.formats import Mode, list_format_libraries
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT
@@ -155,9 +156,10 @@ def retry(
             raise Conflict(DISABLED_JOB, code="disabled")
         # while the driver of a cancelled attempt is ending, its slot is still there
         queued = not execution.holds_slot and take_slot_or_queue(session, project_id, queue) is State.QUEUED
-        ids = list(dict.fromkeys(execution.credentials.values()))
         credentials = CredentialRepository(session, organization_id)
-        freeze_environment(execution, credentials.select_for_execution(ids, key_ring) if ids else (), key_ring)
+        usual = [id_ for name, id_ in execution.credentials.items() if not is_bucket_variable(name)]
+        chosen = credentials.select_for_execution(usual, key_ring) if usual else ()
+        freeze_environment(execution, chosen, key_ring, credentials.select_again(execution.credentials))
         trigger = Trigger.REQUEUE if queued else Trigger.RETRY
         session.add(build_attempt(execution, state))
         begun = INITIAL_VALUES | {"attempt": execution.attempt + 1, "retries": 0, "run_id": run_id}
@@ -214,8 +216,12 @@ def _freeze(session: Session, organization_id: str, project_id: str, job_id: str
     key_ring = options.key_ring
     ids = options.credential_ids or get_job_credential_ids(job)
     credentials = CredentialRepository(session, organization_id)
-    freeze_environment(execution, credentials.select_for_execution(ids, key_ring), key_ring)
-    for column, value in _plan(session, execution, job, project, options).items():
+    chosen = credentials.select_for_execution(ids, key_ring)
+    freeze_environment(execution, chosen, key_ring)
+    plan, columns = _plan(session, execution, job, project, options)
+    if plan is not None and (named := plan.bucket_credentials):
+        freeze_environment(execution, chosen, key_ring, credentials.select_for_buckets(named))
+    for column, value in columns.items():
         setattr(execution, column, value)
     return execution
 
@@ -235,10 +241,10 @@ def _load_agent(session: Session, job: Job) -> Agent:
 
 def _plan(
     session: Session, execution: Execution, job: Job, project: Project, options: ExecuteOptions
-) -> Mapping[str, Any]:
-    """Plan the pipeline with its parameters; return the columns that follow from the plan."""
+) -> tuple[Plan | None, Mapping[str, Any]]:
+    """Plan the pipeline with its parameters; return the plan and the columns that follow from it."""
     if not execution.pipeline_yaml:
-        return {"parameters": {}, "inputs": {}, "steps": []}
+        return None, {"parameters": {}, "inputs": {}, "steps": []}
     try:
         pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
         values = _resolve_values(session, pipeline, execution, job, project, options)
@@ -252,7 +258,7 @@ def _plan(
     inputs = resolve_inputs(session, project, plan)
     outputs = freeze_outputs(session, execution, project, plan)
     _check_modes(session, execution, outputs)
-    return {
+    return plan, {
         "parameters": values,
         "row_transforms": transforms,
         "inputs": inputs,
@@ -301,7 +307,7 @@ def _resolve_values(
         arguments=options.arguments,
         job=job,
         project=project,
-        credentials=execution.credentials,
+        credentials=[name for name in execution.credentials if not is_bucket_variable(name)],
         built_in=built_in,
         environment=options.environment,
     )

@@ -13,14 +13,14 @@ from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.planning.checks import CheckCall
 from pipelines.planning.options import Options
-from pipelines.planning.stage import Stage
+from pipelines.planning.stage import CredentialName, Stage, check_credential
 
 
 class Output(Arguments):
     """Where and how the rows are written; without a path, to the dataset of the job.
 
     `merge` updates the rows with equal `keys` and adds the others. `partition_by` are columns with a folder for each of
-    their values.
+    their values. `credential` names the cloud credential for a path in a bucket.
     """
 
     path: str | None = None
@@ -28,10 +28,12 @@ class Output(Arguments):
     format: Annotated[str, validate_choice("format", FORMATS)] = "parquet"
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = Field(default=(), alias="partitionBy")
+    credential: CredentialName = None
 
     @model_validator(mode="after")
     def _check_target(self) -> Self:
         check_target(self.format, self.mode, self.keys, self.partition_by)
+        check_credential(self.path, self.credential)
         return self
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pipelines.errors import Problem
 from pipelines.fetch import canonical_url
 from pipelines.fetch.requests import RequestTemplate, build_template
+from pipelines.filesystem import split_address
 from pipelines.language.columns import Columns
 from pipelines.language.formats import list_format_libraries
 from pipelines.planning.checks import CheckCall
 from pipelines.planning.model import Output
 from pipelines.planning.options import Options
-from pipelines.planning.stage import LinkStage, Source, Stage
+from pipelines.planning.stage import LinkStage, Sink, Source, Stage
 
 
 class Kind(StrEnum):
@@ -49,6 +50,15 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedCredential:
+    """The credential that a stage or the output names for a path in a bucket."""
+
+    name: str
+    location: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Steps in order, ending with the output; `str(plan)` groups them by the passes they run in."""
 
@@ -72,7 +82,30 @@ class Plan:
     def libraries(self) -> frozenset[str]:
         """The Java libraries that Spark needs for the stages and the output (pipelines/spark/jars.py)."""
         stages = (library for step in self.steps if step.stage for library in step.stage.list_libraries())
-        return frozenset((*stages, *list_format_libraries(self.output.format)))
+        storage = ("s3",) if any(split_address(path) for path in self._list_paths()) else ()
+        return frozenset((*stages, *list_format_libraries(self.output.format), *storage))
+
+    def _list_paths(self) -> Iterator[str]:
+        """Yield the paths of files that the plan reads and writes."""
+        for step in self.steps:
+            yield from step.stage.list_inputs() if step.stage else ()
+            if isinstance(step.stage, Sink):
+                yield step.stage.path
+        if self.output.path:
+            yield self.output.path
+
+    @property
+    def bucket_credentials(self) -> Mapping[str, NamedCredential]:
+        """The credentials that the pipeline names, by bucket: a run reaches a bucket by one of them."""
+        named = [
+            NamedCredential(name, step.location, path)
+            for step in self.steps
+            if step.stage
+            for path, name in step.stage.list_credentials()
+        ]
+        if self.output.path and self.output.credential:
+            named.append(NamedCredential(self.output.credential, "output", self.output.path))
+        return {parts[0]: each for each in reversed(named) if (parts := split_address(each.path))}
 
     def build_request(
         self, stage: LinkStage | Source, columns: Columns, secrets: Iterable[str] = ()

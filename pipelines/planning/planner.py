@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, ArgumentError, PipelineError, Problem, RunError
+from pipelines.filesystem import split_address
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, check_column_name, check_not_reserved
 from pipelines.language.names import describe_unknown, suggest, truncate
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, iter_scalars, list_children, locate_problem
@@ -92,6 +93,7 @@ class _State:
     has_rows: bool = False
     stored: dict[str, Node] = field(default_factory=dict[str, Node])
     saved: set[str] = field(default_factory=set[str])
+    credentials: dict[str, str] = field(default_factory=dict[str, str])
     has_page: bool = False
     page_lost_at: Step | None = None
     engine_columns_dropped_at: Step | None = None
@@ -100,6 +102,7 @@ class _State:
         stage = call.stage
         kind = _get_kind(stage)
         self._report(call, self._check(call))
+        self._report(call, self._check_credentials(stage.list_credentials(), call.node))
         before = Columns() if isinstance(stage, Source | Reset) else self.columns
         self.columns = stage.infer_columns(before)
         if self.columns is not before:
@@ -121,6 +124,14 @@ class _State:
         elif isinstance(stage, Source | Reset | LinkStage) or (isinstance(stage, TableStage) and stage.used_labels):
             self.engine_columns_dropped_at = None
 
+    def _check_credentials(self, named: Iterable[tuple[str, str]], node: Node) -> Iterator[Problem]:
+        """Find buckets for which two credentials are named: a run has one for each."""
+        for path, name in named:
+            bucket = (split_address(path) or ("",))[0]
+            if bucket and "${" not in bucket and self.credentials.setdefault(bucket, name) != name:
+                message = f"the bucket '{bucket}' is reached by the credential '{self.credentials[bucket]}' elsewhere"
+                yield locate_problem(_find_mention(node, name), "conflicting-arguments", message)
+
     def _report(self, call: StageCall, problems: Iterable[Problem]) -> None:
         self.problems.extend(replace(each, path=call.path) for each in islice(problems, MAX_PROBLEMS))
 
@@ -135,6 +146,9 @@ class _State:
         self.columns = self.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in kept))
         for call in model.checks:
             self.problems.extend(self._find_missing_columns(call))
+        if model.output.path and model.output.credential:
+            named = [(model.output.path, model.output.credential)]
+            self.problems.extend(replace(each, path="output") for each in self._check_credentials(named, node))
         if not self.columns.open:
             for name in (*model.output.keys, *model.output.partition_by):
                 if name not in tuple(self.columns) and "${" not in name:

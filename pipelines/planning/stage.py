@@ -23,10 +23,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from pipelines.errors import ArgumentError
+from pipelines.filesystem import split_address
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
 from pipelines.language.formats import Mode, check_target, list_format_libraries
 from pipelines.language.names import validate_choice
+from pipelines.language.parameters import has_reference
 from pipelines.registry.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -40,6 +43,17 @@ if TYPE_CHECKING:
     from pipelines.fetch.requests import RequestArguments
     from pipelines.planning.context import RunContext
     from pipelines.transforms.transform import Transforms
+
+
+CredentialName = Annotated[str | None, Field(min_length=1, max_length=200)]
+
+
+def check_credential(path: str | None, credential: str | None) -> None:
+    """Raise ArgumentError for the name of a credential beside a path that is in no bucket."""
+    if credential is not None and not has_reference(path or "") and not split_address(path or ""):
+        raise ArgumentError(
+            "'credential' belongs to a path in a bucket, such as s3://bucket/folder", "conflicting-arguments"
+        )
 
 
 class Stage(Arguments):
@@ -79,6 +93,10 @@ class Stage(Arguments):
 
     def list_inputs(self) -> tuple[str, ...]:
         """Return the paths of the files that the stage reads."""
+        return ()
+
+    def list_credentials(self) -> tuple[tuple[str, str], ...]:
+        """Return paths in buckets with the names of the credentials that reach them."""
         return ()
 
     def list_libraries(self) -> tuple[str, ...]:
@@ -240,10 +258,12 @@ class Sink(Stage):
     path: str = Field(min_length=1)
     mode: Annotated[Mode, validate_choice("mode", Mode)] = Mode.OVERWRITE
     partition_by: tuple[str, ...] = Field(default=(), alias="partitionBy")
+    credential: CredentialName = None
 
     @model_validator(mode="after")
     def _check_target(self) -> Self:
         check_target(self.format, self.mode, self.merge_keys, self.partition_by)
+        check_credential(self.path, self.credential)
         return self
 
     @property
@@ -256,6 +276,9 @@ class Sink(Stage):
 
     def list_references(self) -> tuple[str, ...]:
         return (*self.merge_keys, *self.partition_by)
+
+    def list_credentials(self) -> tuple[tuple[str, str], ...]:
+        return ((self.path, self.credential),) if self.credential else ()
 
     def list_libraries(self) -> tuple[str, ...]:
         return list_format_libraries(self.format)

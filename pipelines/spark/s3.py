@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.filesystem import S3Access, load_storage_access, load_user_access
+from pipelines.filesystem import S3Access, list_bucket_access, load_storage_access, load_user_access
 
 _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _FIXED_KEYS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
@@ -38,13 +38,13 @@ _SETTINGS = {
 
 def configure_buckets(spark: SparkSession) -> None:
     """Give the session access to the service's bucket, and to others by the AWS credential of the environment."""
-    storage, user = load_storage_access(), load_user_access()
-    if storage is None and user is None:
+    found = [each for each in (load_user_access(), *list_bucket_access(), load_storage_access()) if each]
+    if not found:
         return
     java: Any = spark  # PySpark has no API for it
     hadoop = java._jsc.hadoopConfiguration() if hasattr(java, "_jsc") else java.sparkContext._jsc.hadoopConfiguration()
     settings = dict(_SETTINGS)
-    for access in filter(None, (user, storage)):
+    for access in found:
         settings |= dict(_list_settings(access))
     for name, value in settings.items():
         hadoop.set(name, value)

@@ -13,7 +13,7 @@ from pipelines.language.data_sources import describe_missing_source, find_data_s
 from pipelines.language.formats import Mode
 from pipelines.language.names import suggest, validate_choice
 from pipelines.language.parameters import has_reference
-from pipelines.planning.stage import Export, Sink, Source, register_stage
+from pipelines.planning.stage import CredentialName, Export, Sink, Source, check_credential, register_stage
 from pipelines.stages.addresses import resolve_host
 from pipelines.stages.load import READERS
 from pipelines.stages.save import WRITERS
@@ -37,6 +37,7 @@ class SourceArguments(Arguments):
     format: str = Field(min_length=1, max_length=200)
     path: str | None = Field(default=None, min_length=1)
     options: dict[str, Any] = Field(default_factory=dict[str, Any], repr=False)
+    credential: CredentialName = None
 
     @property
     def texts(self) -> dict[str, str]:
@@ -47,6 +48,11 @@ class SourceArguments(Arguments):
         source = None if has_reference(self.format) else find_data_source(self.format)
         return (source,) if source else ()
 
+    def list_own_arguments(self) -> dict[str, Any]:
+        """Return the arguments that stages of one format have too."""
+        given = {"path": self.path, "credential": self.credential}
+        return {**self.options, **{name: value for name, value in given.items() if value is not None}}
+
     def check_source(self, known: Mapping[str, type[Stage]]) -> None:
         """Raise ArgumentError unless the format is one of the known ones or an allowed data source."""
         if has_reference(self.format):
@@ -55,6 +61,7 @@ class SourceArguments(Arguments):
             source = find_data_source(self.format)
         except ValueError as error:
             raise ArgumentError(str(error)) from None
+        check_credential(self.path, self.credential)
         if self.format in _STAGES:
             raise ArgumentError(f"databases are read by the stage {_STAGES[self.format]}")
         if source is None:
@@ -115,6 +122,9 @@ pipeline:
     def list_inputs(self) -> tuple[str, ...]:
         return (self.path,) if self.path else ()
 
+    def list_credentials(self) -> tuple[tuple[str, str], ...]:
+        return ((self.path, self.credential),) if self.path and self.credential else ()
+
     def list_libraries(self) -> tuple[str, ...]:
         return self.list_own_libraries()
 
@@ -138,8 +148,7 @@ pipeline:
 
     def _build_reader(self) -> Stage:
         schema = {"schema": self.schema_} if self.schema_ else {}
-        given = {**self.options, **schema, **({"path": self.path} if self.path else {})}
-        return READERS[self.format].model_validate(given)
+        return READERS[self.format].model_validate({**self.list_own_arguments(), **schema})
 
 
 @register_stage("save")
@@ -192,9 +201,7 @@ pipeline:
 
     def _build_sink(self) -> Sink:
         mode = {"mode": self.mode} if self.mode else {}
-        return WRITERS[self.format].model_validate(
-            {**self.options, **mode, **({"path": self.path} if self.path else {})}
-        )
+        return WRITERS[self.format].model_validate({**self.list_own_arguments(), **mode})
 
 
 def _convert_faults(model: type[Arguments], build: Callable[[], object]) -> None:

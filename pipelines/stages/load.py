@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from urllib.parse import unquote
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns, quote_column
 from pipelines.language.formats import list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.language.snapshots import parse_iceberg_snapshot
-from pipelines.planning.stage import Source, register_stage
+from pipelines.planning.stage import CredentialName, Source, check_credential, register_stage
 from pipelines.stages.documents import download_file, is_web_address
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ class FileSource(Source):
     schema_: str | None = Field(None, alias="schema", min_length=1)
     path_glob_filter: str | None = Field(None, alias="pathGlobFilter")
     recursive_file_lookup: bool | None = Field(None, alias="recursiveFileLookup")
+    credential: CredentialName = None
+
+    @model_validator(mode="after")
+    def _check_credential(self) -> Self:
+        check_credential(self.path, self.credential)
+        return self
 
     def describe(self) -> str:
         return self.path
@@ -47,10 +53,13 @@ class FileSource(Source):
 
     def build_options(self) -> dict[str, Any]:
         """Return the options that are set, under the names of Spark's reader."""
-        return self.model_dump(by_alias=True, exclude={"path", "schema_"}, exclude_none=True)
+        return self.model_dump(by_alias=True, exclude={"path", "schema_", "credential"}, exclude_none=True)
 
     def list_libraries(self) -> tuple[str, ...]:
         return list_format_libraries(self.format)
+
+    def list_credentials(self) -> tuple[tuple[str, str], ...]:
+        return ((self.path, self.credential),) if self.credential else ()
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
         """Read the files; those of a dataset are read in the format in which they were written."""

@@ -43,6 +43,10 @@ class UnionSource(Arguments):
     def list_libraries(self) -> tuple[str, ...]:
         return READERS[self.format].model_construct(path=self.path).list_libraries()
 
+    def list_credentials(self) -> tuple[tuple[str, str], ...]:
+        name = self.options.get("credential")
+        return ((self.path, str(name)),) if name else ()
+
     def build_reader(self) -> FileSource:
         return READERS[self.format].model_validate({**self.options, "path": self.path})
 
@@ -80,6 +84,9 @@ pipeline:
     def list_libraries(self) -> tuple[str, ...]:
         return tuple(library for source in self.sources for library in source.list_libraries())
 
+    def list_credentials(self) -> tuple[tuple[str, str], ...]:
+        return tuple(named for source in self.sources for named in source.list_credentials())
+
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
 
@@ -109,6 +116,9 @@ pipeline:
 
     def list_libraries(self) -> tuple[str, ...]:
         return tuple(library for source in self.sources for library in source.list_libraries())
+
+    def list_credentials(self) -> tuple[tuple[str, str], ...]:
+        return tuple(named for source in self.sources for named in source.list_credentials())
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)

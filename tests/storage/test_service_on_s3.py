@@ -44,6 +44,11 @@ pipeline:
   - {{stage: save_csv, args: ["s3n://{name}/mine/saved", append]}}
 output: {{path: "s3://{name}/mine/published"}}
 """
+BY_NAME = """
+pipeline:
+  - {{stage: load_csv, args: [{{path: "s3://{name}/mine/in.csv", credential: warehouse}}]}}
+  - {{stage: save_csv, args: ["s3://{name}/mine/named"]}}
+"""
 REFUSED = (
     ("service's own storage", "s3://{own}/x/in.csv"),
     ("does not exist", "s3://{name}-none/in.csv"),
@@ -182,6 +187,18 @@ def test_a_pipeline_reads_and_writes_a_bucket_of_the_user(on_s3: Service, mine: 
     (tmp_path / "rows.parquet").write_bytes(mine.get(published[0]))
     assert pq.read_table(tmp_path / "rows.parquet").to_pydict() == {"title": ["one", "two"]}
     assert [each["rowCount"] for each in on_s3.get(f"/datasets?projectId={job.project_id}")] == [2]
+    assert find_secret(on_s3, mine) == []
+
+
+def test_a_pipeline_names_the_credential_for_a_bucket(on_s3: Service, mine: Bucket) -> None:
+    mine.put("in.csv", b"title\none\ntwo\n")
+    wrong = on_s3.post("/cloud-credentials", mine.credential | {"secretAccessKey": "not the key"})["id"]
+    on_s3.post("/cloud-credentials", mine.credential | {"name": "warehouse"})
+    job = on_s3.make_job(BY_NAME.format(name=mine.name))
+    execution = on_s3.execute(job, {"cloudCredentialIds": [wrong]})
+    status = on_s3.wait(job, execution)
+    assert status["status"] == "COMPLETED", status
+    assert sorted("".join(mine.get(key).decode() for key in mine.list("named")).split()) == ["one", "title", "two"]
     assert find_secret(on_s3, mine) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ from sqlalchemy import update
 
 from core.credentials.repository import MASK, CredentialRepository
 from core.errors import BadInput, Conflict, Forbidden, NotFound, SpindleError
-from core.executions.reports import cancel
+from core.executions.reports import cancel, fail
 from core.executions.spec import build_spec, load_driver_secrets
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.secrets import load_service_key
@@ -20,7 +21,11 @@ from core.infra.settings import Settings
 from core.jobs.repository import JobRepository
 from core.tables import CloudCredential, Execution
 from driver.secrets import Secrets
+from pipelines.errors import PipelineError
+from pipelines.filesystem import find_access, list_bucket_access, name_bucket_variable
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
+from pipelines.pipeline import Pipeline
+from pipelines.spark.jars import read_list
 from tests.support.shop import Shop
 
 CANARY = "canary-4711-é\"'"
@@ -355,3 +360,98 @@ def test_the_database_holds_no_secret_in_the_clear(shop: Shop, settings: Setting
     assert b"AWS" in held
     for text in ("canary-4711-secret", OWN_KEY):
         assert text.encode() not in held
+
+
+# credentials that a pipeline names for buckets
+
+IN_BUCKETS = """
+pipeline:
+  - {stage: load_csv, args: [{path: "s3://theirs/in.csv", credential: warehouse}]}
+  - {stage: save_csv, args: [{path: "s3a://theirs/saved", mode: append}]}
+output: {path: "s3://lake/clean", credential: "${LAKE}"}
+"""
+
+
+@pytest.fixture
+def has_s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Java's libraries for buckets, as in a Spark image."""
+    (tmp_path / "spark" / "jars").mkdir(parents=True)
+    for jar in read_list():
+        (tmp_path / "spark" / "jars" / jar.name).touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+
+
+def make_bucket_credential(shop: Shop, name: str, secret: str, **values: Any) -> str:
+    keys = {"access_key_id": f"key-{name}", "secret_access_key": secret, "endpoint": "https://s3.example.org"}
+    return make(shop, provider="aws", name=name, **(keys | values))
+
+
+@pytest.mark.usefixtures("has_s3")
+def test_a_bucket_is_reached_by_the_credential_that_the_pipeline_names(shop: Shop) -> None:
+    make_bucket_credential(shop, "usual", "usual-secret")
+    theirs = make_bucket_credential(shop, "warehouse", "theirs-secret")
+    make_bucket_credential(shop, "lake", "lake-secret", everywhere=True)
+    shop.write_pipeline(IN_BUCKETS)
+    execution = shop.submit(parameters={"LAKE": "lake"})
+    values = load_driver_secrets(shop.settings, execution)
+    assert values["AWS_SECRET_ACCESS_KEY"] == "usual-secret"
+    found = {each.bucket: each for each in list_bucket_access(values)}
+    assert {bucket: each.secret_access_key for bucket, each in found.items()} == {
+        "theirs": "theirs-secret",
+        "lake": "lake-secret",
+    }
+    assert found["theirs"].endpoint == "https://s3.example.org"
+    with shop.database.write() as session:
+        changes = {"secret_access_key": "newer-secret"}
+        CredentialRepository(session, shop.organization_id).update(theirs, changes, key_ring(shop))
+    fail(shop.database, execution.id, "It broke.")
+    again = list_bucket_access(load_driver_secrets(shop.settings, shop.retry(execution)))
+    assert {each.bucket: each.secret_access_key for each in again} == {"theirs": "newer-secret", "lake": "lake-secret"}
+
+
+@pytest.mark.usefixtures("has_s3")
+def test_secrets_of_named_credentials_are_masked_and_are_no_parameters(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_bucket_credential(shop, "warehouse", "theirs-secret")
+    variable = name_bucket_variable("theirs")
+    shop.write_pipeline(IN_BUCKETS.partition("output:")[0])
+    execution = shop.submit()
+    for name, value in load_driver_secrets(shop.settings, execution).items():
+        monkeypatch.setenv(name, value)
+    spec = build_spec(shop.settings, shop.storage, shop.reload(execution))
+    assert "theirs-secret" not in Secrets(spec).mask("a log with theirs-secret")
+    assert "theirs-secret" in Secrets(spec).variables[variable]
+    assert find_access("theirs").access_key_id == "key-warehouse"
+    shop.write_pipeline(
+        f"pipeline: [{{stage: load_csv, args: ['s3://theirs/${{{variable}}}', {{credential: warehouse}}]}}]"
+    )
+    with pytest.raises(BadInput):
+        shop.submit()
+
+
+@pytest.mark.usefixtures("has_s3")
+def test_a_named_credential_that_cannot_be_used_is_an_error_with_its_line(shop: Shop) -> None:
+    shop.write_pipeline(IN_BUCKETS.partition("output:")[0])
+    make(shop, provider="openai", name="warehouse")
+    with pytest.raises(BadInput, match="warehouse") as error:
+        shop.submit()
+    assert (error.value.details[0].code, error.value.details[0].path) == ("unknown-credential", "line 3: load_csv")
+    make_bucket_credential(shop, "warehouse", "s", enabled=False)
+    with pytest.raises(Conflict) as disabled:
+        shop.submit()
+    assert disabled.value.details[0].code == "credential-disabled"
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        "{stage: load_csv, args: [{path: goods, credential: c}]}",
+        "{stage: load_csv, args: [{path: 's3://b/x', credential: c}]}, "
+        "{stage: save_csv, args: [{path: 's3a://b/y', credential: d}]}",
+    ],
+)
+def test_a_run_has_one_credential_for_a_bucket(stages: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        Pipeline.from_yaml(f"pipeline: [{stages}]").plan_open()
+    assert [each.code for each in error.value.problems] == ["conflicting-arguments"]
