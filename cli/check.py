@@ -14,7 +14,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.planning.requirements import find_missing_browser
 from pipelines.registry.catalog import load_plugins
-from pipelines.spark.jars import LibrariesMissing, require_jars
+from pipelines.spark.libraries import find_missing_libraries
 from pipelines.transforms.transform import Transforms
 
 
@@ -37,21 +37,13 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None, as_j
         problem = Problem("", "the file is not UTF-8 text", 1, 1, "invalid-encoding")
         _print_problems(file, [problem], [], as_json)
         return 1
-    missing = [*_find_missing_libraries(plan)]
+    missing = [*find_missing_libraries(plan)]
     _print_problems(file, missing, _find_warnings(plan, own), as_json)
     if missing:
         return 1
     if not as_json:
         print(plan)
     return 0
-
-
-def _find_missing_libraries(plan: Plan) -> Iterable[Problem]:
-    """Find Java libraries that the plan needs and that cannot be had; those that can be had are fetched."""
-    try:
-        require_jars(plan.libraries)
-    except LibrariesMissing as error:
-        yield Problem("", str(error), code="missing-libraries")
 
 
 def _find_warnings(plan: Plan, transforms: Transforms) -> Iterable[Problem]:

@@ -48,11 +48,11 @@ class AgentRecord(Record):
 
 
 class WrittenAgent(AgentRecord):
-    """`warnings`, if any, name ignored keys of the pipeline, and row transforms that an execution would miss."""
+    """`warnings`, if any, name ignored keys of the pipeline, and row transforms and Java libraries that are missing."""
 
     warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
-    """What an execution would fail with, such as row transforms that are not registered; left out when there is
-    nothing."""
+    """Ignored keys, and what an execution would miss: row transforms that are not registered, Java libraries that are
+    not on this machine. Left out when there is nothing."""
 
 
 def build_agent_record(found: AgentWithScript) -> AgentRecord:

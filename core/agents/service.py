@@ -22,7 +22,7 @@ from pipelines.planning.script import make_script
 class AgentWithScript:
     """An agent and its pipeline as a Python script, None without a pipeline.
 
-    After a change `warnings` lists keys that are ignored, and row transforms that an execution would miss.
+    After a change `warnings` lists ignored keys, and row transforms and Java libraries that are missing.
     """
 
     agent: Agent

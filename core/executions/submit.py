@@ -46,6 +46,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT
 from pipelines.planning.plan import Plan
 from pipelines.spark.jars import LibrariesMissing, require_jars
+from pipelines.spark.libraries import find_missing_libraries
 from pipelines.transforms.transform import Transforms
 
 
@@ -277,12 +278,18 @@ def _require_libraries(plan: Plan, inputs: Mapping[str, Any]) -> list[str]:
     """
     read = (library for each in inputs.values() for library in list_format_libraries(each["format"]))
     libraries = sorted({*plan.libraries, *read})
+    if problem := next(find_missing_libraries(plan), None):
+        where = f"line {problem.line}" if problem.line else problem.path
+        raise Unavailable(_make_sentence(problem.message), code="missing-libraries", path=where)
     try:
         require_jars(libraries)
     except LibrariesMissing as error:
-        sentence = str(error)
-        raise Unavailable(f"{sentence[0].upper()}{sentence[1:]}.", code="missing-libraries") from error
+        raise Unavailable(_make_sentence(str(error)), code="missing-libraries") from error
     return libraries
+
+
+def _make_sentence(message: str) -> str:
+    return f"{message[0].upper()}{message[1:]}."
 
 
 def _check_modes(session: Session, execution: Execution, outputs: Mapping[str, Any]) -> None:

@@ -133,8 +133,27 @@ def require_jars(libraries: Iterable[str]) -> Sequence[Path]:
     return [*(folder / jar.name for jar in jars), *dict.fromkeys(sources)]
 
 
+def find_absent_jars(library: str) -> Sequence[str]:
+    """Return the names of a library's jars that are neither on this machine nor in Spark, without fetching them.
+
+    Raises LibrariesMissing for a data source that no setting allows, and for a jar of the setting that does not exist.
+    """
+    folder = get_cache_folder()
+    jars = [jar for jar in read_list() if jar.library == library]
+    if jars:
+        return [jar.name for jar in jars if not _is_in_spark(jar.artifact) and not (folder / jar.name).exists()]
+    coordinates = _find_source_jars(library)[1]
+    return coordinates if coordinates and not _name_folder(library, coordinates).is_dir() else []
+
+
 def _require_source(name: str) -> Sequence[Path]:
     """Return the jars of a data source; fetch those that are named by Maven coordinates."""
+    paths, coordinates = _find_source_jars(name)
+    return [*paths, *(_require_coordinates(name, coordinates) if coordinates else ())]
+
+
+def _find_source_jars(name: str) -> tuple[Sequence[Path], Sequence[str]]:
+    """Return the paths and the Maven coordinates of a data source's jars; raise LibrariesMissing."""
     try:
         sources = load_data_sources()
     except ValueError as error:
@@ -144,14 +163,18 @@ def _require_source(name: str) -> Sequence[Path]:
     paths = [Path(jar) for jar in sources[name] if not is_coordinates(jar)]
     if absent := [path for path in paths if not path.is_file()]:
         raise LibrariesMissing(f"{VARIABLE} names a jar of the data source '{name}' that does not exist: {absent[0]}")
-    coordinates = [jar for jar in sources[name] if is_coordinates(jar) and not _is_in_spark(jar.split(":")[1])]
-    return [*paths, *(_require_coordinates(name, coordinates) if coordinates else ())]
+    return paths, [jar for jar in sources[name] if is_coordinates(jar) and not _is_in_spark(jar.split(":")[1])]
+
+
+def _name_folder(name: str, coordinates: Sequence[str]) -> Path:
+    """Return the folder of the cache for jars with these coordinates and those that they need."""
+    digest = sha256(" ".join(coordinates).encode()).hexdigest()[:12]
+    return get_cache_folder() / f"{name}-{digest}"
 
 
 def _require_coordinates(name: str, coordinates: Sequence[str]) -> Sequence[Path]:
     """Return the jars with these Maven coordinates and those that they need, which a folder of the cache has."""
-    digest = sha256(" ".join(coordinates).encode()).hexdigest()[:12]
-    cache, folder = get_cache_folder(), get_cache_folder() / f"{name}-{digest}"
+    cache, folder = get_cache_folder(), _name_folder(name, coordinates)
     if not folder.is_dir():
         with _explain_failure(name, cache), _lock(cache), _make_scratch(cache) as scratch:
             if not folder.is_dir():

@@ -47,7 +47,9 @@ def test_libraries_that_cannot_be_had_are_an_error(
 ) -> None:
     monkeypatch.setenv("SPINDLE_JARS", str(tmp_path / "jars"))
     monkeypatch.setenv("SPINDLE_MAVEN", "http://127.0.0.1:9")
-    text = FETCH + "- {stage: extract, args: [{selector: h1}]}\noutput: {format: delta}\n"
+    stages = "- {stage: extract, args: [{selector: h1}]}\n- {stage: save_avro, args: [a]}\n"
+    text = f"{FETCH}{stages}output: {{format: delta}}\n"
     code, problems = check_as_json(tmp_path, capsys, text)
-    assert (code, [each["code"] for each in problems]) == (1, ["missing-libraries"])
+    assert (code, [each["code"] for each in problems]) == (1, ["missing-libraries"] * 2)
+    assert [(each["line"], each["path"]) for each in problems] == [(4, ""), (None, "output")]
     assert "SPINDLE_MAVEN" in problems[0]["message"]

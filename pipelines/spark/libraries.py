@@ -1,0 +1,47 @@
+"""Java libraries that a plan needs and that this machine lacks, as problems with their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipelines.errors import Problem
+from pipelines.language.formats import list_format_libraries
+from pipelines.planning.plan import Plan
+from pipelines.spark.jars import LibrariesMissing, find_absent_jars, require_jars
+
+CODE = "missing-libraries"
+
+
+def find_missing_libraries(plan: Plan) -> Iterator[Problem]:
+    """Find libraries that cannot be had; those that can be had are fetched."""
+    for library in sorted(plan.libraries):
+        try:
+            require_jars([library])
+        except LibrariesMissing as error:
+            yield _locate(plan, library, str(error))
+
+
+def find_absent_libraries(plan: Plan) -> Iterator[Problem]:
+    """Find libraries that are not on this machine, without fetching them."""
+    for library in sorted(plan.libraries):
+        try:
+            absent = find_absent_jars(library)
+        except LibrariesMissing as error:
+            yield _locate(plan, library, str(error))
+            continue
+        if absent:
+            message = (
+                f"the Java libraries for {library} are not on this machine: they are fetched when the pipeline is "
+                f"executed, for which it must reach a Maven repository (SPINDLE_MAVEN); 'spindle jars {library}' "
+                "fetches them now"
+            )
+            yield _locate(plan, library, message)
+
+
+def _locate(plan: Plan, library: str, message: str) -> Problem:
+    """Return the problem at the first step that needs the library, or at the output."""
+    for step in plan.steps:
+        if step.stage and library in step.stage.list_libraries():
+            return Problem("", message, step.line, None, CODE)
+    needed_by_output = library in list_format_libraries(plan.output.format)
+    return Problem("output" if needed_by_output else "", message, code=CODE)
