@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
+from cli.buckets import find_bucket_access
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_parameters, read_transforms
 from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
@@ -132,10 +133,12 @@ def _open_page_folder(cache: Path) -> str:
 
 
 def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
+    access = find_bucket_access(plan)
     with _console.status("fetching Java libraries"):
         require_jars(plan.libraries)
     with _console.status("starting Spark"):
         spark = _start_spark(plan)
+    os.environ.update(access)  # not before: Python workers, which run users' functions, have the variables of the start
     echoed = logging.getLogger(echo.__name__)
     echoed.addHandler(_EchoHandler())
     echoed.setLevel(logging.INFO)

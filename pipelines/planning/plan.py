@@ -82,8 +82,14 @@ class Plan:
     def libraries(self) -> frozenset[str]:
         """The Java libraries that Spark needs for the stages and the output (pipelines/spark/jars.py)."""
         stages = (library for step in self.steps if step.stage for library in step.stage.list_libraries())
-        storage = ("s3",) if any(split_address(path) for path in self._list_paths()) else ()
+        storage = ("s3",) if self.buckets else ()
         return frozenset((*stages, *list_format_libraries(self.output.format), *storage))
+
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        """The buckets of users that the plan reads and writes."""
+        found = (parts[0] for path in self._list_paths() if (parts := split_address(path)))
+        return tuple(dict.fromkeys(found))
 
     def _list_paths(self) -> Iterator[str]:
         """Yield the paths of files that the plan reads and writes."""
