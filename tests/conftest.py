@@ -13,6 +13,7 @@ from tests.support.libraries import can_have, has_libraries
 from tests.support.s3 import find_bucket
 from tests.support.service import Service
 from tests.support.site import GatedSite, serve_gated_site
+from tests.support.trino import HAS_TRINO, trino_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,12 +33,16 @@ SLOW_ROOMS = ("bin", "orchestration", "browser", "driver", "crash", "faults", "p
 
 
 def pytest_configure() -> None:
-    """Let a bucket be the storage of all services and settings, if `bin/test --s3` wants it."""
+    """Let a bucket be the storage of all services and settings, and Trino their engine, as `bin/test` is told."""
     if os.environ.get("SPINDLE_TEST_STORAGE") == "s3":
         bucket = find_bucket()
         if bucket is None:
             raise pytest.UsageError("--s3 needs SPINDLE_TEST_S3_ENDPOINT, _ACCESS_KEY, _SECRET_KEY and _BUCKET")
         os.environ.update(bucket.environment)
+    if os.environ.get("SPINDLE_TEST_ENGINE") == "trino":
+        if not HAS_TRINO:
+            raise pytest.UsageError("--trino needs SPINDLE_TEST_TRINO and SPINDLE_TEST_TRINO_RULES")
+        os.environ.update(trino_environment())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,6 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("folder") and os.environ.get("SPINDLE_TEST_STORAGE") == "s3":
             item.add_marker(pytest.mark.skip(reason="it concerns a folder as the storage"))
+        if item.get_closest_marker("duckdb") and os.environ.get("SPINDLE_TEST_ENGINE") == "trino":
+            item.add_marker(pytest.mark.skip(reason="it concerns DuckDB as the engine of SQL"))
         if "spark" in getattr(item, "fixturenames", ()):  # py4j leaves sockets to the garbage collector
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 

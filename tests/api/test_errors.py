@@ -104,6 +104,7 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.duckdb
 def test_errors_have_one_shape_and_the_wording_of_the_golden_file(acme: Api):
     """`UPDATE_ERRORS=1 pytest` writes the file."""
     lines = [describe_error(acme, *request) for request in REQUESTS]

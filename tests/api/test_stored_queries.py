@@ -21,11 +21,9 @@ from core.sql.service import open_sql_engine
 from core.sql.stored.runner import QueryRunner
 from core.tables import StoredQuery, now
 from tests.support.api import ROWS, Api, Job
+from tests.support.trino import ENDLESS
 
 NUMBERS = "SELECT x, cast(x AS decimal(10, 2)) AS amount FROM UNNEST(sequence(1, 2500)) AS t(x) ORDER BY x DESC"
-ENDLESS = (
-    "SELECT count(*) FROM UNNEST(sequence(1, 1000000)) AS a(x), UNNEST(sequence(1, 1000000)) AS b(y) WHERE x = y + 1e9"
-)
 QUERIES = "/datasets/queries"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,9 +113,10 @@ def test_saves_publish_tables_and_files_beside_an_output(formats: Service) -> No
     }
     body = {"sql": "SELECT id, name FROM dataset WHERE name = 'b c'", "datasetId": found["goods"]["id"]}
     assert formats.post("/datasets/query", body)["results"] == [{"id": 2, "name": "b c"}]
-    folders = [path.parent for path in (formats.data / "storage").rglob("_delta_log")]
-    tables = [sorted(DeltaTable(str(each)).to_pyarrow_table()["name"].to_pylist()) for each in folders]
-    assert ["a", "b c"] in tables
+    if "SPINDLE_STORAGE" not in os.environ:  # a bucket, of `bin/test --s3`
+        folders = [path.parent for path in (formats.data / "storage").rglob("_delta_log")]
+        tables = [sorted(DeltaTable(str(each)).to_pyarrow_table()["name"].to_pylist()) for each in folders]
+        assert ["a", "b c"] in tables
     for name in ("rows", "listed"):
         with formats.client() as client:
             answer = client.get(f"/datasets/{found[name]['id']}/download?format=csv")

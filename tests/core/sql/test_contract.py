@@ -24,13 +24,9 @@ from core.sql.names import TableName
 from core.sql.service import open_sql_engine
 from core.sql.statement import Select, parse
 from core.tables import new_id
-from tests.support.trino import engine_settings
+from tests.support.trino import ENDLESS, engine_settings
 
 ORGANIZATION, RIVAL = "organization", "rival"
-TEN_THOUSAND = "UNNEST(sequence(1, 10000))"  # as many as Trino allows
-ENDLESS = (
-    f"SELECT count(*) FROM {TEN_THOUSAND} AS a(x), {TEN_THOUSAND} AS b(y), {TEN_THOUSAND} AS c(z) WHERE x = y * z + 1e9"
-)
 
 
 @pytest.fixture(scope="module", params=["duckdb", "trino"])

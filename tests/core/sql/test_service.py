@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 
 from core.errors import BadInput, NotFound, TooLarge
-from core.infra.settings import Settings
 from core.sql.embedded.pool import Pool
 from core.sql.service import Query
+from tests.support.trino import ENDLESS
 from tests.support.warehouse import PRODUCT_COLUMNS, PRODUCTS, Warehouse, make_query_service
 
 COUNTS = [
@@ -148,12 +148,10 @@ def test_a_replaced_table_is_seen_by_the_next_query(fresh_warehouse: Warehouse):
 
 
 def test_a_query_past_its_time_is_stopped_and_the_next_one_runs(fresh_warehouse: Warehouse, pool: Pool):
-    settings = Settings(data=fresh_warehouse.settings.data, sql_timeout_seconds=0.5)
+    settings = fresh_warehouse.settings.model_copy(update={"sql_timeout_seconds": 0.5})
     hasty = make_query_service(settings, fresh_warehouse.database, pool)
-    numbers = "UNNEST(sequence(1, 1000000))"
-    endless = f"SELECT count(*) FROM {numbers} AS a(x), {numbers} AS b(y) WHERE x = y + 1e9"
     with pytest.raises(BadInput) as error:
-        hasty.run(fresh_warehouse.caller("acme"), Query(endless))
+        hasty.run(fresh_warehouse.caller("acme"), Query(ENDLESS))
     assert error.value.details[0].code == "query-timeout"
     assert fresh_warehouse.rows("SELECT 1 AS x") == [{"x": 1}]
 
