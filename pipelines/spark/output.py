@@ -88,7 +88,8 @@ def write_table(rows: DataFrame, format_: str, location: str, write: Write, targ
     """Write rows, which must be persisted, as the next version of a table."""
     _check_keys(rows, write.keys)
     version = write_version(open_table(rows.sparkSession, format_, location), rows, write, target)
-    return WrittenFiles(version.columns, rows.count(), version.bytes, 1, version)
+    written = rows.count() if write.keys or version.written is None else version.written  # a merge writes old rows too
+    return WrittenFiles(version.columns, written, version.bytes, 1, version)
 
 
 def fit_appended(rows: DataFrame, format_: str, mode: Mode, partition_by: tuple[str, ...], target: Target) -> DataFrame:

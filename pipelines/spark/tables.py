@@ -6,6 +6,7 @@ leaves a version that was never published; the next writer takes it back before 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.errors import RunError
+from pipelines.filesystem import read_file
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
 from pipelines.language.snapshots import IcebergSnapshot, parse_iceberg_snapshot
@@ -33,13 +35,17 @@ _CONFLICTS = ("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHA
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """A version of a table after a commit: all its rows and bytes."""
+    """A version of a table after a commit: all its rows and bytes.
+
+    `written` rows are those of the commit, where its log has them.
+    """
 
     snapshot: str
     columns: tuple[tuple[str, str], ...]
     rows: int
     bytes: int
     partition_by: tuple[str, ...] = ()
+    written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +221,10 @@ def _sign(spark: SparkSession, author: str) -> Generator[None]:
 
 
 class DeltaTable:
-    """A Delta table, through the Java API of its library."""
+    """A Delta table, through the Java API of its library. Its log is read without it, since that would be Spark jobs.
+
+    The log: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+    """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
@@ -223,12 +232,15 @@ class DeltaTable:
         java: Any = spark
         self._session = java._jsparkSession
         self._class = java._jvm.io.delta.tables.DeltaTable
+        self._log = java._jvm.org.apache.spark.sql.delta.DeltaLog
+        self._nothing = java._jvm.scala.Option.empty()
 
     def exists(self) -> bool:
         return bool(self._class.isDeltaTable(self._session, self._location))
 
     def list_commits(self) -> Sequence[Commit]:
-        return [Commit(str(row.version), row.userMetadata, row.milliseconds) for row in self._read_history()]
+        entries = self._read_log(self._load_snapshot().version())
+        return [Commit(str(version), entry.get("userMetadata"), entry["timestamp"]) for version, entry in entries]
 
     def restore(self, snapshot: str) -> None:
         self._open().restoreToVersion(int(snapshot))
@@ -250,19 +262,33 @@ class DeltaTable:
             merge.withSchemaEvolution().whenMatched().updateAll().whenNotMatched().insertAll().execute()
 
     def describe(self, author: str) -> TableVersion:
-        history = self._read_history()
-        version = next((row.version for row in history if row.userMetadata == author), history[0].version)
+        snapshot = self._load_snapshot()
+        newest = version, entry = next(self._read_log(snapshot.version()))
+        if entry.get("userMetadata") != author:
+            found = (each for each in self._read_log(version) if each[1].get("userMetadata") == author)
+            version, entry = next(found, newest)
         rows = self._spark.read.format("delta").option("versionAsOf", version).load(self._location)
-        detail = DataFrame(self._open().detail(), self._spark).select("sizeInBytes", "partitionColumns").collect()[0]
-        return TableVersion(
-            str(version), tuple(rows.dtypes), rows.count(), detail.sizeInBytes, tuple(detail.partitionColumns)
-        )
+        signed = entry.get("userMetadata") == author and entry["operation"] == "WRITE"
+        metrics: Mapping[str, str] = entry.get("operationMetrics", {}) if signed else {}
+        written = int(metrics["numOutputRows"]) if "numOutputRows" in metrics else None
+        if written is not None and entry["operationParameters"].get("mode") == "Overwrite":
+            total, size = written, int(metrics["numOutputBytes"])
+        else:  # two jobs of Spark over the log
+            total, size = rows.count(), snapshot.sizeInBytes()
+        partitions = tuple(snapshot.metadata().partitionSchema().fieldNames())
+        return TableVersion(str(version), tuple(rows.dtypes), total, size, partitions, written)
 
-    def _read_history(self) -> Sequence[Any]:
-        history = DataFrame(self._open().history(_HISTORY), self._spark)
-        milliseconds = F.unix_millis("timestamp").alias("milliseconds")
-        found = history.select("version", "userMetadata", milliseconds).collect()
-        return sorted(found, key=lambda row: row.version, reverse=True)
+    def _read_log(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Yield numbers and commits of the newest versions, the last one first."""
+        for version in range(newest, max(newest - _HISTORY, -1), -1):
+            content = read_file(f"{self._location.rstrip('/')}/_delta_log/{version:020d}.json")
+            lines = content.splitlines() if content is not None else ()  # Delta deletes old entries
+            for line in lines:
+                if line.startswith(b'{"commitInfo"'):
+                    yield version, json.loads(line)["commitInfo"]
+
+    def _load_snapshot(self) -> Any:
+        return self._log.forTable(self._session, self._location).update(False, self._nothing, self._nothing)
 
     def _open(self) -> Any:
         return self._class.forPath(self._session, self._location)
@@ -349,7 +375,8 @@ class IcebergTable:
         name = IcebergSnapshot(file, str(snapshot.snapshotId()))
         rows = self._spark.read.option("versionAsOf", name.id).table(self._name)
         total, size = (int(summary.get(key) or 0) for key in ("total-records", "total-files-size"))
-        return TableVersion(str(name), tuple(rows.dtypes), total, size)
+        written = int(summary.get("added-records") or 0) if summary.get("spindle.author") == author else None
+        return TableVersion(str(name), tuple(rows.dtypes), total, size, written=written)
 
     def _add_columns(self, rows: DataFrame) -> None:
         known = {name.casefold() for name, _ in self.read_columns()}
