@@ -138,7 +138,8 @@ pipeline:
         self.check_addresses(context)
         reader = spark.read.format(find_data_source(self.format) or self.format).options(**self.texts)
         reader = reader.schema(self.schema_) if self.schema_ else reader
-        rows = _call(self.format, "read", lambda: reader.load(self._find_paths(context)))
+        paths = self._find_paths(context)
+        rows = _call(self.format, "read", lambda: _plan_read(reader.load(paths)))
         if taken := [name for name in rows.columns if name.casefold() in INTERNAL_COLUMNS]:
             raise RunError(f"the data has a column '{taken[0]}', which is reserved for the engine")
         return rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id())).persist()
@@ -217,6 +218,13 @@ def _to_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _plan_read(rows: DataFrame) -> DataFrame:
+    """Return the rows after asking for their partitions: a system that cannot be reached is found here."""
+    java: Any = rows
+    java._jdf.rdd().getNumPartitions()
+    return rows
+
+
 def _call(format_: str, done: str, work: Callable[[], Any]) -> Any:
     """Return the result of a call of Spark, whose errors become RunError."""
     from py4j.protocol import Py4JJavaError
@@ -225,7 +233,16 @@ def _call(format_: str, done: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Py4JJavaError as error:
-        reason = summarize_error(Exception(str(error.java_exception.getMessage())))
+        reason = summarize_error(Exception(_find_cause(error.java_exception)))
     except PySparkException as error:
         reason = summarize_error(error)
     raise RunError(f"the data source {format_} cannot be {done}: {reason}")
+
+
+def _find_cause(error: Any) -> str:
+    """Return the message of the first cause of a Java exception."""
+    message = error.getMessage()
+    while error.getCause() is not None:
+        error = error.getCause()
+        message = error.getMessage() or message
+    return str(message or error.toString())
