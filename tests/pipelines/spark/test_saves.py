@@ -117,7 +117,8 @@ def test_a_service_writes_only_to_its_own_folders(run: Run, load: str, tmp_path:
         ("- {stage: save_csv, args: [a, apend]}", "3: save_csv: unknown mode 'apend'; did you mean append?"),
         (
             "- {stage: save_csv, args: [a, append, 1]}",
-            "3: save_csv: too many arguments; it takes path, mode, partitionBy, credential; a comma in one needs quotes",
+            "3: save_csv: too many arguments; it takes path, mode, partitionBy, credential; "
+            "a comma in one needs quotes",
         ),
         (
             "- {stage: save_csv, args: [a]}\n- {stage: save_parquet, args: [a]}",
