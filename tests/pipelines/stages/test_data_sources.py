@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition, WriterCommitMessage
+from pyspark.sql.types import StructType
 
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.data_sources import VARIABLE, parse_data_sources
@@ -123,3 +127,67 @@ def test_the_examples_of_the_pages_are_valid(page: Path) -> None:
     for block in blocks:
         if block.startswith("pipeline:"):
             Pipeline.from_yaml(block).plan_open()
+
+
+@pytest.fixture
+def notes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file of a data source `notes`, which keeps texts and is on Spark's class path."""
+
+    class Reader(DataSourceReader):
+        def __init__(self, file: str) -> None:
+            self.file = file
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
+            with open(self.file) as lines:
+                yield from ((line.strip(),) for line in lines)
+
+    class Writer(DataSourceWriter):
+        def __init__(self, file: str) -> None:
+            self.file = file
+
+        def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+            with open(self.file, "a") as lines:
+                lines.writelines(f"{row[0]}\n" for row in iterator)
+            return WriterCommitMessage()
+
+    class Notes(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "notes"
+
+        def schema(self) -> str:
+            return "note STRING"
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return Reader(self.options["store"])
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            return Writer(self.options["store"])
+
+    spark.dataSource.register(Notes)
+    monkeypatch.setenv(VARIABLE, "notes")
+    (tmp_path / "store").write_text("first\n")
+    return tmp_path / "store"
+
+
+def test_rows_are_written_as_the_last_act_of_a_run(run: Run, notes: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("note\nsecond\n")
+    stage = f"{{format: notes, options: {{store: '{notes}'}}}}"
+    write = build("save", stage).replace("in.csv", f"{tmp_path}/in.csv")
+    with pytest.raises(RunError, match="row_count"):
+        run(f"{write}\nchecks: [{{check: row_count, min: 2}}]")
+    assert notes.read_text() == "first\n"
+    assert run(write) == [{"note": "second"}]
+    assert notes.read_text() == "first\nsecond\n"
+    assert run(build("load", stage)) == [{"note": "first"}, {"note": "second"}]
+
+
+def test_files_of_a_data_source_are_those_that_the_run_may_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, "binaryFile")
+    (tmp_path / "in.bin").write_bytes(b"abc")
+    text = build("load", f"binaryfile, '{tmp_path}/in.bin'")
+    assert [row["length"] for row in run(text)] == [3]
+    with pytest.raises(RunError, match="cannot be read"):
+        run(text, RunContext(local_folders=()))
