@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from urllib.parse import unquote
 
 from core.errors import Unavailable
 from core.infra.storage.protocol import InvalidKey, Storage, find_data_files
@@ -65,7 +66,7 @@ def _list_files(storage: Storage, organization_id: str, folder: str, format_: st
 def _find_key(storage: Storage, folder: str, file: str) -> str:
     """Return the key of a file that a log names; raise InvalidKey for one outside the table's folder."""
     key = storage.find_key(file)
-    if key is None or not key.startswith(f"{folder}/"):
+    if key is None or not key.startswith(f"{folder}/") or ".." in key.split("/"):
         raise InvalidKey(file)
     return key
 
@@ -77,6 +78,7 @@ def _read_log(format_: str, location: str, snapshot: str, access: S3Access | Non
 
 
 def _read_delta(location: str, snapshot: str, access: S3Access | None) -> tuple[str, ...]:
+    import pyarrow as pa
     from deltalake import DeltaTable  # a large library, for instances with such tables only
     from deltalake.exceptions import DeltaError
 
@@ -84,7 +86,7 @@ def _read_delta(location: str, snapshot: str, access: S3Access | None) -> tuple[
         options = name_delta_options(access) if access else None
         table = DeltaTable(location, version=int(snapshot), storage_options=options)
         features = {*(table.protocol().reader_features or ())}
-        files = tuple(_get_address(location, file) for file in table.file_uris())
+        paths = pa.table(table.get_add_actions()).column("path").to_pylist()
     except (DeltaError, OSError, ValueError) as error:
         raise _make_unreadable("Delta") from error
     if unknown := features - READABLE_FEATURES:
@@ -92,7 +94,12 @@ def _read_delta(location: str, snapshot: str, access: S3Access | None) -> tuple[
             f"SQL does not read Delta tables with {', '.join(sorted(unknown))}; load_delta does.",
             code="unsupported-table",
         )
-    return files
+    return tuple(_find_delta_file(location, unquote(path)) for path in paths)
+
+
+def _find_delta_file(location: str, path: str) -> str:
+    """Return the address of a path of the log, which is below the table's folder or absolute."""
+    return _get_address(location, path) if path.startswith(("/", "file:")) or "://" in path else f"{location}/{path}"
 
 
 def _read_iceberg(location: str, snapshot: str, access: S3Access | None) -> tuple[str, ...]:

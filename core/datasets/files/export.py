@@ -15,11 +15,11 @@ from core.datasets.files.types import describe_columns, normalize_schema
 from core.sql.embedded.lockdown import (
     WEB,
     View,
-    build_hive_options,
     load_avro,
     load_readers,
     quote_identifier,
     quote_literal,
+    read_folders,
 )
 from pipelines.language.formats import TABLE_FORMATS
 
@@ -33,7 +33,7 @@ def export(table: str, format: str, stream: str, scratch: Path, files: Sequence[
     """Write the rows of a table expression of these files to a stream, in their order."""
     with connect(scratch) as connection:
         load_readers(connection, files)
-        if table.startswith(AVRO):
+        if f"{AVRO}([" in table:
             load_avro(connection)
         columns = connection.execute(f"FROM {table} LIMIT 0").description or ()
         cells = (
@@ -73,13 +73,14 @@ def read_files(
     if not files or format in ("parquet", *TABLE_FORMATS):
         return f"({View('', files, columns, partition_by, format in TABLE_FORMATS).definition})"
     names = f"[{', '.join(map(quote_literal, files))}]"
-    hive = build_hive_options(columns, partition_by)
     if format == "csv":  # as Spark writes it: with a header, and a backslash before quotes
         options = "header = true, all_varchar = true, quote = '\"', escape = '\\', delim = ','"
-        return f"read_csv({names}, {options}, {hive})"
-    if format == "avro":
-        return f"{AVRO}({names}, {hive})"
-    return f"read_json({names}, format = 'newline_delimited', records = 'true', sample_size = -1, {hive})"
+        call = f"read_csv({names}, {options}"
+    elif format == "avro":
+        call = f"{AVRO}({names}"
+    else:
+        call = f"read_json({names}, format = 'newline_delimited', records = 'true', sample_size = -1"
+    return read_folders(call, files, columns, partition_by)
 
 
 def _cast(column: str, type: str, format: str) -> str:

@@ -117,7 +117,9 @@ class S3Storage:
         if reader == "signed":
             with _convert_errors():
                 where = {"Bucket": self._bucket, "Key": name}
-                return self._client.generate_presigned_url("get_object", where, ExpiresIn=LINK_SECONDS)
+                url: str = self._client.generate_presigned_url("get_object", where, ExpiresIn=LINK_SECONDS)
+            address, mark, signature = url.partition("?")
+            return f"{address.replace('%3D', '=')}{mark}{signature}"  # readers find columns in the names of folders
         return f"s3://{self._bucket}/{name}"
 
     def find_key(self, url: str) -> str | None:

@@ -58,9 +58,8 @@ class View:
         if not self.files:
             return f"SELECT {nulls} WHERE false"
         files = ", ".join(quote_literal(file) for file in self.files)
-        read = (
-            f"FROM read_parquet([{files}], {build_hive_options(self.columns, self.partition_by)}, union_by_name = true)"
-        )
+        call = f"read_parquet([{files}], union_by_name = true"
+        read = f"FROM {read_folders(call, self.files, self.columns, self.partition_by)}"
         names = ", ".join(quote_identifier(name) for name, _ in self.columns)
         if self.complete:
             return f"SELECT {names} FROM ({read} UNION ALL BY NAME SELECT {nulls} WHERE false)"  # noqa: S608 - names are quoted
@@ -199,12 +198,23 @@ def _require(condition: bool, what: str) -> None:
         raise Refused(f"This query uses {what}, which is not available here.")
 
 
-def build_hive_options(columns: Sequence[tuple[str, str]], partition_by: Sequence[str]) -> str:
-    """Return the options of DuckDB's readers for values in the names of folders."""
+def read_folders(
+    call: str, files: Sequence[str], columns: Sequence[tuple[str, str]], partition_by: Sequence[str]
+) -> str:
+    """Return the table expression of a reader's call, which lacks its end, with the values in the names of folders.
+
+    DuckDB decodes these once. Those in addresses of the web are encoded twice: by the writer, and in the address.
+    """
     if not partition_by:
-        return "hive_partitioning = false"
-    types = ", ".join(f"{quote_identifier(name)}: {type}" for name, type in columns if name in partition_by)
-    return f"hive_partitioning = true, hive_types = {{{types}}}"
+        return f"{call}, hive_partitioning = false)"
+    types = {quote_identifier(name): type for name, type in columns if name in partition_by}
+    encoded = any(file.startswith(WEB) for file in files)
+    read = (f"{name}: {quote_literal('VARCHAR' if encoded else type)}" for name, type in types.items())
+    table = f"{call}, hive_partitioning = true, hive_types = {{{', '.join(read)}}})"
+    if not encoded:
+        return table
+    cells = (f"CAST(url_decode({name}) AS {type}) AS {name}" for name, type in types.items())
+    return f"(SELECT * REPLACE ({', '.join(cells)}) FROM {table})"  # noqa: S608 - names are quoted
 
 
 def quote_literal(text: str) -> str:

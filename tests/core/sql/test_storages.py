@@ -1,8 +1,9 @@
-"""Versions of every format, in a folder and in a bucket, as Trino reads them."""
+"""Versions of every format, in a folder and in a bucket, as both engines read them."""
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Generator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -12,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.errors import BadInput
+from core.errors import BadInput, Unavailable
 from core.infra.storage import open_storage
-from core.infra.storage.protocol import query_key
+from core.infra.storage.protocol import query_key, table_key
 from core.sql.catalog import Catalog, Column, Table
 from core.sql.embedded.pool import Pool
 from core.sql.engine import EngineQuery
@@ -24,7 +25,7 @@ from core.sql.trino.client import TrinoClient
 from core.tables import DatasetVersion, new_id
 from tests.support.s3 import get_bucket
 from tests.support.stored import store_rows
-from tests.support.trino import trino_settings
+from tests.support.trino import ENGINES
 from tests.support.warehouse import PRODUCT_COLUMNS, PRODUCTS, Warehouse, make_warehouse
 
 FORMATS = ("parquet", "delta", "iceberg")
@@ -65,13 +66,23 @@ ROWS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["folder", "bucket"])
+PLACES = [f"{engine}-{storage}" for engine in ENGINES for storage in ("folder", "bucket")]
+
+
+@pytest.fixture(scope="module", params=PLACES)
 def warehouse(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pool: Pool
 ) -> Generator[Warehouse]:
-    trino_settings()
-    bucket = get_bucket() if request.param == "bucket" else None
-    yield from make_warehouse(tmp_path_factory.mktemp("storages"), pool, "trino", bucket)
+    engine, storage = request.param.split("-")
+    bucket = get_bucket() if storage == "bucket" else None
+    yield from make_warehouse(tmp_path_factory.mktemp("storages"), pool, engine, bucket)
+
+
+@pytest.fixture
+def on_trino(warehouse: Warehouse) -> Warehouse:
+    if warehouse.settings.trino is None:
+        pytest.skip("it concerns tables of Trino")
+    return warehouse
 
 
 def load_table(warehouse: Warehouse, dataset_id: str) -> Table:
@@ -115,20 +126,20 @@ def test_partitioned_files_have_all_columns_in_order(
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_tables_of_earlier_versions_are_dropped(
-    warehouse: Warehouse, format_: str, monkeypatch: pytest.MonkeyPatch
+    on_trino: Warehouse, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, schema = TrinoClient(warehouse.settings), name_user(warehouse.ids["acme"])
+    client, schema = TrinoClient(on_trino.settings), name_user(on_trino.ids["acme"])
     name = f"dropped_{format_}"
-    dataset = warehouse.publish("acme", "shop", name, GOODS, GOODS_COLUMNS, format_)
-    assert warehouse.rows(f"SELECT count(*) AS n FROM shop.{name}") == [{"n": 4}]
-    warehouse.publish("acme", "shop", name, GOODS, GOODS_COLUMNS, format_)
+    dataset = on_trino.publish("acme", "shop", name, GOODS, GOODS_COLUMNS, format_)
+    assert on_trino.rows(f"SELECT count(*) AS n FROM shop.{name}") == [{"n": 4}]
+    on_trino.publish("acme", "shop", name, GOODS, GOODS_COLUMNS, format_)
     pattern = f"'t\\_{dataset.replace('-', '')}%' ESCAPE '\\'"
     before = {name for (name,) in client.fetch(f"SHOW TABLES FROM hive.{schema} LIKE {pattern}")}
     monkeypatch.setattr("core.sql.trino.tables.UNUSED_SECONDS", -1)
-    assert warehouse.rows(f"SELECT count(*) AS n FROM shop.{name}")[0]["n"] >= 4
+    assert on_trino.rows(f"SELECT count(*) AS n FROM shop.{name}")[0]["n"] >= 4
     assert before
     assert before.isdisjoint(name for (name,) in client.fetch(f"SHOW TABLES FROM hive.{schema} LIKE {pattern}"))
-    if format_ == "iceberg" and warehouse.settings.storage:
+    if format_ == "iceberg" and on_trino.settings.storage:
         assert len(client.fetch(f"SHOW TABLES FROM iceberg.{schema} LIKE {pattern}")) == 1
 
 
@@ -139,6 +150,10 @@ LETTER_COLUMNS = [{"name": "id", "type": "bigint"}, {"name": "code", "type": "st
 def test_names_of_folders_may_have_letters_as_spark_writes_them(warehouse: Warehouse) -> None:
     warehouse.publish("acme", "shop", "letters", LETTERS, LETTER_COLUMNS, partition_by=["code"])
     assert warehouse.rows("SELECT * FROM shop.letters ORDER BY id") == LETTERS.to_pylist()
+
+
+def test_encoded_letters_in_names_of_folders_are_refused(on_trino: Warehouse) -> None:
+    warehouse = on_trino
     dataset = warehouse.publish("acme", "shop", "encoded", LETTERS, LETTER_COLUMNS, partition_by=["code"])
     table = load_table(warehouse, dataset)
     encoded = replace(table, files=(f"{table.locations[0]}/code=%C3%BC/part-0.parquet",))
@@ -149,16 +164,16 @@ def test_names_of_folders_may_have_letters_as_spark_writes_them(warehouse: Wareh
     engine.close()
 
 
-def test_only_files_of_the_version_are_read(warehouse: Warehouse) -> None:
+def test_only_files_of_the_version_are_read(on_trino: Warehouse) -> None:
     """Another Spark's folder may get more files later, and has folders of its own."""
-    owner, storage = warehouse.ids["acme"], open_storage(warehouse.settings)
+    owner, storage = on_trino.ids["acme"], open_storage(on_trino.settings)
     folder = f"{owner}/lake/goods"
-    store_rows(warehouse.settings, folder, PRODUCTS.slice(0, 1))
-    store_rows(warehouse.settings, f"{folder}/b", PRODUCTS.slice(1, 1))
+    store_rows(on_trino.settings, folder, PRODUCTS.slice(0, 1))
+    store_rows(on_trino.settings, f"{folder}/b", PRODUCTS.slice(1, 1))
     columns = (Column("id", "bigint"), Column("name", "string"))
     files = tuple(f"{folder}/{name}part-00000.snappy.parquet" for name in ("", "b/"))
     table = Table(new_id(), "shop", "foreign", columns, "parquet", (folder,), None, 2, None, files)
-    engine = open_sql_engine(warehouse.settings, storage)
+    engine = open_sql_engine(on_trino.settings, storage)
 
     def read(table: Table) -> list[int]:
         relation = engine.register(owner, table)
@@ -167,7 +182,7 @@ def test_only_files_of_the_version_are_read(warehouse: Warehouse) -> None:
 
     assert read(table) == [1, 2]
     storage.put(f"{folder}/note.parquet", io.BytesIO(b"not Parquet"))
-    store_rows(warehouse.settings, folder, PRODUCTS.slice(2, 1), name="part-1.parquet")
+    store_rows(on_trino.settings, folder, PRODUCTS.slice(2, 1), name="part-1.parquet")
     assert read(table) == [1, 2]
     assert read(replace(table, files=files[:1])) == [1]
     many = replace(table, files=tuple(f"{folder}/{number}/a.parquet" for number in range(101)))
@@ -175,6 +190,26 @@ def test_only_files_of_the_version_are_read(warehouse: Warehouse) -> None:
         read(many)
     assert error.value.details[0].code == "unsupported-table"
     engine.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["../../../{rival}/{file}", "{root}/{rival}/{file}", "%2E%2E/%2E%2E/%2E%2E/{rival}/{file}"]
+)
+def test_a_log_that_names_files_elsewhere_is_refused(warehouse: Warehouse, path: str) -> None:
+    name, storage = f"log_{len(path)}", open_storage(warehouse.settings)
+    warehouse.publish("acme", "shop", name, PRODUCTS, PRODUCT_COLUMNS, "delta")
+    rival, log = warehouse.ids["rival"], f"{table_key(warehouse.ids['acme'], f'shop_{name}', 'delta')}/_delta_log/"
+    (commit,) = [file.key for file in storage.list(log.rstrip("/")) if file.key.endswith(".json")]
+    (secret,) = [file.key for file in storage.list(rival) if file.key.endswith(".parquet")]
+    named = path.format(rival=rival, root=storage.url_for(rival, "sql").removesuffix(f"/{rival}"),
+                        file=secret.removeprefix(f"{rival}/"))  # fmt: skip
+    with storage.open(commit) as content:
+        text = re.sub(r'("add":{"path":")[^"]+', rf"\g<1>{named}", content.read().decode())
+    assert named in text
+    storage.put(commit, io.BytesIO(text.encode()))
+    with pytest.raises(Unavailable) as error:
+        warehouse.rows(f"SELECT * FROM shop.{name}")
+    assert error.value.details[0].code == "foreign-files"
 
 
 def test_rows_are_stored(warehouse: Warehouse) -> None:
