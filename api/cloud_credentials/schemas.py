@@ -45,8 +45,9 @@ class CredentialCreate(CredentialUpdate):
     """`name` left out is the provider's. `global` serves all organizations, and takes a super_admin."""
 
     provider: str = Field(  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
-        description="GOOGLE_SEARCH, BING_SEARCH, STEEL_DEV, TOGETHERAI, OPENAI, ANTHROPIC, HUGGING_FACE, AWS, GCP and "
-        "AZURE, in any spelling; another name is stored as well, and injects nothing."
+        description="GOOGLE_SEARCH, BING_SEARCH, STEEL_DEV, TOGETHERAI, OPENAI, ANTHROPIC, HUGGING_FACE, AWS, "
+        "POSTGRESQL, MYSQL, KAFKA, MONGODB, GCP and AZURE, in any spelling; "
+        "another name is stored as well, and injects nothing."
     )
     everywhere: bool = Field(default=False, alias="global")
     """Whether all organizations may use it; needs the scope `super_admin`."""

@@ -12,6 +12,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from cli.jars import fetch
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.data_sources import VARIABLE, parse_data_sources
 from pipelines.pipeline import Pipeline
@@ -191,3 +192,11 @@ def test_files_of_a_data_source_are_those_that_the_run_may_read(
     assert [row["length"] for row in run(text)] == [3]
     with pytest.raises(RunError, match="cannot be read"):
         run(text, RunContext(local_folders=()))
+
+
+def test_the_command_for_jars_tells_what_is_wrong_with_the_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, "kafka=nowhere")
+    assert fetch(["kafka"]) == 1
+    assert VARIABLE in capsys.readouterr().err
