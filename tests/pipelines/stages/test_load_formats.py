@@ -16,6 +16,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.context import Files, RunContext, Target
 from pipelines.spark.tables import Write, open_table, write_version
 from tests.support import mysql
+from tests.support.hostile_mysql import serve_hostile_mysql
 from tests.support.libraries import can_have, needs_libraries
 from tests.support.pipelines import Run
 
@@ -138,6 +139,20 @@ def test_tables_of_mysql_are_read_through_the_guard(run: Run) -> None:
     stage = Pipeline.from_yaml(query).plan(secrets).steps[0].stage
     with pytest.raises(RunError, match="loopback"):
         stage.load(None, RunContext(fetch=FetchOptions()))  # type: ignore[union-attr]
+
+
+@needs_libraries
+def test_a_server_of_mysql_gets_no_file_of_the_machine(run: Run, tmp_path: Path) -> None:
+    if not can_have("mysql"):
+        pytest.skip("MySQL's driver is not in SPINDLE_TEST_JARS, and cannot be fetched")
+    (tmp_path / "secret").write_text("never sent")
+    with serve_hostile_mysql(str(tmp_path / "secret")) as server:
+        options = "sslMode=DISABLED&connectTimeout=5000&socketTimeout=5000"
+        args = f"{{url: 'jdbc:mysql://127.0.0.1:{server.port}/shop?{options}', table: goods, user: u, password: p}}"
+        with pytest.raises(RunError, match="cannot be read"):
+            run(load("load_jdbc", args))
+    assert server.asked
+    assert b"never sent" not in server.received
 
 
 @pytest.mark.parametrize(
