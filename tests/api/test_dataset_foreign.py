@@ -26,8 +26,9 @@ def write(api: Api, key: str) -> str:
 def test_columns_and_counts_are_read_from_the_files(acme: Api) -> None:
     job = acme.job("foreign spark")
     path = write(acme, f"{acme.organization_id}/spark/cities")
+    address = path if "://" in path else f"file:{path}"
     claimed = {"outputDatasetSchema": '[{"name": "lie", "type": "int"}]', "recordsOutput": 7}
-    job.report(job.execute(), "COMPLETED", outputDatasetPath=f"file:{path}/", **claimed)
+    job.report(job.execute(), "COMPLETED", outputDatasetPath=f"{address}/", **claimed)
     dataset = acme.get(f"/datasets/{acme.get(job.path)['outputDatasetId']}")
     assert (dataset["rowCount"], dataset["format"], dataset["indexed"]) == (2, "parquet", True)
     rows = acme.post("/datasets/query", {"sql": "SELECT * FROM foreign_spark.foreign_spark ORDER BY n"})["results"]
