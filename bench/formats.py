@@ -1,7 +1,7 @@
 """Writing Delta and Iceberg tables beside bare PySpark, in one session: python -m bench.formats [ROWS] [ROUNDS]
 
-Both read the same Parquet file and write all its rows as a new table. Ours also checks the rows' types, caches them for
-its preview, and reads the committed version's snapshot, rows and bytes.
+Both read the same Parquet file and write all its rows as a new table. Ours also checks and counts the rows, collects
+the first ones as a preview, and reads the committed version's snapshot, rows and bytes.
 """
 
 from __future__ import annotations

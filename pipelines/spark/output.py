@@ -73,7 +73,7 @@ def write_parquet(rows: DataFrame, path: str) -> WrittenFiles:
 def write_output(rows: DataFrame, output: Output, path: str, context: RunContext, since: int) -> WrittenFiles:
     """Write the output's rows to a new folder `path`, or as the next version of the output's table.
 
-    Rows of another format than Parquet must be persisted. `since` is the time in milliseconds at which the run began.
+    Rows of another format than Parquet are read again. `since` is the time in milliseconds at which the run began.
     """
     target = context.targets.get(OUTPUT, Target())
     if output.format in TABLE_FORMATS:
@@ -85,7 +85,7 @@ def write_output(rows: DataFrame, output: Output, path: str, context: RunContext
 
 
 def write_table(rows: DataFrame, format_: str, location: str, write: Write, target: Target) -> WrittenFiles:
-    """Write rows, which must be persisted, as the next version of a table."""
+    """Write rows as the next version of a table; those of a merge are read several times."""
     _check_keys(rows, write.keys)
     version = write_version(open_table(rows.sparkSession, format_, location), rows, write, target)
     written = rows.count() if write.keys or version.written is None else version.written  # a merge writes old rows too

@@ -95,7 +95,7 @@ class Run:
         """Write the output rows to a new folder, or as the next version of their table.
 
         Rows that Python workers produce are cached for formats other than Parquet only: their checks come before the
-        commit, and their files are not read again.
+        commit, and their files are not read again. Rows of columnar files are read again instead.
         """
         with self._locate_errors():
             return self._write(self._start(spark), spark, path)
@@ -106,15 +106,29 @@ class Run:
         if self._plan.output.mode is Mode.IGNORE and self._context.targets.get(OUTPUT, Target()).exists:
             self._check_failures()
             return RunResult(None, engine.saves.commit(), [], 0)
-        if engine.last_worker_step is None or self._plan.output.format != "parquet":
-            rows.persist()  # the preview reads them a second time, as do checks before a commit
+        if self._reads_twice(engine):
+            rows.persist()
         started = time.monotonic()
         written = self._write_output(engine, output, path)
-        if engine.last_worker_step is None:
-            preview = to_records(engine.select_output(first_rows(rows, self._preview_rows)), PREVIEW_LENGTH)
-        else:
-            preview = engine.select_preview(self._coordinator.get_preview(engine.last_worker_step))
+        preview = self._list_first(engine, rows)
         return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)
+
+    def _list_first(self, engine: Engine, rows: DataFrame) -> list[dict[str, Any]]:
+        if engine.last_worker_step is not None:
+            return engine.select_preview(self._coordinator.get_preview(engine.last_worker_step))
+        count = self._preview_rows
+        first = rows.limit(count) if self._is_repeatable() else first_rows(rows, count)  # the former are in order
+        return to_records(engine.select_output(first), PREVIEW_LENGTH)
+
+    def _is_repeatable(self) -> bool:
+        return all(step.stage is None or step.stage.repeatable for step in self._plan.steps)
+
+    def _reads_twice(self, engine: Engine) -> bool:
+        """Return whether rows that cost something are read again, by the preview or by checks before a commit."""
+        output = self._plan.output
+        if engine.last_worker_step is not None:
+            return output.format != "parquet"
+        return not self._is_repeatable() or bool(output.keys or self._plan.checks)
 
     def _write_output(self, engine: Engine, output: DataFrame, path: str) -> WrittenFiles:
         """Write the rows and check them: files afterwards, since nobody reads them yet, tables before their commit."""

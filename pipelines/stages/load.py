@@ -181,6 +181,7 @@ pipeline:
 """
 
     format = "parquet"
+    repeatable = True
     merge_schema: bool = Field(False, alias="mergeSchema")
 
 
@@ -233,6 +234,7 @@ pipeline:
 class TableSource(FileSource):
     """Base of stages that read one version of a table; a dataset's is the version that was current at the start."""
 
+    repeatable = True
     timestamp_as_of: str | None = Field(None, alias="timestampAsOf", min_length=1)
 
     def find_files(self, context: RunContext) -> Files:

@@ -110,6 +110,7 @@ pipeline:
 """
 
     positional = ("expression",)
+    repeatable = True
     expression: Expression
 
     def describe(self) -> str:
