@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -42,6 +43,16 @@ def test_a_storage_that_cannot_be_used_tells_why(
         assert [detail.code for detail in raised.value.details] == ["storage-unavailable"]
         assert reason in raised.value.sentence
         assert not any(secret in raised.value.sentence for secret in ("wrong", "nobody", "127.0.0.1"))
+
+
+def test_a_clock_that_is_off_by_an_hour_is_the_reason(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = datetime.now(UTC) + timedelta(hours=1)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: late.replace(tzinfo=None))
+    with pytest.raises(Unavailable, match="clock") as raised:
+        open_storage(Settings(data=tmp_path, **bucket.settings)).check()
+    assert [detail.code for detail in raised.value.details] == ["storage-unavailable"]
 
 
 def test_a_signed_address_needs_no_key_and_reads_one_file(bucket: Bucket, tmp_path: Path) -> None:
