@@ -32,7 +32,8 @@ from pipelines.planning.context import OUTPUT, Files, RunContext, Target, escape
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Export, Sink
-from pipelines.spark.tables import TableVersion, Write, fit_columns, open_table, write_version
+from pipelines.spark.table_formats import open_table
+from pipelines.spark.tables import TableVersion, Write, fit_columns, write_version
 from pipelines.stages.files import write_files
 
 _READERS = 8  # files whose metadata are read at once

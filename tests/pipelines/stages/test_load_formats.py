@@ -14,7 +14,8 @@ from pipelines.fetch import FetchOptions
 from pipelines.language.formats import Mode
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import Files, RunContext, Target
-from pipelines.spark.tables import Write, open_table, write_version
+from pipelines.spark.table_formats import open_table
+from pipelines.spark.tables import Write, write_version
 from tests.support import mysql
 from tests.support.hostile_mysql import serve_hostile_mysql
 from tests.support.libraries import can_have, needs_libraries
