@@ -17,6 +17,7 @@ _MAX_CHARACTERS = 500
 _RAISED_BY_US = re.compile("|".join(rf"{each.__module__}\.{each.__qualname__}: " for each in (RunError, StageFailed)))
 _STEP_KEY = re.compile(r"(s\d+_\w+): ")
 _FAILING_FUNCTIONS = ("assert_true", "raise_error")  # their errors do not tell the expression
+_NOT_STARTED = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: (?:error=\d+, )?(?P<reason>[^\n]+)')
 ENDED = "Spark ended unexpectedly; the log tells what it said last (often: it ran out of memory)"
 
 
@@ -46,6 +47,11 @@ def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -
         if failure := find_storage_failure(str(error)):
             located = _add_location(str(failure), _list_possible_steps(plan, list_begun()))
             raise type(failure)(located) from error
+        if match := _NOT_STARTED.search(str(error)):
+            raise RunError(
+                f"Spark's machines cannot run {match['program']}: {match['reason']}; they need Spindle's Python "
+                "environment at the same path, open to Spark's user"
+            ) from error
         if not isinstance(error, Py4JError | ConnectionError):
             raise
         raise SparkEnded(_add_location(ENDED, _list_possible_steps(plan, list_begun()))) from error

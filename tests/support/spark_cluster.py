@@ -1,6 +1,7 @@
 """A Spark standalone cluster on this machine: a master and workers of one core each.
 
-Every process has a folder of its own, and runs as another user where this one may change to it.
+Every process has a folder of its own, and runs as another user where this one may change to it, and where all users may
+run this Python.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 HOST = "127.0.0.1"
 NOBODY = 65534  # the id of a user without files
+
+
+def _find_user() -> int | None:
+    """Return the id of the user to run as; None for this one."""
+    interpreter = Path(sys.executable).resolve()
+    is_open = all(each.stat().st_mode & 0o001 for each in (interpreter, *interpreter.parents))
+    return NOBODY if os.geteuid() == 0 and is_open else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +70,10 @@ def _run(folder: Path, arguments: list[str]) -> Generator[subprocess.Popen[bytes
     folder.mkdir(parents=True)
     temporary = folder / "tmp"
     temporary.mkdir()
-    if os.geteuid() == 0:
+    user = _find_user()
+    if user is not None:
         for each in (folder, temporary):
-            os.chown(each, NOBODY, -1)
+            os.chown(each, user, -1)
     environment = {
         "PATH": os.environ["PATH"],
         "JAVA_HOME": os.environ.get("JAVA_HOME", ""),
@@ -76,7 +85,6 @@ def _run(folder: Path, arguments: list[str]) -> Generator[subprocess.Popen[bytes
     }
     command = ["java", "-Xmx256m", "-cp", f"{JARS}/*", arguments[0], *arguments[1:]]
     with (folder / "log").open("wb") as log:
-        user = NOBODY if os.geteuid() == 0 else None
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, user=user)
     try:
         yield process

@@ -1,16 +1,19 @@
-"""The driver's address on a cluster, and the settings of its session."""
+"""The driver's address on a cluster, the settings of its session, and machines that cannot run workers."""
 
 from __future__ import annotations
 
 import socket
 
 import pytest
+from py4j.protocol import Py4JError
 
 from core.executions.spec import build_spark_spec
 from core.infra.settings import Settings
 from orchestration.compute.spares import count_wanted
-from pipelines.errors import RunError
+from pipelines.errors import RunError, SparkEnded
+from pipelines.pipeline import Pipeline
 from pipelines.spark.cluster import find_own_address
+from pipelines.spark.failures import locate_spark_errors
 
 CLUSTER = "spark://127.0.0.1:7077"
 
@@ -42,3 +45,12 @@ def test_executors_are_limited_by_settings() -> None:
 def test_a_cluster_has_spares_only_when_they_are_asked_for() -> None:
     assert count_wanted(Settings(spark_master=CLUSTER)) == 0
     assert count_wanted(Settings(spark_master=CLUSTER, spare_drivers=2)) == 2
+
+
+@pytest.mark.parametrize("reason", ["error=13, Permission denied", "Exec failed, error: 2 (No such file or directory)"])
+def test_a_machine_that_cannot_run_our_python_is_named_as_the_reason(reason: str) -> None:
+    plan = Pipeline.from_yaml("pipeline: [{stage: load_csv, args: [a.csv]}]").plan()
+    text = f'java.io.IOException: Cannot run program "/srv/python": {reason}\n\tat java.lang.ProcessBuilder.start'
+    with pytest.raises(RunError, match="/srv/python: ") as error, locate_spark_errors(plan, lambda: ()):
+        raise Py4JError(text)
+    assert not isinstance(error.value, SparkEnded)
