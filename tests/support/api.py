@@ -130,7 +130,10 @@ def start_server(data: Path) -> Generator[Server]:
     """Serve a new instance whose fetch guard allows loopback and whose rate limit is out of reach."""
     settings = Settings(data=data, fetch_allow_networks=("127.0.0.1/32",), requests_per_minute=1_000_000)
     prepare(settings)
-    with running(create_app(settings)) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as client:
+    with (
+        running(create_app(settings)) as url,
+        httpx.Client(base_url=url, timeout=PATIENCE_SECONDS, verify=False) as client,
+    ):
         yield Server(client, settings)
 
 
