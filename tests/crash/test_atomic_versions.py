@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.libraries import needs_libraries
+from tests.support.s3 import get_bucket
 from tests.support.service import Service, wait_until
 
 ROWS = 2000
@@ -26,9 +27,11 @@ output: {{format: {format}, mode: {mode}}}
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose storage is a folder or a bucket; `bin/test --s3` makes all of them buckets."""
+    storage = get_bucket().environment if request.param == "s3" else {}
     folder = tmp_path_factory.mktemp("atomic")
-    service = Service(folder / "data", {"SPINDLE_LOCAL_FOLDERS": str(folder)}).start()
+    service = Service(folder / "data", {"SPINDLE_LOCAL_FOLDERS": str(folder), **storage}).start()
     yield service
     assert service.stop() == 0
 
@@ -66,7 +69,16 @@ class Reader:
 @needs_libraries
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize(("format_", "mode"), [("parquet", "overwrite"), ("delta", "overwrite"), ("iceberg", "append")])
+@pytest.mark.parametrize(
+    ("written", "format_", "mode"),
+    [
+        ("folder", "parquet", "overwrite"),
+        ("folder", "delta", "overwrite"),
+        ("folder", "iceberg", "append"),
+        ("s3", "parquet", "overwrite"),
+    ],
+    indirect=["written"],
+)
 def test_readers_see_whole_versions_only(written: Service, format_: str, mode: str) -> None:
     seed = int(os.environ.get("SPINDLE_CRASH_SEED") or random.SystemRandom().randrange(10**6))
     print("seed", seed)
