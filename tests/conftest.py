@@ -30,7 +30,6 @@ settings.load_profile("spindle")
 
 # Rooms whose tests start processes or Spark come first: at the end, short tests share the workers evenly
 SLOW_ROOMS = ("bin", "orchestration", "browser", "driver", "crash", "faults", "formats", "storage", "pipelines")
-LONG_SECONDS = 900  # a long test may take this time, unless it says another: two others share its cores
 
 
 def pytest_configure() -> None:
@@ -47,11 +46,9 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put slow rooms first, give long tests time, and allow for what py4j does."""
+    """Put slow rooms first, and allow for what py4j does."""
     items.sort(key=lambda item: _find_room(item) not in SLOW_ROOMS)
     for item in items:
-        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(LONG_SECONDS))
         if item.get_closest_marker("folder") and os.environ.get("SPINDLE_TEST_STORAGE") == "s3":
             item.add_marker(pytest.mark.skip(reason="it concerns a folder as the storage"))
         if item.get_closest_marker("duckdb") and os.environ.get("SPINDLE_TEST_ENGINE") == "trino":

@@ -102,7 +102,6 @@ def test_a_small_round(caller: Api, page: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_large_round_with_links_between_the_operations(caller: Api, page: str, tmp_path: Path) -> None:
     phases = "examples,coverage,fuzzing,stateful"
     limits = ("--max-examples", "15", "--max-time", "240", "--exclude-path-regex", HEALTH)

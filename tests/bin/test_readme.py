@@ -55,7 +55,6 @@ def terminal(block: str, folder: Path, until: str, **environment: str) -> Genera
         process.wait(PATIENCE_SECONDS)
 
 
-@pytest.mark.timeout(420)
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_first_pipeline_by_hand_and_from_a_file(tmp_path: Path, times: int) -> None:
     port = str(free_port())

@@ -18,8 +18,6 @@ from playwright.sync_api import Page, expect, sync_playwright
 from tests.support.service import Job, Json, Service, wait_until
 from tests.support.site import serve_gated_site
 
-pytestmark = pytest.mark.timeout(240)
-
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chromium-headless-shell"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 PATIENCE_MS = 60_000

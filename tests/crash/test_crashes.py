@@ -13,8 +13,6 @@ from core.tables import DatasetVersion, Execution, Project
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import GatedSite
 
-pytestmark = pytest.mark.timeout(300)
-
 LOST_AFTER_SECONDS = 25
 QUICK = {"SPINDLE_LOST_AFTER_SECONDS": str(LOST_AFTER_SECONDS), "SPINDLE_HEARTBEAT_SECONDS": "1"}
 

@@ -19,7 +19,7 @@ from tests.support.proxy import Fault, ReportProxy, serve_report_proxy
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import GatedSite
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.long
 
 LOST_AFTER_SECONDS = 30
 PIPELINE = """\

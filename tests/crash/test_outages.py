@@ -13,7 +13,7 @@ from tests.support import postgres
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import serve_site
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 LOST_AFTER_SECONDS = 10
 AWAY_SECONDS = LOST_AFTER_SECONDS + 3

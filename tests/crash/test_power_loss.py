@@ -17,7 +17,7 @@ from tests.support.crashes import kill_everything, list_processes_of, list_victi
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import GatedSite
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.long
 
 FREE_SLOTS = 2
 LEAD_SECONDS = 10  # from the kill to the tick, at least

@@ -13,7 +13,7 @@ from tests.support.processes import descendants, running
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import Site, serve_site
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = pytest.mark.long
 
 STOP_SECONDS = 5
 PAGES = {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>1</h1>", "/2": "<h1>2</h1>"}

@@ -33,7 +33,6 @@ def site() -> Iterator[Site]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_killed_crawl_is_resumed_from_its_pages(tmp_path: Path, site: Site) -> None:
     base = site.serve(PAGES)
     site.delay = 0.1

@@ -34,7 +34,7 @@ from tests.support.postgres import new_database
 from tests.support.service import free_port, wait_until
 from tests.support.stored import store_rows
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.long
 KILLS = 25
 CALLERS = 4
 LONGEST_LIFE = 60  # answers of the API

@@ -6,12 +6,8 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from tests.support.service import CLONE, Service
 from tests.support.site import GatedSite
-
-pytestmark = pytest.mark.timeout(240)
 
 
 def test_an_execution_is_followed_to_its_end(service: Service, site: GatedSite) -> None:

@@ -142,7 +142,6 @@ def test_code_with_fences_stays_one_block() -> None:
     assert escape_markdown("a\n`b`") == "a \\`b\\`"
 
 
-@pytest.mark.timeout(300)
 class TestService:
     """One running Spindle."""
 

@@ -7,8 +7,6 @@ import pytest
 from tests.support.service import Job, Json, Service
 from tests.support.site import GatedSite
 
-pytestmark = pytest.mark.timeout(240)
-
 SAVING = """\
 fetch: {{url: "{url}"}}
 pipeline:

@@ -12,7 +12,7 @@ from tests.support.postgres import new_database
 from tests.support.service import Service, wait_until
 from tests.support.site import GatedSite
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 PIPELINE = """\
 fetch: {{url: "{url}"}}
 pipeline:

@@ -11,8 +11,6 @@ from tests.support.processes import command_line, descendants
 from tests.support.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
 from tests.support.site import PAGE, GatedSite
 
-pytestmark = pytest.mark.timeout(240)
-
 NAMES = ("fetch", "wgetJoin", "extract", "write_output")
 PIPELINE = """\
 fetch: {{url: "{url}"}}
@@ -155,7 +153,6 @@ def test_cancelling_the_execution_ends_the_drivers_processes_and_then_frees_its_
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_cancelling_over_rest_ends_driver_and_run_and_a_retry_runs_to_the_end(
     service: Service, site: GatedSite, job: Job
 ) -> None:

@@ -10,8 +10,6 @@ import pytest
 from tests.support.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
 from tests.support.site import GatedSite, serve_gated_site
 
-pytestmark = pytest.mark.timeout(600)
-
 ROWS = """\
 fetch: {{url: "{url}"}}
 pipeline:

@@ -9,8 +9,6 @@ import pytest
 from tests.support.service import Service
 from tests.support.site import GatedSite
 
-pytestmark = pytest.mark.timeout(400)
-
 PIPELINE = """\
 fetch:
   url: "{url}"

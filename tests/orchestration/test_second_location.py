@@ -38,7 +38,7 @@ START_SENSOR = """mutation ($sensor: SensorSelector!) { startSensor(sensorSelect
   __typename ... on PythonError { message } } }"""
 OF_REPORTS = {"repositoryLocationName": "reports", "repositoryName": "__repository__"}
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 
 class Shelf(Handler):

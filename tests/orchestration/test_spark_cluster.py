@@ -13,7 +13,7 @@ from tests.support.service import Job, Json, Service, wait_until
 from tests.support.site import Site, serve_site
 from tests.support.spark_cluster import SparkCluster, start_cluster
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 PAGES = 40
 RUN_SECONDS = 300  # executors start for every execution, with the libraries for the bucket

@@ -16,8 +16,6 @@ from cli.up import up
 from tests.support.processes import command_line, descendants
 from tests.support.service import PATIENCE_SECONDS, Service, free_port, wait_until
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def test_a_data_folder_has_one_instance(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
     assert up(service.data, free_port(), free_port(), "127.0.0.1") == 1

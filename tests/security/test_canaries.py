@@ -19,7 +19,7 @@ from tests.support.processes import command_line, descendants
 from tests.support.service import Json, Service, wait_until
 from tests.support.site import serve_gated_site
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 CREDENTIALS: dict[str, tuple[str, ...]] = {
     "GOOGLE_SEARCH": ("apiKey",),

@@ -120,7 +120,6 @@ def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: 
 
 @needs_libraries
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
 def test_tables_are_in_the_bucket(on_s3: Service, format_: str) -> None:
     with serve_site() as site:

@@ -111,7 +111,6 @@ def test_ends_and_submits_at_once_leave_no_slot_unused(shop: Shop) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_two_hundred_at_once_all_run_in_the_end(shop: Shop) -> None:
     at_once(shop, 200)
 
