@@ -115,15 +115,18 @@ def assert_a_lost_driver_is_refused(service: Service, proxy: ReportProxy, site: 
         assert (len(successor), "/2/" in f"{successor[0]}/") == (1, True), successor
         before = len(proxy.reports)
         proxy.release.set()
-        wait_until(lambda: len(proxy.reports) > before, PATIENCE_SECONDS)
+        wait_until(lambda: ("COMPLETED", 1) in list_ends(proxy, before), PATIENCE_SECONDS)
     finally:
         proxy.release.set()
         signal_all(running(family), signal.SIGKILL)
-    late = [(report["status"], report["additionalMetrics"]["attempt"]) for report, _ in proxy.reports[before:]]
-    assert ("COMPLETED", 1) in late
     assert describe_output(service, execution) == successor
     end = describe_end(service, job, execution)
     assert (end["state"], end["attempt"], end["slots"]) == ("COMPLETED", 2, 0)
+
+
+def list_ends(proxy: ReportProxy, begin: int) -> list[tuple[str, int]]:
+    """The states and attempts that the answered reports since `begin` tell."""
+    return [(report["status"], report["additionalMetrics"]["attempt"]) for report, _ in proxy.reports[begin:]]
 
 
 def describe_output(service: Service, execution_id: str) -> list[str]:

@@ -57,9 +57,8 @@ def serve_kafka(monkeypatch: pytest.MonkeyPatch) -> Generator[str]:
         classpath = os.pathsep.join([*map(str, jars), *(f"{each}/*" for each in list_spark_folders())])
         java = [shutil.which("java") or "java", "-Xmx256m", "-cp", classpath]
         with (Path(folder) / "out").open("wb") as out:
-            identity = "AAAAAAAAQAGAAAAAAAAAAQ"
             subprocess.run(
-                [*java, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings)],
+                [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)],
                 check=True,
                 stdout=out,
                 stderr=out,

@@ -173,6 +173,15 @@ def test_a_provider_gives_its_usual_names(shop: Shop, provider: str, names: set[
     assert injected(shop, shop.submit()) == dict.fromkeys(names, "k")
 
 
+@pytest.mark.parametrize(
+    ("provider", "place"), [("POSTGRESQL", "URL"), ("MYSQL", "URL"), ("KAFKA", "SERVERS"), ("MONGODB", "HOSTS")]
+)
+def test_a_provider_of_a_system_gives_its_address_and_a_login(shop: Shop, provider: str, place: str) -> None:
+    make(shop, provider=provider, endpoint="there", access_key_id="u", secret_access_key="p")
+    expected = {f"{provider}_{place}": "there", f"{provider}_USER": "u", f"{provider}_PASSWORD": "p"}
+    assert injected(shop, shop.submit()) == expected
+
+
 def test_only_a_super_admin_changes_global_ones(shop: Shop) -> None:
     credential_id = make(shop, everywhere=True)
     with shop.database.write() as session:
@@ -426,8 +435,9 @@ def test_secrets_of_named_credentials_are_masked_and_are_no_parameters(
     shop.write_pipeline(
         f"pipeline: [{{stage: load_csv, args: ['s3://theirs/${{{variable}}}', {{credential: warehouse}}]}}]"
     )
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput) as error:
         shop.submit()
+    assert [each.code for each in error.value.details] == ["missing-parameter"]
 
 
 @pytest.mark.usefixtures("has_s3")
@@ -444,14 +454,16 @@ def test_a_named_credential_that_cannot_be_used_is_an_error_with_its_line(shop: 
 
 
 @pytest.mark.parametrize(
-    "stages",
+    "more",
     [
-        "{stage: load_csv, args: [{path: goods, credential: c}]}",
-        "{stage: load_csv, args: [{path: 's3://b/x', credential: c}]}, "
-        "{stage: save_csv, args: [{path: 's3a://b/y', credential: d}]}",
+        "{stage: load_csv, args: [{path: goods, credential: c}]}]",
+        "{stage: save_csv, args: [{path: 's3a://b/y', credential: d}]}]",
+        "{stage: unionByName, args: [{path: 's3://b/y', options: {credential: d}}]}]",
+        "]\noutput: {path: 's3://b/y', credential: d}",
     ],
 )
-def test_a_run_has_one_credential_for_a_bucket(stages: str) -> None:
+def test_a_run_has_one_credential_for_a_bucket(more: str) -> None:
+    begun = "{stage: load_csv, args: [{path: 's3://b/x', credential: c}]}"
     with pytest.raises(PipelineError) as error:
-        Pipeline.from_yaml(f"pipeline: [{stages}]").plan_open()
+        Pipeline.from_yaml(f"pipeline: [{begun}, {more}").plan_open()
     assert [each.code for each in error.value.problems] == ["conflicting-arguments"]

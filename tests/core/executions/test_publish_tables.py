@@ -89,7 +89,7 @@ def test_an_execution_whose_libraries_cannot_be_had_is_not_accepted(
     monkeypatch.setenv("SPINDLE_MAVEN", "http://127.0.0.1:9")
     with pytest.raises(Unavailable, match="SPINDLE_MAVEN") as error:
         begin(shop)
-    assert error.value.details[0].code == "missing-libraries"
+    assert [(each.code, each.path) for each in error.value.details] == [("missing-libraries", "output")]
 
 
 def test_files_of_a_table_stay_while_a_version_or_a_run_names_it(shop: Shop) -> None:

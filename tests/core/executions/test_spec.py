@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from core.executions.spec import build_spec, load_driver_secrets
 from core.infra.settings import Settings
 from core.infra.storage.protocol import checkpoints_key, files_key, output_key, pages_key, saves_key
+from core.tables import Execution
 from tests.support.shop import Shop
 
 
@@ -26,11 +28,6 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         spark_master="local[2]",
     )
     text = build_spec(settings, shop.storage, execution).to_json()
-
-    def url(key: str) -> str:
-        return shop.storage.url_for(key, "spark")
-
-    place = (shop.organization_id, execution.id, 1)
     completion = f"projects/id/{shop.project_id}/jobs/{shop.job_id}/completion"
     assert json.loads(text) == {
         "executionId": execution.id,
@@ -47,6 +44,29 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "credentials": {},
         "publicVariables": [],
         "limit": 5,
+        **describe_places(shop, first, execution),
+        "targets": {},
+        "localFolders": ["/srv/files"],
+        "webhook": {"url": f"http://127.0.0.1:9000/etl/jobs/api/{completion}"},
+        "heartbeatSeconds": 10.0,
+        "fetch": {"allowNetworks": ["127.0.0.1/32"], "ownEndpoints": [["127.0.0.1", 9000], ["127.0.0.1", 3000]]},
+        "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}, "libraries": []},
+        "previewRows": 20,
+        "scratch": None,
+    }
+    token = load_driver_secrets(settings, execution)["SPINDLE_EXECUTION_TOKEN"]
+    assert token.startswith("whsec_")
+    assert token not in text
+
+
+def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[str, Any]:
+    """The parts of an execution's spec that name places in the storage; it reads the output of the first one."""
+
+    def url(key: str) -> str:
+        return shop.storage.url_for(key, "spark")
+
+    place = (shop.organization_id, execution.id, 1)
+    return {
         "output": {
             "path": url(output_key(*place)),
             "saves": url(saves_key(*place)),
@@ -62,14 +82,6 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
                 "partitionBy": [],
             }
         },
-        "targets": {},
-        "localFolders": ["/srv/files"],
-        "webhook": {"url": f"http://127.0.0.1:9000/etl/jobs/api/{completion}"},
-        "heartbeatSeconds": 10.0,
-        "fetch": {"allowNetworks": ["127.0.0.1/32"], "ownEndpoints": [["127.0.0.1", 9000], ["127.0.0.1", 3000]]},
-        "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}, "libraries": []},
-        "previewRows": 20,
-        "scratch": None,
         "pages": {
             "folder": url(pages_key(shop.organization_id)),
             "lifetimeSeconds": 1800.0,
@@ -78,9 +90,6 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
             "maxBytes": 10_000_000_000,
         },
     }
-    token = load_driver_secrets(settings, execution)["SPINDLE_EXECUTION_TOKEN"]
-    assert token.startswith("whsec_")
-    assert token not in text
 
 
 def test_attempts_write_to_folders_of_their_own() -> None:

@@ -178,3 +178,17 @@ def test_a_server_of_mysql_gets_no_file_of_the_machine(run: Run, tmp_path: Path)
 def test_other_addresses_of_databases_are_problems(args: str) -> None:
     with pytest.raises(PipelineError):
         Pipeline.from_yaml(load("load_jdbc", args)).plan()
+
+
+@pytest.mark.parametrize(
+    ("url", "library"),
+    [
+        ("jdbc:mysql://h/d?sslMode=DISABLED", "mysql"),
+        ("jdbc:postgresql://h/mysql", "postgresql"),
+        ("${MYSQL_URL}", "mysql"),
+        ("${POSTGRESQL_URL}", "postgresql"),
+    ],
+)
+def test_a_database_needs_its_own_driver(url: str, library: str) -> None:
+    plan = Pipeline.from_yaml(load("load_jdbc", f"{{url: '{url}', table: t}}")).plan_open()
+    assert plan.libraries == {library}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import process_time
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
 from pipelines.fetch import FetchOptions
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
+from pipelines.spark.run import Run as EngineRun
 from pipelines.stages.documents import fetch_documents
 from pipelines.stages.sitemap import Search, Sitemap
 from tests.support.fetching import LOOPBACK
@@ -92,6 +96,18 @@ def test_files_are_loaded_from_web_addresses(run: Run, site: Site) -> None:
     load = f"pipeline: [{{stage: load_csv, args: ['{base}/%s']}}]"
     with pytest.raises(RunError, match=r"c\.csv' cannot be read: the server answered 404"):
         run(load % "c.csv")
+
+
+def test_files_from_web_addresses_are_deleted_with_the_run(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    base = site.serve({"/a.csv": "name\nLamp\n"}, {"/a.csv": "text/csv"})
+    plan = Pipeline.from_yaml(f"pipeline: [{{stage: load_csv, args: ['{base}/a.csv']}}]").plan()
+    (tmp_path / "scratch" / "files").mkdir(parents=True)  # a bucket would not need it
+    context = RunContext(fetch=FetchOptions(allow_networks=LOOPBACK), scratch=f"{tmp_path}/scratch")
+    with EngineRun(plan, context) as run:
+        run.collect(spark)
+        (file,) = (tmp_path / "scratch").rglob("*.csv")
+        assert file.read_text() == "name\nLamp\n"
+    assert not file.exists()
 
 
 def test_documents_are_fetched_through_the_guard(site: Site) -> None:
