@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 
 from pipelines.errors import RunError
@@ -40,6 +40,10 @@ class S3Access:
     @property
     def secrets(self) -> tuple[str, ...]:
         return tuple(filter(None, (self.access_key_id, self.secret_access_key, self.session_token)))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls(**json.loads(text))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -77,7 +81,7 @@ def normalize_address(address: str) -> str:
 def load_storage_access(environment: Mapping[str, str] | None = None) -> S3Access | None:
     """Return the access to the service's own bucket; None where its storage is a folder."""
     text = (os.environ if environment is None else environment).get(STORAGE_ACCESS)
-    return S3Access(**json.loads(text)) if text else None
+    return S3Access.from_json(text) if text else None
 
 
 def load_user_access() -> S3Access | None:
@@ -113,7 +117,7 @@ def is_bucket_variable(name: str) -> bool:
 def list_bucket_access(environment: Mapping[str, str] | None = None) -> list[S3Access]:
     """Return the access to the buckets for which a pipeline names credentials."""
     variables = os.environ if environment is None else environment
-    return [S3Access(**json.loads(text)) for name, text in variables.items() if is_bucket_variable(name)]
+    return [S3Access.from_json(text) for name, text in variables.items() if is_bucket_variable(name)]
 
 
 def find_access(bucket: str) -> S3Access:
@@ -122,7 +126,7 @@ def find_access(bucket: str) -> S3Access:
     if storage is not None and storage.bucket == bucket:
         return storage
     if text := os.environ.get(name_bucket_variable(bucket)):
-        return S3Access(**json.loads(text))
+        return S3Access.from_json(text)
     if user := load_user_access():
         return user
     raise RunError(f"'s3://{bucket}' needs a cloud credential of the provider AWS")

@@ -378,7 +378,7 @@ _TYPES = {
 def _format_default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    default = field.get_default(call_default_factory=False)
+    default = field.get_default(call_default_factory=True)
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
     return "" if default in (None, (), "") else f"`{default}`"

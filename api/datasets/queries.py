@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator
 
 from api.datasets.endpoints import BigNumbers
-from api.datasets.records import FILES, send
+from api.datasets.records import FILE_ANSWERS, send
 from api.datasets.schemas import ColumnRecord, StoredQueryRecord, StoredRows, stored_query_record
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import DOWNLOADS, QUERIES
@@ -55,7 +55,7 @@ def read_stored_query(query_id: QueryId, caller: DatasetReader, services: Servic
     "/{queryId}/results",
     summary="Rows of a query in the background",
     response_model=StoredRows,
-    responses={**FILES, **answers(404, 409, 413, 503)},
+    responses={**FILE_ANSWERS, **answers(404, 409, 413, 503)},
 )
 def read_stored_rows(
     query_id: QueryId,

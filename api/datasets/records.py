@@ -43,7 +43,7 @@ UPLOAD = "/upload"
 BODY_SECONDS = 3600
 PARQUET = "application/vnd.apache.parquet"
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
-FILES: dict[int | str, dict[str, Any]] = {
+FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/x-ndjson", PARQUET)}}
 }
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -229,7 +229,7 @@ def delete_dataset(
 @router.get(
     "/{datasetId}/download",
     summary="Download the rows of a dataset",
-    responses={**FILES, **answers(404, 503)},
+    responses={**FILE_ANSWERS, **answers(404, 503)},
     response_class=Response,
 )
 def download_dataset(

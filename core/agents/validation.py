@@ -10,7 +10,7 @@ from core.errors import BadInput, Detail
 from core.infra.validation import is_storable
 from pipelines.errors import MAX_PROBLEMS, PipelineError
 from pipelines.pipeline import Pipeline
-from pipelines.spark.libraries import find_absent_libraries
+from pipelines.spark.libraries import find_unfetched_libraries
 from pipelines.transforms.transform import Transforms
 
 # a top-level key `pipeline` of block or flow YAML, but not an annotated assignment in Python
@@ -56,15 +56,12 @@ def describe_problems(error: PipelineError) -> BadInput:
 
 
 def find_warnings(pipeline: str | None, transforms: Mapping[str, str]) -> Sequence[str]:
-    """Return the warnings about a pipeline with these row transforms, with their lines.
-
-    Also those about Java libraries that are not on this machine.
-    """
+    """Return the warnings about a pipeline with these row transforms, and about missing Java libraries, with lines."""
     if pipeline is None:
         return ()
     try:
         plan = Pipeline.from_yaml(pipeline).plan_open(Transforms(transforms))
-        problems = (*plan.warnings, *find_absent_libraries(plan))
+        problems = (*plan.warnings, *find_unfetched_libraries(plan))
     except PipelineError as error:
         problems = error.problems
     return [str(problem) for problem in problems]

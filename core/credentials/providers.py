@@ -8,6 +8,16 @@ from collections.abc import Mapping
 from core.errors import BadInput
 from core.infra.validation import NAME_LENGTH, check_storable
 
+
+def _name_variables(address: str, user: str, password: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the variables of a system with a login: the names of those with its address, user and password."""
+    return {
+        address: ("endpoint",),
+        user: ("access_key_id", "api_key"),
+        password: ("secret_access_key", "api_secret"),
+    }
+
+
 # variable → the fields that may hold its value; the first that is set counts
 PROVIDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "GOOGLE_SEARCH": {"GOOGLE_SEARCH_API_KEY": ("api_key",), "GOOGLE_SEARCH_ENGINE_ID": ("engine_id",)},
@@ -24,26 +34,10 @@ PROVIDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "AWS_DEFAULT_REGION": ("region",),
         "AWS_ENDPOINT_URL": ("endpoint",),
     },
-    "POSTGRESQL": {
-        "POSTGRESQL_URL": ("endpoint",),
-        "POSTGRESQL_USER": ("access_key_id", "api_key"),
-        "POSTGRESQL_PASSWORD": ("secret_access_key", "api_secret"),
-    },
-    "MYSQL": {
-        "MYSQL_URL": ("endpoint",),
-        "MYSQL_USER": ("access_key_id", "api_key"),
-        "MYSQL_PASSWORD": ("secret_access_key", "api_secret"),
-    },
-    "KAFKA": {
-        "KAFKA_SERVERS": ("endpoint",),
-        "KAFKA_USER": ("access_key_id", "api_key"),
-        "KAFKA_PASSWORD": ("secret_access_key", "api_secret"),
-    },
-    "MONGODB": {
-        "MONGODB_HOSTS": ("endpoint",),
-        "MONGODB_USER": ("access_key_id", "api_key"),
-        "MONGODB_PASSWORD": ("secret_access_key", "api_secret"),
-    },
+    "POSTGRESQL": _name_variables("POSTGRESQL_URL", "POSTGRESQL_USER", "POSTGRESQL_PASSWORD"),
+    "MYSQL": _name_variables("MYSQL_URL", "MYSQL_USER", "MYSQL_PASSWORD"),
+    "KAFKA": _name_variables("KAFKA_SERVERS", "KAFKA_USER", "KAFKA_PASSWORD"),
+    "MONGODB": _name_variables("MONGODB_HOSTS", "MONGODB_USER", "MONGODB_PASSWORD"),
     "GCP": {"GOOGLE_API_KEY": ("api_key",), "GOOGLE_CREDENTIALS": ("api_secret",)},
     "AZURE": {
         "AZURE_API_KEY": ("api_key",),

@@ -80,8 +80,8 @@ class CredentialRepository(Repository[CloudCredential]):
         """
         return {bucket: self._find_named(each.name, each.location) for bucket, each in named.items()}
 
-    def select_again(self, sources: Mapping[str, str]) -> Mapping[str, CloudCredential]:
-        """Return the credentials for buckets of an execution whose variables come from these `sources`."""
+    def select_bucket_sources(self, sources: Mapping[str, str]) -> Mapping[str, CloudCredential]:
+        """Return the credentials of buckets, by bucket; `sources` are an execution's variables and credential ids."""
         buckets = ((parse_bucket_variable(name), credential_id) for name, credential_id in sources.items())
         return {bucket: self._get_enabled(credential_id) for bucket, credential_id in buckets if bucket}
 
@@ -188,9 +188,9 @@ def freeze_environment(
     key_ring: KeyRing,
     buckets: Mapping[str, CloudCredential] = MappingProxyType({}),
 ) -> None:
-    """Store the credentials' variables on the execution, encrypted, and the credential that each comes from.
+    """Store the credentials' variables on the execution, encrypted, with the id of each variable's credential.
 
-    `buckets` are the credentials for single buckets; each gives one variable of its own. Raise BadInput when a
+    `buckets` are the credentials of single buckets, and add one variable for every bucket. Raise BadInput when a
     credential needs another X-Encryption-Key or has no keys, Conflict when its value does not decrypt.
     """
     values: dict[str, str] = {}

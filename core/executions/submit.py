@@ -160,7 +160,7 @@ def retry(
         credentials = CredentialRepository(session, organization_id)
         usual = [id_ for name, id_ in execution.credentials.items() if not is_bucket_variable(name)]
         chosen = credentials.select_for_execution(usual, key_ring) if usual else ()
-        freeze_environment(execution, chosen, key_ring, credentials.select_again(execution.credentials))
+        freeze_environment(execution, chosen, key_ring, credentials.select_bucket_sources(execution.credentials))
         trigger = Trigger.REQUEUE if queued else Trigger.RETRY
         session.add(build_attempt(execution, state))
         begun = INITIAL_VALUES | {"attempt": execution.attempt + 1, "retries": 0, "run_id": run_id}
@@ -220,7 +220,7 @@ def _freeze(session: Session, organization_id: str, project_id: str, job_id: str
     chosen = credentials.select_for_execution(ids, key_ring)
     freeze_environment(execution, chosen, key_ring)
     plan, columns = _plan(session, execution, job, project, options)
-    if plan is not None and (named := plan.bucket_credentials):
+    if plan is not None and (named := plan.bucket_credentials):  # the plan needs the variables of the first call
         freeze_environment(execution, chosen, key_ring, credentials.select_for_buckets(named))
     for column, value in columns.items():
         setattr(execution, column, value)
@@ -314,7 +314,7 @@ def _resolve_values(
         arguments=options.arguments,
         job=job,
         project=project,
-        credentials=[name for name in execution.credentials if not is_bucket_variable(name)],
+        credentials=execution.credentials,
         built_in=built_in,
         environment=options.environment,
     )

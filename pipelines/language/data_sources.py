@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from pipelines.language.formats import FORMATS
 
 VARIABLE = "SPINDLE_SPARK_SOURCES"
-# formats with stages and libraries of their own
-BUILT_IN = frozenset({*FORMATS, "xml", "orc", "text", "jdbc"})
-_TAKEN = BUILT_IN | {"s3", "postgresql", "mysql"}
+# names of formats with stages of their own, and of libraries that Spindle fetches
+_TAKEN = frozenset({*FORMATS, "xml", "orc", "text", "jdbc", "s3", "postgresql", "mysql"})
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
 _COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
@@ -41,9 +40,9 @@ def parse_data_sources(text: str) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-def load_data_sources(environment: Mapping[str, str] | None = None) -> Mapping[str, tuple[str, ...]]:
-    """Return the data sources that the environment allows; raise ValueError."""
-    return parse_data_sources((os.environ if environment is None else environment).get(VARIABLE, ""))
+def load_data_sources() -> Mapping[str, tuple[str, ...]]:
+    """Return the data sources that the environment allows, with their jars; raise ValueError."""
+    return parse_data_sources(os.environ.get(VARIABLE, ""))
 
 
 def find_data_source(format_: str) -> str | None:

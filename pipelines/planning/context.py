@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import socket
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -151,17 +151,25 @@ class RunContext:
         return f"s3://{bucket}/{key}"
 
     def _check_server(self, path: str, endpoint: str) -> None:
-        guard = Guard(self.fetch.allow_networks, self.fetch.own_endpoints)
         server = urlsplit(endpoint)
         try:
-            port = server.port or (443 if server.scheme == "https" else 80)
-            for *_, address in socket.getaddrinfo(server.hostname or "", port, type=socket.SOCK_STREAM):
-                guard.check(str(address[0]), port)
-        except (OSError, ValueError):
+            host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
+        except ValueError:
             raise RunError(f"'{path}' cannot be reached: the endpoint of the credential is no host") from None
-        except GuardRefused as error:
-            host = server.hostname or ""
-            raise RunError(f"'{path}' cannot be reached: {error.describe_for(host)}") from None
+        self.resolve_host(host, port, f"'{path}'")
+
+    def resolve_host(self, host: str, port: int, system: str) -> Sequence[str]:
+        """Return the numeric addresses of a host, all of which have passed the guard; raise RunError."""
+        guard, name = Guard(self.fetch.allow_networks, self.fetch.own_endpoints), host.strip("[]")
+        try:
+            found = [str(each[4][0]) for each in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)]
+            for numeric in found:
+                guard.check(numeric, port)
+        except GuardRefused as refused:
+            raise RunError(f"{system} cannot be reached: {refused.describe_for(name)}") from None
+        except (OSError, ValueError):
+            raise RunError(f"{system} cannot be reached: there is no host '{name}'") from None
+        return found
 
     def _list_allowed(self, path: Path) -> Iterator[str]:
         for name in sorted(self._expand_pattern(path), key=str):

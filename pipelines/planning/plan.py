@@ -55,7 +55,6 @@ class NamedCredential:
 
     name: str
     location: str
-    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +103,14 @@ class Plan:
     def bucket_credentials(self) -> Mapping[str, NamedCredential]:
         """The credentials that the pipeline names, by bucket: a run reaches a bucket by one of them."""
         named = [
-            NamedCredential(name, step.location, path)
+            (path, NamedCredential(name, step.location))
             for step in self.steps
             if step.stage
             for path, name in step.stage.list_credentials()
         ]
         if self.output.path and self.output.credential:
-            named.append(NamedCredential(self.output.credential, "output", self.output.path))
-        return {parts[0]: each for each in reversed(named) if (parts := split_address(each.path))}
+            named.append((self.output.path, NamedCredential(self.output.credential, "output")))
+        return {parts[0]: each for path, each in reversed(named) if (parts := split_address(path))}
 
     def build_request(
         self, stage: LinkStage | Source, columns: Columns, secrets: Iterable[str] = ()

@@ -69,9 +69,8 @@ class Stage(Arguments):
     takes_name: ClassVar[bool] = False  # as python_row_transform:NAME does
     gives_page: ClassVar[bool] = False
     persists: ClassVar[bool] = False  # Spark persists the rows after this stage, so that it computes them once
-    repeatable: ClassVar[bool] = (
-        False  # computing the stage's rows again gives the same ones and costs less than memory
-    )
+    # reading the stage's rows again gives the same ones, and costs less than keeping them in memory
+    repeatable: ClassVar[bool] = False
 
     @property
     def reads_page(self) -> bool:

@@ -4,8 +4,8 @@ They are in Spark's own folder of jars, as in an image that was built with them,
 are fetched on first need: from the Maven repository of SPINDLE_MAVEN, from the mirror in ~/.m2/settings.xml, or with
 the Ivy inside PySpark from its own repository. `jars.txt` has their versions and checksums.
 
-The data sources of SPINDLE_SPARK_SOURCES are libraries too. Ivy fetches those that are named by Maven coordinates with
-what they depend on, into a folder of the cache for each.
+The data sources of SPINDLE_SPARK_SOURCES are libraries too. For Maven coordinates, Ivy fetches the jars and their
+dependencies; a folder of the cache has those of one data source.
 
 Every driver loads this module: it imports no Spark, and clients only where it fetches.
 """
@@ -133,17 +133,17 @@ def require_jars(libraries: Iterable[str]) -> Sequence[Path]:
     return [*(folder / jar.name for jar in jars), *dict.fromkeys(sources)]
 
 
-def find_absent_jars(library: str) -> Sequence[str]:
-    """Return the names of a library's jars that are neither on this machine nor in Spark, without fetching them.
+def has_jars(library: str) -> bool:
+    """Return whether this machine has the jars of a library, in the cache folder or in Spark's; fetch none.
 
     Raises LibrariesMissing for a data source that no setting allows, and for a jar of the setting that does not exist.
     """
     folder = get_cache_folder()
     jars = [jar for jar in read_list() if jar.library == library]
     if jars:
-        return [jar.name for jar in jars if not _is_in_spark(jar.artifact) and not (folder / jar.name).exists()]
-    coordinates = _find_source_jars(library)[1]
-    return coordinates if coordinates and not _name_folder(library, coordinates).is_dir() else []
+        return all(_is_in_spark(jar.artifact) or (folder / jar.name).exists() for jar in jars)
+    _, coordinates = _find_source_jars(library)
+    return not coordinates or _name_folder(library, coordinates).is_dir()
 
 
 def _require_source(name: str) -> Sequence[Path]:
@@ -153,7 +153,10 @@ def _require_source(name: str) -> Sequence[Path]:
 
 
 def _find_source_jars(name: str) -> tuple[Sequence[Path], Sequence[str]]:
-    """Return the paths and the Maven coordinates of a data source's jars; raise LibrariesMissing."""
+    """Return the paths and the Maven coordinates of a data source's jars, except those in Spark's own folder.
+
+    Raises LibrariesMissing.
+    """
     try:
         sources = load_data_sources()
     except ValueError as error:
@@ -167,16 +170,16 @@ def _find_source_jars(name: str) -> tuple[Sequence[Path], Sequence[str]]:
 
 
 def _name_folder(name: str, coordinates: Sequence[str]) -> Path:
-    """Return the folder of the cache for jars with these coordinates and those that they need."""
+    """Return the folder of the cache for the jars with these coordinates and their dependencies."""
     digest = sha256(" ".join(coordinates).encode()).hexdigest()[:12]
     return get_cache_folder() / f"{name}-{digest}"
 
 
 def _require_coordinates(name: str, coordinates: Sequence[str]) -> Sequence[Path]:
-    """Return the jars with these Maven coordinates and those that they need, which a folder of the cache has."""
+    """Return the jars with these Maven coordinates and their dependencies; fetch them unless the cache has them."""
     cache, folder = get_cache_folder(), _name_folder(name, coordinates)
     if not folder.is_dir():
-        with _explain_failure(name, cache), _lock(cache), _make_scratch(cache) as scratch:
+        with _explain_failure([name], cache), _lock(cache), _make_scratch(cache) as scratch:
             if not folder.is_dir():
                 jars = [Jar(name, *each.split(":"), digest="") for each in coordinates]
                 _run_ivy(jars, scratch, transitive=True)
@@ -209,7 +212,7 @@ def list_spark_folders() -> Sequence[Path]:
 
 def _fetch_missing(jars: Sequence[Jar], folder: Path) -> None:
     """Fetch the missing jars, check them against the list, and move them into the folder one by one."""
-    with _explain_failure(" ".join(sorted({jar.library for jar in jars})), folder), _lock(folder):
+    with _explain_failure(sorted({jar.library for jar in jars}), folder), _lock(folder):
         missing = [jar for jar in jars if not (folder / jar.name).exists()]
         with _make_scratch(folder) as scratch:
             fetched = _fetch(missing, scratch) if missing else {}
@@ -221,7 +224,7 @@ def _fetch_missing(jars: Sequence[Jar], folder: Path) -> None:
 
 
 @contextmanager
-def _explain_failure(names: str, folder: Path) -> Generator[None]:
+def _explain_failure(libraries: Sequence[str], folder: Path) -> Generator[None]:
     """Convert errors of a fetch to LibrariesMissing, which says how to get the libraries."""
     import httpx
 
@@ -229,9 +232,9 @@ def _explain_failure(names: str, folder: Path) -> Generator[None]:
         yield
     except (OSError, httpx.HTTPError, httpx.InvalidURL, subprocess.SubprocessError, ValueError) as error:
         raise LibrariesMissing(
-            f"the Java libraries for {names.replace(' ', ', ')} could not be fetched ({summarize_error(error)}): "
+            f"the Java libraries for {', '.join(libraries)} could not be fetched ({summarize_error(error)}): "
             "connect this machine to a Maven repository, named by SPINDLE_MAVEN or as a mirror in ~/.m2/settings.xml, "
-            f"or run 'spindle jars {names}' on a machine that has one and copy its folder to {folder}"
+            f"or run 'spindle jars {' '.join(libraries)}' on a machine that has one and copy its folder to {folder}"
         ) from error
 
 
@@ -286,7 +289,7 @@ def _fetch_with_ivy(jars: Sequence[Jar], scratch: Path) -> dict[Jar, Path]:
 
 
 def _run_ivy(jars: Sequence[Jar], scratch: Path, transitive: bool = False) -> str:
-    """Let Ivy fetch jars, with those that they need if `transitive`, except what Spark has; return its output."""
+    """Let Ivy fetch jars and return its output; `transitive` adds their dependencies, except those that Spark has."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
     ivy = next((path for folder in list_spark_folders() for path in folder.glob("ivy-*.jar")), None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pipelines.errors import Problem
 from pipelines.language.formats import list_format_libraries
 from pipelines.planning.plan import Plan
-from pipelines.spark.jars import LibrariesMissing, find_absent_jars, require_jars
+from pipelines.spark.jars import LibrariesMissing, has_jars, require_jars
 
 CODE = "missing-libraries"
 
@@ -21,21 +21,20 @@ def find_missing_libraries(plan: Plan) -> Iterator[Problem]:
             yield _locate(plan, library, str(error))
 
 
-def find_absent_libraries(plan: Plan) -> Iterator[Problem]:
+def find_unfetched_libraries(plan: Plan) -> Iterator[Problem]:
     """Find libraries that are not on this machine, without fetching them."""
     for library in sorted(plan.libraries):
         try:
-            absent = find_absent_jars(library)
-        except LibrariesMissing as error:
-            yield _locate(plan, library, str(error))
-            continue
-        if absent:
+            if has_jars(library):
+                continue
             message = (
                 f"the Java libraries for {library} are not on this machine: they are fetched when the pipeline is "
                 f"executed, for which it must reach a Maven repository (SPINDLE_MAVEN); 'spindle jars {library}' "
                 "fetches them now"
             )
-            yield _locate(plan, library, message)
+        except LibrariesMissing as error:
+            message = str(error)
+        yield _locate(plan, library, message)
 
 
 def _locate(plan: Plan, library: str, message: str) -> Problem:

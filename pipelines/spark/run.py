@@ -110,21 +110,22 @@ class Run:
             rows.persist()
         started = time.monotonic()
         written = self._write_output(engine, output, path)
-        preview = self._list_first(engine, rows)
+        preview = self._build_preview(engine, rows)
         return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)
 
-    def _list_first(self, engine: Engine, rows: DataFrame) -> list[dict[str, Any]]:
+    def _build_preview(self, engine: Engine, rows: DataFrame) -> list[dict[str, Any]]:
         if engine.last_worker_step is not None:
             return engine.select_preview(self._coordinator.get_preview(engine.last_worker_step))
         count = self._preview_rows
-        first = rows.limit(count) if self._is_repeatable() else first_rows(rows, count)  # the former are in order
+        # rows of files are in order already, and to sort them would read all of them
+        first = rows.limit(count) if self._is_repeatable() else first_rows(rows, count)
         return to_records(engine.select_output(first), PREVIEW_LENGTH)
 
     def _is_repeatable(self) -> bool:
         return all(step.stage is None or step.stage.repeatable for step in self._plan.steps)
 
     def _reads_twice(self, engine: Engine) -> bool:
-        """Return whether rows that cost something are read again, by the preview or by checks before a commit."""
+        """Return whether the preview, a merge or checks read rows again that are expensive to compute."""
         output = self._plan.output
         if engine.last_worker_step is not None:
             return output.format != "parquet"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 from uuid import uuid4
 
@@ -18,7 +19,7 @@ from pipelines.spark.tables import MAX_COMMITS, Commit, Table, TableVersion
 
 
 class DeltaTable:
-    """A Delta table, through the Java API of its library. Its log is read without it, since that would be Spark jobs.
+    """A Delta table, through the Java API of its library. Its log is read as files: the API would run Spark jobs.
 
     The log: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
     """
@@ -30,7 +31,7 @@ class DeltaTable:
         self._session = java._jsparkSession
         self._class = java._jvm.io.delta.tables.DeltaTable
         self._log = java._jvm.org.apache.spark.sql.delta.DeltaLog
-        self._nothing = java._jvm.scala.Option.empty()
+        self._none = java._jvm.scala.Option.empty()
 
     def exists(self) -> bool:
         return bool(self._class.isDeltaTable(self._session, self._location))
@@ -60,10 +61,10 @@ class DeltaTable:
 
     def describe(self, author: str) -> TableVersion:
         snapshot = self._load_snapshot()
-        newest = version, entry = next(self._read_log(snapshot.version()))
-        if entry.get("userMetadata") != author:
-            found = (each for each in self._read_log(version) if each[1].get("userMetadata") == author)
-            version, entry = next(found, newest)
+        commits = self._read_log(snapshot.version())
+        newest = next(commits)
+        by_author = (each for each in chain([newest], commits) if each[1].get("userMetadata") == author)
+        version, entry = next(by_author, newest)
         rows = self._spark.read.format("delta").option("versionAsOf", version).load(self._location)
         signed = entry.get("userMetadata") == author and entry["operation"] == "WRITE"
         metrics: Mapping[str, str] = entry.get("operationMetrics", {}) if signed else {}
@@ -85,7 +86,7 @@ class DeltaTable:
                     yield version, json.loads(line)["commitInfo"]
 
     def _load_snapshot(self) -> Any:
-        return self._log.forTable(self._session, self._location).update(False, self._nothing, self._nothing)
+        return self._log.forTable(self._session, self._location).update(False, self._none, self._none)
 
     def _open(self) -> Any:
         return self._class.forPath(self._session, self._location)

@@ -24,7 +24,7 @@ from pipelines.planning.context import Target
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")  # each holds the values of those before it
 _EXACT = 4  # of them are integers
-MAX_COMMITS = 50  # that are looked at
+MAX_COMMITS = 50  # the newest ones, among which a run looks for its own
 _TRIES = 5
 _CONFLICTS = ("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHANGED", "CONCURRENT")
 

@@ -14,7 +14,6 @@ from pipelines.language.formats import Mode
 from pipelines.language.names import suggest, validate_choice
 from pipelines.language.parameters import has_reference
 from pipelines.planning.stage import CredentialName, Export, Sink, Source, check_credential, register_stage
-from pipelines.stages.addresses import resolve_host
 from pipelines.stages.load import READERS
 from pipelines.stages.save import WRITERS
 from pipelines.stages.source_options import check_options, list_addresses, list_files
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from pipelines.planning.context import RunContext
     from pipelines.planning.stage import Stage
     from pipelines.transforms.transform import Transforms
-
-_STAGES = {"jdbc": "load_jdbc"}
 
 
 class SourceArguments(Arguments):
@@ -44,12 +41,12 @@ class SourceArguments(Arguments):
         """The options as Spark takes them."""
         return {name: _to_text(value) for name, value in self.options.items()}
 
-    def list_own_libraries(self) -> tuple[str, ...]:
+    def list_libraries(self) -> tuple[str, ...]:
         source = None if has_reference(self.format) else find_data_source(self.format)
         return (source,) if source else ()
 
-    def list_own_arguments(self) -> dict[str, Any]:
-        """Return the arguments that stages of one format have too."""
+    def build_arguments(self) -> dict[str, Any]:
+        """Return the arguments for the stage of the format."""
         given = {"path": self.path, "credential": self.credential}
         return {**self.options, **{name: value for name, value in given.items() if value is not None}}
 
@@ -62,8 +59,8 @@ class SourceArguments(Arguments):
         except ValueError as error:
             raise ArgumentError(str(error)) from None
         check_credential(self.path, self.credential)
-        if self.format in _STAGES:
-            raise ArgumentError(f"databases are read by the stage {_STAGES[self.format]}")
+        if self.format == "jdbc":
+            raise ArgumentError("databases are read by the stage load_jdbc")
         if source is None:
             similar = suggest(self.format, known)
             hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
@@ -80,7 +77,7 @@ class SourceArguments(Arguments):
         system = f"the data source {self.format}"
         try:
             for host, port in list_addresses(self.format, self.texts):
-                resolve_host(host, port, context, system)
+                context.resolve_host(host, port, system)
         except ArgumentError as error:
             raise RunError(f"{system}: {error}") from None
         for file in list_files(self.format, self.texts):
@@ -125,9 +122,6 @@ pipeline:
     def list_credentials(self) -> tuple[tuple[str, str], ...]:
         return ((self.path, self.credential),) if self.path and self.credential else ()
 
-    def list_libraries(self) -> tuple[str, ...]:
-        return self.list_own_libraries()
-
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
 
@@ -138,18 +132,15 @@ pipeline:
         self.check_addresses(context)
         reader = spark.read.format(find_data_source(self.format) or self.format).options(**self.texts)
         reader = reader.schema(self.schema_) if self.schema_ else reader
-        paths = self._find_paths(context)
-        rows = _call(self.format, "read", lambda: _plan_read(reader.load(paths)))
+        paths = list(context.find_files(self.path).paths) if self.path else None
+        rows = _call_spark(self.format, "read", lambda: _plan_read(reader.load(paths)))
         if taken := [name for name in rows.columns if name.casefold() in INTERNAL_COLUMNS]:
             raise RunError(f"the data has a column '{taken[0]}', which is reserved for the engine")
         return rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id())).persist()
 
-    def _find_paths(self, context: RunContext) -> Any:
-        return list(context.find_files(self.path).paths) if self.path else None
-
     def _build_reader(self) -> Stage:
         schema = {"schema": self.schema_} if self.schema_ else {}
-        return READERS[self.format].model_validate({**self.list_own_arguments(), **schema})
+        return READERS[self.format].model_validate({**self.build_arguments(), **schema})
 
 
 @register_stage("save")
@@ -189,20 +180,17 @@ pipeline:
     def resolve(self, name: str, transforms: Transforms) -> Stage:
         return self._build_sink() if self.format in WRITERS else self
 
-    def list_libraries(self) -> tuple[str, ...]:
-        return self.list_own_libraries()
-
     def prepare(self, context: RunContext) -> None:
         self.check_addresses(context)
 
     def export(self, rows: DataFrame) -> None:
         mode = (self.mode or Mode.APPEND).value
         writer = rows.write.format(find_data_source(self.format) or self.format).options(**self.texts).mode(mode)
-        _call(self.format, "written", writer.save)
+        _call_spark(self.format, "written", writer.save)
 
     def _build_sink(self) -> Sink:
         mode = {"mode": self.mode} if self.mode else {}
-        return WRITERS[self.format].model_validate({**self.list_own_arguments(), **mode})
+        return WRITERS[self.format].model_validate({**self.build_arguments(), **mode})
 
 
 def _convert_faults(model: type[Arguments], build: Callable[[], object]) -> None:
@@ -225,8 +213,8 @@ def _plan_read(rows: DataFrame) -> DataFrame:
     return rows
 
 
-def _call(format_: str, done: str, work: Callable[[], Any]) -> Any:
-    """Return the result of a call of Spark, whose errors become RunError."""
+def _call_spark(format_: str, done: str, work: Callable[[], Any]) -> Any:
+    """Return the result of `work`; convert errors of Spark to RunError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

@@ -14,7 +14,6 @@ from pipelines.errors import ArgumentError, RunError, summarize_error
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns
 from pipelines.language.parameters import has_reference
 from pipelines.planning.stage import Source, register_stage
-from pipelines.stages.addresses import resolve_host
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,13 +29,12 @@ _SENTENCE = "'url' is jdbc:postgresql:// or jdbc:mysql://host:port/database, wit
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What differs among databases.
+    """A kind of database, and the options that its addresses may have.
 
-    Of the `options` of an address, others than these load classes and files of the machine, or have secrets; `fixed`
-    ones are always added. With the option `proof`, a server must prove its name.
+    Options that are not listed load classes, read files of the machine or have secrets. `proof` is the option by which
+    a server must prove its name; `fixed` options are always added.
     """
 
-    library: str
     driver: str
     port: int
     options: frozenset[str]
@@ -46,14 +44,12 @@ class Database:
 
 _DATABASES = {
     "postgresql": Database(
-        "postgresql",
         "org.postgresql.Driver",
         5432,
         frozenset({"ssl", "sslmode", "currentSchema", "ApplicationName", "connectTimeout", "socketTimeout"}),
         ("sslmode", "verify-full"),
     ),
     "mysql": Database(
-        "mysql",
         "com.mysql.cj.jdbc.Driver",
         3306,
         frozenset(
@@ -202,7 +198,7 @@ def _resolve(address: Address, context: RunContext) -> str:
 
     A name that is looked up again could lead elsewhere. Only a server that proves its name keeps it.
     """
-    found = resolve_host(address.host, address.port, context, "the database")
+    found = context.resolve_host(address.host, address.port, "the database")
     chosen = address.host.strip("[]") if address.database.proof in address.options.items() else found[0]
     written = f"[{chosen}]" if ":" in chosen else chosen
     options = urlencode({**address.options, **address.database.fixed}, quote_via=quote)

@@ -261,11 +261,11 @@ class TableSource(FileSource):
 
     def get_version(self, snapshot: str) -> str:
         """Return the reader's option `versionAsOf` for the snapshot of a dataset's version."""
-        raise NotImplementedError
+        return snapshot
 
     def list_data_files(self, spark: SparkSession, rows: DataFrame, location: str) -> list[str]:
         """Return the addresses of the table's data files."""
-        raise NotImplementedError
+        return rows.inputFiles()
 
     def check_files(self, spark: SparkSession, rows: DataFrame, location: str) -> None:
         """Raise RunError for a table whose log names files outside its folder, which may be another's."""
@@ -290,12 +290,6 @@ pipeline:
 
     format = "delta"
     version_as_of: NonNegativeInt | None = Field(None, alias="versionAsOf")
-
-    def get_version(self, snapshot: str) -> str:
-        return snapshot
-
-    def list_data_files(self, spark: SparkSession, rows: DataFrame, location: str) -> list[str]:
-        return rows.inputFiles()
 
 
 @register_stage("load_iceberg")

@@ -63,9 +63,9 @@ _TOKEN_ADDRESSES = ("https://oauth2.googleapis.com/token", "https://accounts.goo
 
 @dataclass(frozen=True, slots=True)
 class OptionRules:
-    """What a data source's options may be: their names, and a function that raises ArgumentError for values.
+    """The options that pipelines may give to a data source.
 
-    `list_addresses` returns the hosts that they lead to.
+    `check` raises ArgumentError for a value that is not allowed; `list_addresses` yields the hosts in the values.
     """
 
     names: tuple[str, ...]
@@ -102,7 +102,8 @@ def list_files(format_: str, options: Options) -> list[str]:
 def _find_addresses(options: Options) -> Iterator[HostAndPort]:
     for value in options.values():
         if "://" in value:
-            address = urlsplit(value[value.rfind(":", 0, value.index("://")) + 1 :])
+            scheme, _, rest = value.partition("://")
+            address = urlsplit(f"{scheme.rpartition(':')[2]}://{rest}")  # without jdbc:
             try:
                 if address.hostname and address.scheme not in ("s3", "s3a", "s3n", "file", "spindle"):
                     yield address.hostname, address.port or _SECURE_PORT
@@ -128,7 +129,7 @@ def _check_kafka(options: Options) -> None:
         )
 
 
-def _list_kafka(options: Options) -> Iterator[HostAndPort]:
+def _list_kafka_hosts(options: Options) -> Iterator[HostAndPort]:
     servers = options.get("kafka.bootstrap.servers")
     if not servers:
         raise ArgumentError("the option kafka.bootstrap.servers is missing", "missing-argument")
@@ -141,7 +142,7 @@ def _check_mongodb(options: Options) -> None:
 
 
 def _parse_mongodb(uri: str) -> str:
-    """Return the hosts of an address."""
+    """Return the hosts of an address; raise ArgumentError for an option in it that is not allowed."""
     match = _MONGODB_ADDRESS.fullmatch(uri)
     if match is None:
         raise ArgumentError("connection.uri is mongodb://host:port,host:port/?options; mongodb+srv hides its hosts")
@@ -152,7 +153,7 @@ def _parse_mongodb(uri: str) -> str:
     return match["hosts"]
 
 
-def _list_mongodb(options: Options) -> Iterator[HostAndPort]:
+def _list_mongodb_hosts(options: Options) -> Iterator[HostAndPort]:
     if "connection.uri" not in options:
         raise ArgumentError("the option connection.uri is missing", "missing-argument")
     yield from _split_hosts(_parse_mongodb(options["connection.uri"]), 27017)
@@ -170,12 +171,12 @@ def _check_bigquery(options: Options) -> None:
         raise ArgumentError("'credentials' is the JSON key of a Google service account, in base64")
 
 
-def _list_bigquery(options: Options) -> Iterator[HostAndPort]:
-    return iter(())  # Google's own
+def _list_bigquery_hosts(options: Options) -> Iterator[HostAndPort]:
+    return iter(())  # they are Google's own, which no option changes
 
 
 _RULES: Mapping[str, OptionRules] = {
-    "kafka": OptionRules(tuple(_KAFKA.split()), _check_kafka, _list_kafka),
-    "mongodb": OptionRules(tuple(_MONGODB.split()), _check_mongodb, _list_mongodb),
-    "bigquery": OptionRules(tuple(_BIGQUERY.split()), _check_bigquery, _list_bigquery),
+    "kafka": OptionRules(tuple(_KAFKA.split()), _check_kafka, _list_kafka_hosts),
+    "mongodb": OptionRules(tuple(_MONGODB.split()), _check_mongodb, _list_mongodb_hosts),
+    "bigquery": OptionRules(tuple(_BIGQUERY.split()), _check_bigquery, _list_bigquery_hosts),
 }

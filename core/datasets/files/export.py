@@ -15,11 +15,11 @@ from core.datasets.files.types import describe_columns, normalize_schema
 from core.sql.embedded.lockdown import (
     WEB,
     View,
+    build_reader_call,
     load_avro,
     load_readers,
     quote_identifier,
     quote_literal,
-    read_folders,
 )
 from pipelines.language.formats import TABLE_FORMATS
 
@@ -75,12 +75,13 @@ def read_files(
     names = f"[{', '.join(map(quote_literal, files))}]"
     if format == "csv":  # as Spark writes it: with a header, and a backslash before quotes
         options = "header = true, all_varchar = true, quote = '\"', escape = '\\', delim = ','"
-        call = f"read_csv({names}, {options}"
+        reader, arguments = "read_csv", f"{names}, {options}"
     elif format == "avro":
-        call = f"{AVRO}({names}"
+        reader, arguments = AVRO, names
     else:
-        call = f"read_json({names}, format = 'newline_delimited', records = 'true', sample_size = -1"
-    return read_folders(call, files, columns, partition_by)
+        options = "format = 'newline_delimited', records = 'true', sample_size = -1"
+        reader, arguments = "read_json", f"{names}, {options}"
+    return build_reader_call(reader, arguments, files, columns, partition_by)
 
 
 def _cast(column: str, type: str, format: str) -> str:

@@ -58,8 +58,8 @@ class View:
         if not self.files:
             return f"SELECT {nulls} WHERE false"
         files = ", ".join(quote_literal(file) for file in self.files)
-        call = f"read_parquet([{files}], union_by_name = true"
-        read = f"FROM {read_folders(call, self.files, self.columns, self.partition_by)}"
+        arguments = f"[{files}], union_by_name = true"
+        read = f"FROM {build_reader_call('read_parquet', arguments, self.files, self.columns, self.partition_by)}"
         names = ", ".join(quote_identifier(name) for name, _ in self.columns)
         if self.complete:
             return f"SELECT {names} FROM ({read} UNION ALL BY NAME SELECT {nulls} WHERE false)"  # noqa: S608 - names are quoted
@@ -198,19 +198,23 @@ def _require(condition: bool, what: str) -> None:
         raise Refused(f"This query uses {what}, which is not available here.")
 
 
-def read_folders(
-    call: str, files: Sequence[str], columns: Sequence[tuple[str, str]], partition_by: Sequence[str]
+def build_reader_call(
+    reader: str,
+    arguments: str,
+    files: Sequence[str],
+    columns: Sequence[tuple[str, str]],
+    partition_by: Sequence[str],
 ) -> str:
-    """Return the table expression of a reader's call, which lacks its end, with the values in the names of folders.
+    """Return the table expression of DuckDB's reader with these arguments, and with the values in names of folders.
 
     DuckDB decodes these once. Those in addresses of the web are encoded twice: by the writer, and in the address.
     """
     if not partition_by:
-        return f"{call}, hive_partitioning = false)"
+        return f"{reader}({arguments}, hive_partitioning = false)"
     types = {quote_identifier(name): type for name, type in columns if name in partition_by}
     encoded = any(file.startswith(WEB) for file in files)
     read = (f"{name}: {quote_literal('VARCHAR' if encoded else type)}" for name, type in types.items())
-    table = f"{call}, hive_partitioning = true, hive_types = {{{', '.join(read)}}})"
+    table = f"{reader}({arguments}, hive_partitioning = true, hive_types = {{{', '.join(read)}}})"
     if not encoded:
         return table
     cells = (f"CAST(url_decode({name}) AS {type}) AS {name}" for name, type in types.items())

@@ -1,7 +1,7 @@
 """Parquet files as external tables of Trino's catalog `hive`, one for each folder.
 
-Trino reads all files of a folder. Where a folder may have others than the version's, the query names them by their
-paths. Values in the names of folders are partitions, of which Trino's metastore is told.
+Trino reads all files of a folder. Where a folder may have files of other versions, the query names its own by their
+paths. Values in the names of folders are partitions, which are added to Trino's metastore.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOLDER_TYPES = re.compile(r"varchar|boolean|(tiny|small|big)?int(eger)?|real|dou
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The key of a folder, and its files where they are to be named; partitioned when `columns` are in its folders."""
+    """The key of a folder; its `files` if it may contain others, its `columns` if it is partitioned by them."""
 
     key: str
     files: Sequence[str] = ()
@@ -46,7 +46,7 @@ class FolderTables:
         self._storage = storage
 
     def create(self, schema: str, name: str, table: Table, files: Sequence[str]) -> str | None:
-        """Create what reads the files and return the query over it; None when that is the table `name` itself.
+        """Create external tables and return the query that reads the files; None when the table `name` is enough.
 
         Raises BadInput for files in too many folders, and for folders that name values which Trino cannot read.
         """
@@ -61,12 +61,12 @@ class FolderTables:
         for part, folder in zip(parts, folders, strict=True):
             self._create_table(f"{CATALOG}.{schema}.{part}", cells, folder)
             if folder.columns:
-                self._find_partitions(schema, part)
+                self._sync_partitions(schema, part)
         if plain:
             return None
         read = ", ".join(_read_cell(column, cells[column.name], column.name in instants) for column in columns)
         queries = (f"SELECT {read} FROM {READ_CATALOG}.{schema}.{part}" for part in parts)  # noqa: S608 - quoted
-        return " UNION ALL ".join(map(self._name_files, queries, folders))
+        return " UNION ALL ".join(map(self._select_files, queries, folders))
 
     def _create_table(self, name: str, cells: Mapping[str, str], folder: Folder) -> None:
         own = [column for column in cells if column not in folder.columns]
@@ -77,8 +77,8 @@ class FolderTables:
             options += f", partitioned_by = ARRAY[{names}]"
         self._client.fetch(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ({options})")
 
-    def _find_partitions(self, schema: str, name: str) -> None:
-        """Enter the folders in the metastore; again when another process has done so at the same time."""
+    def _sync_partitions(self, schema: str, name: str) -> None:
+        """Add the folders to the metastore; call it again after a failure, as another process may add them too."""
         names = f"{quote_text(schema)}, {quote_text(name)}"
         call = f"CALL {CATALOG}.system.sync_partition_metadata({names}, 'FULL', false)"
         with suppress(BadInput, Unavailable):
@@ -86,7 +86,8 @@ class FolderTables:
             return
         self._client.fetch(call, seconds=SYNC_SECONDS)
 
-    def _name_files(self, query: str, folder: Folder) -> str:
+    def _select_files(self, query: str, folder: Folder) -> str:
+        """Restrict a query over a folder to its named files."""
         if not folder.files:
             return query
         return f'{query} WHERE "$path" IN ({", ".join(quote_text(self._find_address(key)) for key in folder.files)})'
@@ -111,7 +112,10 @@ def is_filled_once(table: Table) -> bool:
 
 
 def plan_folders(table: Table, files: Sequence[str]) -> list[Folder]:
-    """Return the folders that external tables are over: those that files are in, or those that are partitioned."""
+    """Return the folders for external tables: those that contain the files, or the partitioned ones above them.
+
+    Raises BadInput for files that Trino cannot read.
+    """
     columns = tuple(get_folder_columns(table.format, table.partition_by))
     found: dict[str, list[str]] = {}
     for file in files:
@@ -126,7 +130,7 @@ def plan_folders(table: Table, files: Sequence[str]) -> list[Folder]:
 
 
 def _find_location(table: Table, file: str, columns: Sequence[str]) -> str:
-    """Return the one of the table's folders that a file is in; each folder between them names a column's value."""
+    """Return the partitioned folder of the table that contains a file; raise BadInput for other columns than these."""
     for location in table.locations:
         if file.startswith(f"{location}/"):
             parts = file.removeprefix(f"{location}/").split("/")[:-1]

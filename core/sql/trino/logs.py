@@ -28,11 +28,11 @@ class LogTables:
         self._storage = storage
 
     def register(self, schema: str, name: str, table: Table, files: Sequence[str]) -> str | None:
-        """Register a version and return the query that reads it.
+        """Register a version and return the query that reads it; None when its files must be read instead.
 
-        None where its files are to be read instead: Trino has no catalog of the format; points in time of a Delta
-        table, of which it reads milliseconds only; and Iceberg in a folder of the machine, whose logs have addresses
-        without Trino's scheme.
+        These are read when Trino has no catalog of the format; when a Delta table has points in time, of which Trino's
+        log reader keeps milliseconds only; and when an Iceberg table is in a folder of the machine, because its log
+        has addresses without Trino's scheme.
         """
         address = to_trino_url(self._storage.url_for(table.locations[0], "sql"))
         if table.format == ICEBERG and address.startswith(LOCAL):

@@ -38,7 +38,7 @@ class TrinoTables:
         self._lock = Lock()
         self._folders = FolderTables(client, storage)
         self._logs = LogTables(client, storage)
-        self._making: dict[tuple[str, str], Lock] = {}  # by schema and name
+        self._making: dict[tuple[str, str], Lock] = {}  # one thread at a time makes a table
         self._used: dict[tuple[str, str], float] = {}  # by schema and name
         self._schemas: set[str] = set()
 
@@ -83,10 +83,11 @@ class TrinoTables:
     def _create(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
         columns = table.get_trino_columns()
         _check_names(table, columns)
-        query = _select_nothing(columns) if not files else None
-        if query is None and table.format in TABLE_FORMATS:
-            query = self._logs.register(schema, name, table, files)
-        query = query or self._folders.create(schema, name, table, files)
+        if not files:
+            query = _select_nothing(columns)
+        else:
+            query = self._logs.register(schema, name, table, files) if table.format in TABLE_FORMATS else None
+            query = query or self._folders.create(schema, name, table, files)
         if query is not None:
             self._client.fetch(f"CREATE OR REPLACE VIEW {CATALOG}.{schema}.{name} SECURITY INVOKER AS {query}")
 
