@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 MAX_PROBLEMS = 100  # each costs a search for similar names, and nobody reads more at once
 TOO_MANY_PROBLEMS = f"the rest is not checked: there are {MAX_PROBLEMS} problems before it"
+_TRACE = "Traceback (most recent call last):\n"
 
 
 PROBLEM_CODES = {
@@ -133,7 +134,9 @@ class StageFailed(RunError):
 def summarize_error(error: BaseException) -> str:
     """Return the first line of an error's message, without the error class and SQLSTATE that Spark adds.
 
-    The line number that remains in it refers to the SQL expression, not to the pipeline.
+    Of a Python trace in the message, it is the line with the exception. The line number that remains in a message about
+    SQL refers to the expression, not to the pipeline.
     """
-    line = next((line for line in str(error).splitlines() if line.strip()), "no further message")
-    return re.sub(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w{5}.*", "", line.strip())[:500]
+    _, trace, text = str(error).rpartition(_TRACE)
+    lines = (line for line in text.splitlines() if line.strip() and not (trace and line.startswith(" ")))
+    return re.sub(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w{5}.*", "", next(lines, "no further message").strip())[:500]

@@ -13,7 +13,6 @@ from pipelines.errors import RunError, SparkEnded, StageFailed, summarize_error
 from pipelines.planning.plan import Kind, Plan, Step
 from pipelines.spark.storage_failures import find_storage_failure
 
-_MAX_CHARACTERS = 500
 _RAISED_BY_US = re.compile("|".join(rf"{each.__module__}\.{each.__qualname__}: " for each in (RunError, StageFailed)))
 _STEP_KEY = re.compile(r"(s\d+_\w+): ")
 _FAILING_FUNCTIONS = ("assert_true", "raise_error")  # their errors do not tell the expression
@@ -24,7 +23,7 @@ ENDED = "Spark ended unexpectedly; the log tells what it said last (often: it ra
 def describe_spark_error(error: PySparkException) -> str:
     """Return a sentence; an error of ours that a worker raised is returned as it is."""
     if isinstance(error, PythonException):
-        line = _get_last_line(str(error))
+        line = summarize_error(error)
         raised_by_us = _RAISED_BY_US.match(line)
         return line[raised_by_us.end() :] if raised_by_us else f"a worker failed: {line}"
     return f"Spark refused: {summarize_error(error)}"
@@ -88,10 +87,3 @@ def _list_possible_steps(plan: Plan, begun: Collection[str]) -> list[Step]:
     """Return the steps from the last one that has begun in a worker."""
     last = max((number for number, step in enumerate(plan.steps) if step.key in begun), default=0)
     return [step for step in plan.steps[last:] if step.kind is not Kind.OUTPUT]
-
-
-def _get_last_line(trace: str) -> str:
-    """Return the exception's own line: the last one of the Python trace, before the JVM's."""
-    python, _, _ = trace.partition("JVM stacktrace")
-    lines = [line for line in python.splitlines() if line.strip()]
-    return lines[-1].strip()[:_MAX_CHARACTERS] if lines else "no further message"

@@ -211,7 +211,9 @@ def test_rows_are_written_as_the_last_act_of_a_run(run: Run, notes: Path, tmp_pa
 
 def test_a_data_source_that_cannot_be_reached_is_found_at_its_stage(run: Run, notes: Path) -> None:
     notes.write_text("")
-    with pytest.raises(RunError, match=r"^line 1: load notes: the data source notes cannot be read: "):
+    with pytest.raises(
+        RunError, match=r"^line 1: load notes: the data source notes cannot be read: .*the notes are away$"
+    ):
         run(build("load", f"{{format: notes, options: {{store: '{notes}'}}}}"))
 
 
