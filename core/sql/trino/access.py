@@ -50,22 +50,21 @@ class AccessRules:
 
     def admit(self, user: str) -> None:
         """Let a user read the schema of its own name; return when Trino knows the rule. Raises Unavailable."""
-        if self._path is not None and self._add(self._path, user):
-            self._wait_until_known(user)
+        if self._path is not None:
+            self._add(self._path, user)
+            self._wait_until_known(user)  # also of a rule that another process has just added
 
-    def _add(self, path: Path, user: str) -> bool:
-        """Return False when the rules have the user already."""
+    def _add(self, path: Path, user: str) -> None:
         with _lock(path):
             rules = json.loads(path.read_text()) if path.exists() else build_rules(self._client.admin)
             if any(rule.get("user") == user for rule in rules["catalogs"]):
-                return False
+                return
             rules["catalogs"].insert(0, {"user": user, "catalog": READ_CATALOGS, "allow": "read-only"})
             table = {"user": user, "catalog": READ_CATALOGS, "schema": user, "privileges": ["SELECT"]}
             rules["tables"].insert(0, table)
             part = path.with_name(f"{path.name}.{os.getpid()}.part")
             part.write_text(json.dumps(rules, indent=1))
             part.replace(path)
-            return True
 
     def _wait_until_known(self, user: str) -> None:
         deadline = time.monotonic() + REFRESH_SECONDS

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from core.datasets.version_files import get_folder_columns
-from core.errors import BadInput, Unavailable
+from core.errors import BadInput
 from core.infra.storage.protocol import Storage
 from core.sql.catalog import Column, Table
 from core.sql.trino.client import TrinoClient
@@ -78,12 +77,9 @@ class FolderTables:
         self._client.fetch(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ({options})")
 
     def _sync_partitions(self, schema: str, name: str) -> None:
-        """Add the folders to the metastore; call it again after a failure, as another process may add them too."""
+        """Add the folders to the metastore."""
         names = f"{quote_text(schema)}, {quote_text(name)}"
         call = f"CALL {CATALOG}.system.sync_partition_metadata({names}, 'FULL', false)"
-        with suppress(BadInput, Unavailable):
-            self._client.fetch(call, seconds=SYNC_SECONDS)
-            return
         self._client.fetch(call, seconds=SYNC_SECONDS)
 
     def _select_files(self, query: str, folder: Folder) -> str:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from threading import Lock
 
-from core.errors import BadInput
+from core.errors import BadInput, Unavailable
 from core.infra.storage.protocol import Storage
 from core.sql.catalog import Column, Table
 from core.sql.files import list_parquet_keys
@@ -25,6 +25,7 @@ from core.sql.trino.text import quote, quote_text
 from pipelines.language.formats import TABLE_FORMATS
 
 UNUSED_SECONDS = 3600  # after which the table of an earlier version is dropped; files stay
+CREATE_TRIES = 5
 NAME_PARTS = 3  # of t_<dataset>_<content>; that of a folder follows
 
 
@@ -56,8 +57,7 @@ class TrinoTables:
                 known = (schema, name) in self._used
             if not known:
                 try:
-                    self._ensure_schema(schema)
-                    self._create(schema, name, table, files)
+                    self._create_with_retries(schema, name, table, files)
                     self._drop_unused(schema, table, name)
                 except BaseException:
                     self.forget(schema)
@@ -79,6 +79,21 @@ class TrinoTables:
             self._client.fetch(f"CREATE SCHEMA IF NOT EXISTS {CATALOG}.{schema}")
             self._rules.admit(schema)
             self._schemas.add(schema)
+
+    def _create_with_retries(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
+        """Create the schema and the table; repeat it when another process may be creating the same ones.
+
+        Trino's metastores fail then, also with IF NOT EXISTS. Each step may be repeated.
+        """
+        for attempt in range(1, CREATE_TRIES + 1):
+            try:
+                self._ensure_schema(schema)
+                self._create(schema, name, table, files)
+                return
+            except (BadInput, Unavailable) as error:
+                if attempt == CREATE_TRIES or not _may_collide(error):
+                    raise
+                time.sleep(0.1 * attempt)
 
     def _create(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
         columns = table.get_trino_columns()
@@ -110,6 +125,12 @@ class TrinoTables:
             self._client.fetch(f"DROP VIEW IF EXISTS {CATALOG}.{schema}.{name}")
         except BadInput:  # it is a table
             self._client.fetch(f"DROP TABLE IF EXISTS {CATALOG}.{schema}.{name}")
+
+
+def _may_collide(error: BadInput | Unavailable) -> bool:
+    """Return whether an error may come from another process: what it creates exists already, or a metastore failed."""
+    code = error.details[0].code
+    return code == "ALREADY_EXISTS" or (isinstance(error, Unavailable) and code.isupper())  # as Trino names its own
 
 
 def _name_dataset(table: Table) -> str:

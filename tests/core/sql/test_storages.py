@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -141,6 +142,25 @@ def test_tables_of_earlier_versions_are_dropped(
     assert before.isdisjoint(name for (name,) in client.fetch(f"SHOW TABLES FROM hive.{schema} LIKE {pattern}"))
     if format_ == "iceberg" and on_trino.settings.storage:
         assert len(client.fetch(f"SHOW TABLES FROM iceberg.{schema} LIKE {pattern}")) == 1
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_table_that_two_processes_need_at_once_is_created_once(on_trino: Warehouse, format_: str) -> None:
+    partition_by = ["code"] if format_ == "parquet" else []
+    dataset = on_trino.publish("acme", "shop", f"busy_{format_}", GOODS, GOODS_COLUMNS, format_, partition_by)
+    table, owner = load_table(on_trino, dataset), on_trino.ids["acme"]
+    engines = [open_sql_engine(on_trino.settings, open_storage(on_trino.settings)) for _ in range(2)]
+
+    def count(number: int) -> object:
+        engine = engines[number % 2]
+        relation = engine.register(owner, table)
+        sql = f"SELECT count(*) AS n FROM {'.'.join(relation.identifiers)}"
+        return engine.run(EngineQuery(new_id(), owner, sql, (relation,))).rows
+
+    with ThreadPoolExecutor(8) as callers:
+        assert list(callers.map(count, range(8))) == [[{"n": 4}]] * 8
+    for engine in engines:
+        engine.close()
 
 
 LETTERS = pa.table({"id": [1, 2], "code": ["ü☃", None]})
