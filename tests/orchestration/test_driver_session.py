@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from core.executions.reports import cancel
 from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
+from core.infra.storage.protocol import output_key
 from core.jobs.outlines import load_outline
 from core.projects.repository import ProjectRepository
 from core.tables import Execution
@@ -106,8 +108,8 @@ def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: 
     execution = shop.submit()
 
     def reports_nonsense(spec: ExecutionSpec) -> list[Message]:
-        Path(spec.output.path).mkdir(parents=True)
-        (Path(spec.output.path) / "part-0.parquet").touch()
+        key = output_key(shop.organization_id, spec.execution_id, spec.attempt)
+        shop.storage.put(f"{key}/part-0.parquet", BytesIO())
         report = {
             "executionId": spec.execution_id,
             "status": "COMPLETED",

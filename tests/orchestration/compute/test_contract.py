@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,12 @@ def test_cancel_ends_the_jvm_of_a_driver_that_was_killed(create: ComputeFactory,
 
 
 def list_jvms(scratch: str) -> list[psutil.Process]:
-    return [process for process in list_users(scratch) if process.name() == "java"]
+    found: list[psutil.Process] = []
+    for process in list_users(scratch):
+        with suppress(psutil.NoSuchProcess):
+            if process.name() == "java":
+                found.append(process)
+    return found
 
 
 def test_secrets_are_at_most_in_the_drivers_environment(
