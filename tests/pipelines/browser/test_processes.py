@@ -69,7 +69,6 @@ def test_memory_is_bounded_over_hundreds_of_pages(browser_site: BrowserSite) -> 
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
 def test_a_storm_of_crashes_loses_no_page(browser_site: BrowserSite) -> None:
     def renderers() -> list[int]:
         return [pid for pid in descendants(os.getpid()) if "--type=renderer" in command_line(pid)]

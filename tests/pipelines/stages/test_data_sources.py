@@ -17,6 +17,7 @@ from pipelines.errors import PipelineError, RunError
 from pipelines.language.data_sources import VARIABLE, parse_data_sources
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
+from pipelines.stages.data_sources import Load, Save
 from tests.support.pipelines import Run
 
 DOCS = Path(__file__).parents[3] / "docs" / "sources"
@@ -121,14 +122,16 @@ def test_other_options_are_accepted(library: str | None, args: str) -> None:
         "{format: weather, options: {key: 'file:///etc/passwd'}}",
     ],
 )
-def test_addresses_and_files_in_options_are_guarded(options: str) -> None:
+def test_addresses_and_files_in_options_are_guarded(spark: SparkSession, options: str) -> None:
     source = Pipeline.from_yaml(build("load", options)).plan().steps[0].stage
     export = Pipeline.from_yaml(build("save", options)).plan().steps[1].stage
+    assert isinstance(source, Load)
+    assert isinstance(export, Save)
     context = RunContext(local_folders=())
     with pytest.raises(RunError, match="cannot be re"):
-        source.load(None, context)  # type: ignore[union-attr]
+        source.load(spark, context)
     with pytest.raises(RunError, match="cannot be re"):
-        export.prepare(context)  # type: ignore[union-attr]
+        export.prepare(context)
 
 
 def test_a_malformed_setting_is_refused() -> None:
