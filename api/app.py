@@ -9,12 +9,9 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
 from api.agents import endpoints as agents
-from api.auth import endpoints as auth
-from api.catalog import endpoints as catalog
 from api.categories import endpoints as categories
-from api.cloud import cron_jobs, spark
-from api.cloud_credentials import endpoints as cloud_credentials
-from api.cms_tables import endpoints as cms_tables
+from api.credentials import endpoints as cloud_credentials
+from api.cron_jobs import endpoints as cron_jobs
 from api.datasets import endpoints as datasets
 from api.datasets import queries as stored_queries
 from api.datasets import records as dataset_records
@@ -22,9 +19,10 @@ from api.declarations import endpoints as declarations
 from api.events import endpoints as events
 from api.executions import completion
 from api.executions import endpoints as executions
+from api.generic_tables import endpoints as cms_tables
 from api.health import endpoints as health
 from api.home import endpoints as home
-from api.html import endpoints as html
+from api.identity import endpoints as auth
 from api.jobs import endpoints as jobs
 from api.kit import docs, errors
 from api.kit.errors import answers
@@ -37,10 +35,13 @@ from api.packages import endpoints as packages
 from api.projects import endpoints as projects
 from api.python_extensions import endpoints as python_extensions
 from api.schedules import endpoints as schedules
+from api.spark import endpoints as spark
+from api.stages import endpoints as catalog
 from api.tasks import endpoints as tasks
+from api.web_pages import endpoints as html
 from api.webhooks import endpoints as webhooks
+from core.exchange.packages.archive import MAX_PACKAGE
 from core.infra.settings import Settings
-from core.packages.archive import MAX_PACKAGE
 
 VERSION = "1.0.0"
 DESCRIPTION = "YAML pipelines that turn web pages and files into datasets you can query with SQL."

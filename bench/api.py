@@ -31,13 +31,13 @@ from sqlalchemy import insert, update
 
 from bench.service import Child, compute_percentiles, describe_machine, find_free_port, run_process, wait_for
 from cli.data_folder import prepare
-from core.agents.repository import AgentRepository
-from core.identity.api_keys import create_key
-from core.identity.organizations import create_organization
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.identity.api_keys import create_key
+from core.definitions.identity.organizations import create_organization
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
-from core.jobs.repository import JobRepository
-from core.projects.repository import ProjectRepository
 from core.tables import Execution, Job, Project, new_id
 from tests.support.postgres import cluster
 

@@ -20,9 +20,9 @@ import httpx
 from sqlalchemy import insert
 
 from cli.data_folder import prepare
-from core.datasets.repository import DatasetRepository, WrittenFiles
-from core.identity.api_keys import create_key
-from core.identity.organizations import create_organization
+from core.data.datasets.repository import DatasetRepository, WrittenFiles
+from core.definitions.identity.api_keys import create_key
+from core.definitions.identity.organizations import create_organization
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.tables import Dataset, DatasetVersion, new_id

@@ -16,13 +16,13 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 from sqlalchemy import insert
 
-from core.agents.repository import AgentRepository
-from core.identity.organizations import create_organization
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.identity.organizations import create_organization
+from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
-from core.jobs.outlines import OutlineLoader
-from core.projects.repository import ProjectRepository
+from core.lifecycle.outlines.outlines import OutlineLoader
 from core.tables import Job, new_id
 from orchestration.definitions_builder import DefinitionsBuilder, load_outlines
 

@@ -17,13 +17,13 @@ from typing import Any
 
 import duckdb
 
-from core.identity.api_keys import Identity
+from core.data.sql.service import Query, QueryService, open_sql_engine
+from core.data.sql.trino.client import TrinoClient
+from core.definitions.identity.api_keys import Identity
 from core.infra.database import open_database
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import output_key
-from core.sql.service import Query, QueryService, open_sql_engine
-from core.sql.trino.client import TrinoClient
 from core.tables import Base, Dataset, DatasetVersion, Organization, new_id
 
 ROWS = int(os.environ.get("ROWS", "10000000"))

@@ -21,13 +21,13 @@ from typing import Any
 from sqlalchemy import func, select, text
 
 from bench.service import describe_machine
-from core.identity.organizations import create_organization
+from core.definitions.identity.organizations import create_organization
 from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
-from core.metrics.bills import AMOUNTS
-from core.metrics.periods import Period
-from core.metrics.totals import GroupBy, summarize
+from core.lifecycle.metrics.totals import GroupBy, summarize
+from core.lifecycle.usage.bills import AMOUNTS
+from core.lifecycle.usage.periods import Period
 from core.tables import ExecutionBill
 
 END = datetime(2026, 11, 1, tzinfo=UTC)

@@ -19,13 +19,13 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 from bench.service import compute_percentiles, describe_machine, find_free_port, run_process
-from core.agents.repository import AgentRepository
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
-from core.jobs.repository import JobRepository
-from core.projects.repository import ProjectRepository
-from core.schedules.firing import fire_overdue
-from core.schedules.waiting import submit_waiting
+from core.lifecycle.firing.schedules import fire_overdue
+from core.lifecycle.firing.waiting import submit_waiting
 from core.tables import Execution, Organization, ScheduleTick
 
 PIPELINE = "fetch: {url: 'http://127.0.0.1:9/'}\npipeline:\n  - {stage: extract, args: [{selector: h1, as: title}]}\n"

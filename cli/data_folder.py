@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from core.credentials.rotation import finish_rotation, rotate_service_key
+from core.definitions.identity.api_keys import bootstrap
 from core.errors import SpindleError
-from core.identity.api_keys import bootstrap
+from core.exchange.key_rotation import finish_rotation, rotate_service_key
 from core.infra.database import open_database
 from core.infra.migrations import check_current, migrate
 from core.infra.settings import Settings

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cli.client import ClientError
-from core.declarations.models import AgentDeclaration, Declaration, ExtensionDeclaration, format_name
+from core.exchange.declarations.models import AgentDeclaration, Declaration, ExtensionDeclaration, format_name
 
 
 def read_declaration(path: Path) -> Declaration:

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from cli.client import Client, ClientError, Connection, connect
-from core.declarations.models import Key, format_name, get_parent
+from core.exchange.declarations.models import Key, format_name, get_parent
 
 # fields of jobs that are omitted with these values
 DEFAULTS = {"maxRetries": 0, "retryBackoffSeconds": 10, "timeoutSeconds": 0, "retryOn": "infrastructure"}

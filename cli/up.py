@@ -188,7 +188,7 @@ def _create_children(
         "runs": ["orchestration.run_server"],
         "api": ["api"],
         "launcher": ["orchestration.launcher"],
-        "webhooks": ["core.webhooks"],
+        "webhooks": ["core.exchange.webhooks"],
         "code": ["orchestration.code_server", str(code_port)],
         "ui": [*ready, "dagster_webserver.cli", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
         "daemon": [*ready, "dagster._daemon.cli", "run", *workspace],

@@ -16,15 +16,15 @@ from dagster import DagsterRunStatus, OpExecutionContext
 from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG, RESUME_RETRY_TAG
 
 from core.errors import Conflict, NotFound
-from core.executions.parameters import get_allowed_environment
-from core.executions.reports import cancel, claim
-from core.executions.states import State
-from core.executions.submit import retry, submit
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.jobs.outlines import JobOutline
+from core.lifecycle.executions.parameters import get_allowed_environment
+from core.lifecycle.executions.reports import cancel, claim
+from core.lifecycle.executions.states import State
+from core.lifecycle.outlines.outlines import JobOutline
+from core.lifecycle.submission.submit import retry, submit
 from core.tables import Execution
 from orchestration.run_tags import build_run_tags, get_execution_tag
 

@@ -9,7 +9,7 @@ from typing import Any
 from dagster import AssetKey, AssetSpec, MetadataValue, TableColumn, TableSchema
 
 from core.infra.settings import Settings
-from core.jobs.outlines import JobKey, JobOutline, StepOutline
+from core.lifecycle.outlines.outlines import JobKey, JobOutline, StepOutline
 from orchestration.markdown import clean_text, escape_markdown, format_code
 from orchestration.metadata import build_pipeline
 

@@ -24,7 +24,7 @@ from dagster import (
 )
 from dagster._core.definitions.composition import MappedInputPlaceholder
 
-from core.jobs.outlines import JobKey, JobOutline
+from core.lifecycle.outlines.outlines import JobKey, JobOutline
 from orchestration.asset_specs import build_attributes, build_plain_asset
 from orchestration.steps import AFTER, RESOURCE, RESULT, get_check_output, make_publish, make_start, stage
 

@@ -38,7 +38,7 @@ from core.infra import logs
 from core.infra.database import open_database
 from core.infra.definition_changes import ChangeReader, delete_old_changes
 from core.infra.settings import Settings
-from core.jobs.outlines import store_missing_outlines
+from core.lifecycle.outlines.outlines import store_missing_outlines
 from orchestration import definitions as served
 from orchestration.definitions_builder import Outlines, load_outlines
 from orchestration.instance import LOCATION

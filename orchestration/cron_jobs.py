@@ -17,11 +17,11 @@ from dagster import (
     op,
 )
 
-from core.cron_jobs.fire import FiredCall, fire
-from core.cron_jobs.outlines import CronJobOutline
+from core.definitions.cron_jobs.outlines import CronJobOutline
 from core.infra.database import open_database
 from core.infra.settings import Settings
 from core.infra.slugs import make_slug
+from core.lifecycle.firing.cron_jobs import FiredCall, fire
 from core.tables import now
 
 ID_LENGTH = 8  # of the end of an id, which is random

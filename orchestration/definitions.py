@@ -11,7 +11,7 @@ from dagster import Definitions
 
 from core.infra.database import open_database
 from core.infra.settings import Settings
-from core.jobs.outlines import OutlineLoader
+from core.lifecycle.outlines.outlines import OutlineLoader
 from orchestration.definitions_builder import DefinitionsBuilder, load_outlines
 
 builder, loader = DefinitionsBuilder(), OutlineLoader()

@@ -10,9 +10,9 @@ import structlog
 from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions, ScheduleDefinition
 from sqlalchemy.orm import Session
 
-from core.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
-from core.jobs.outlines import JobOutline, OutlineLoader
-from core.schedules.outlines import ScheduleOutline, load_schedules
+from core.definitions.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
+from core.definitions.schedules.outlines import ScheduleOutline, load_schedules
+from core.lifecycle.outlines.outlines import JobOutline, OutlineLoader
 from orchestration.assets import build_definitions, build_job_asset
 from orchestration.cron_jobs import build_cron_job_schedule
 from orchestration.run_drivers import build_drivers

@@ -1,7 +1,7 @@
 """The driver of one execution, seen from its asset's steps in a Dagster run: started, followed and stopped with them.
 
-The run only displays the driver's progress. The driver's last report is recorded through core.executions.reports, as
-by its webhook; the first to arrive counts.
+The run only displays the driver's progress. The driver's last report is recorded through
+core.lifecycle.executions.reports, as by its webhook; the first to arrive counts.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from dagster import (
     open_pipes_session,
 )
 
+from core.definitions.identity.organizations import is_shared
 from core.errors import NotFound, SpindleError, Unavailable
-from core.executions.attempts import get_end
-from core.executions.outputs import load_targets
-from core.executions.payload import CompletionPayload
-from core.executions.reconcile import fail_overdue, is_overdue
-from core.executions.reports import cancel, fail, record_report, release_cancelled
-from core.executions.repository import ExecutionRepository
-from core.executions.retries import FailureCode
-from core.executions.spec import build_spec, load_driver_secrets
-from core.executions.states import State
-from core.identity.organizations import is_shared
 from core.infra.database import Database
 from core.infra.logs import drop_traces
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from core.jobs.outlines import JobOutline
-from core.metrics.bills import get_bill
+from core.lifecycle.executions.attempts import get_end
+from core.lifecycle.executions.outputs import load_targets
+from core.lifecycle.executions.payload import CompletionPayload
+from core.lifecycle.executions.reconcile import fail_overdue, is_overdue
+from core.lifecycle.executions.reports import cancel, fail, record_report, release_cancelled
+from core.lifecycle.executions.repository import ExecutionRepository
+from core.lifecycle.executions.retries import FailureCode
+from core.lifecycle.executions.spec import build_spec, load_driver_secrets
+from core.lifecycle.executions.states import State
+from core.lifecycle.outlines.outlines import JobOutline
+from core.lifecycle.usage.bills import get_bill
 from core.tables import Execution, now
 from orchestration.acceptance import TERMINATED
 from orchestration.compute.protocol import Compute, DriverHandle

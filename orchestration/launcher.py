@@ -16,25 +16,25 @@ from uuid import uuid4
 import httpx
 import structlog
 
-from core.datasets.collector import FileCollector
+from core.data.datasets.collector import FileCollector
+from core.definitions.schedules.switches import agree_on_switches, record_switch
 from core.errors import Unavailable
-from core.executions.reconcile import admit_retries, fail_lost, fail_overdue, list_overdue
-from core.executions.reports import cancel, fail, release_cancelled
-from core.executions.repository import list_claimed, list_stopping
-from core.executions.retries import FailureCode
-from core.executions.states import State
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.database import Database, open_database
-from core.infra.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, postpone
 from core.infra.pidfile import is_alive
 from core.infra.run_socket import get_run_pidfile, send_request
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from core.schedules.firing import fire_overdue
-from core.schedules.once import execute_scheduled
-from core.schedules.switches import agree_on_switches, record_switch
-from core.schedules.waiting import submit_waiting
+from core.lifecycle.executions.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, postpone
+from core.lifecycle.executions.reconcile import admit_retries, fail_lost, fail_overdue, list_overdue
+from core.lifecycle.executions.reports import cancel, fail, release_cancelled
+from core.lifecycle.executions.repository import list_claimed, list_stopping
+from core.lifecycle.executions.retries import FailureCode
+from core.lifecycle.executions.states import State
+from core.lifecycle.firing.once import execute_scheduled
+from core.lifecycle.firing.schedules import fire_overdue
+from core.lifecycle.firing.waiting import submit_waiting
 from core.tables import Execution, OutboxMessage, now
 from orchestration.client import DagsterClient, LaunchedRun
 from orchestration.compute import create_compute

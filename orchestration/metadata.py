@@ -9,8 +9,8 @@ from typing import Any
 from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue, TableColumn, TableRecord, TableSchema
 
 from core.infra.settings import Settings
-from core.jobs.outlines import CheckOutline, JobOutline
-from core.metrics.bills import AMOUNTS, MILLION
+from core.lifecycle.outlines.outlines import CheckOutline, JobOutline
+from core.lifecycle.usage.bills import AMOUNTS, MILLION
 from core.tables import Execution, ExecutionBill
 from orchestration.markdown import format_code
 

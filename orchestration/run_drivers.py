@@ -9,10 +9,10 @@ from typing import Any
 from dagster import OpExecutionContext, ResourceDefinition
 
 from core.errors import SpindleError, Unavailable
-from core.executions.retries import FailureCode
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
-from core.jobs.outlines import JobOutline
+from core.lifecycle.executions.retries import FailureCode
+from core.lifecycle.outlines.outlines import JobOutline
 from orchestration.acceptance import Acceptance, Attempt
 from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute

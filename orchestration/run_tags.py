@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.jobs.outlines import JobOutline
+from core.lifecycle.outlines.outlines import JobOutline
 from core.tables import Execution
 
 EXECUTION, ATTEMPT = "spindle/execution", "spindle/attempt"

@@ -25,14 +25,14 @@ from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._utils.interrupts import capture_interrupts
 
-from core.agents.plan_outline import outline_pipeline
+from core.definitions.agents.plan_outline import outline_pipeline
+from core.definitions.jobs.keys import find_job_ids
 from core.errors import NotFound
-from core.executions.parameters import is_built_in
-from core.executions.states import State
 from core.infra.database import open_database
 from core.infra.settings import Settings
-from core.jobs.keys import find_job_ids
-from core.jobs.outlines import JobOutline, load_outline, load_outlines
+from core.lifecycle.executions.parameters import is_built_in
+from core.lifecycle.executions.states import State
+from core.lifecycle.outlines.outlines import JobOutline, load_outline, load_outlines
 from core.tables import Execution
 from orchestration.acceptance import Attempt
 from orchestration.assets import build_definitions, build_job_asset, get_graph_name

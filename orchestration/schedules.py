@@ -23,11 +23,11 @@ from dagster._core.definitions.selector import InstigatorSelector
 from dagster._core.remote_origin import RemoteInstigatorOrigin, RemoteRepositoryOrigin
 from dagster._core.scheduler.instigation import TickStatus
 
+from core.definitions.schedules.outlines import ScheduleOutline
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
-from core.schedules.firing import FiredTick, fire
-from core.schedules.outlines import ScheduleOutline
-from core.schedules.results import describe_tick
+from core.lifecycle.firing.results import describe_tick
+from core.lifecycle.firing.schedules import FiredTick, fire
 from core.tables import now
 
 ASSET_JOB = "__ASSET_JOB"

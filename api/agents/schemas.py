@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from api.kit.schemas import Body, Name, Record, example
-from core.agents.service import AgentWithScript
+from core.definitions.agents.service import AgentWithScript
 
 EXAMPLE = "fetch: {url: https://example.com/}\npipeline:\n  - {stage: extract, args: [{selector: h1, as: title}]}\n"
 

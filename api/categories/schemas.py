@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from api.kit.schemas import Body, Name, Record, example
-from core.categories.repository import VISIBILITIES, CategoryWithAgents
+from core.definitions.categories.repository import VISIBILITIES, CategoryWithAgents
 
 Visibility = Annotated[str, Field(json_schema_extra={"enum": [*VISIBILITIES]})]
 

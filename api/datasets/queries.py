@@ -17,7 +17,7 @@ from api.kit.concurrency import DOWNLOADS, QUERIES
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.services import ServicesOf
-from core.sql.service import DEFAULT_ROWS, MAX_ROWS
+from core.data.sql.service import DEFAULT_ROWS, MAX_ROWS
 
 router = APIRouter(prefix="/datasets/queries", tags=["datasets"], route_class=KeyRoute)
 

@@ -35,8 +35,8 @@ from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import DatasetId, Nothing
 from api.kit.services import ServicesOf
 from api.kit.streams import begin, stream
-from core.datasets.repository import DatasetFilter
-from core.datasets.service import Download, UploadOptions
+from core.data.datasets.repository import DatasetFilter
+from core.data.datasets.service import Download, UploadOptions
 from core.errors import BadInput
 
 UPLOAD = "/upload"

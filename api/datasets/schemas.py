@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from api.kit.schemas import WHOLE, Body, Name, Record, example
-from core.datasets.files.process import TakenFile
-from core.datasets.repository import DatasetWithVersion, get_address
-from core.datasets.service import is_indexed
-from core.datasets.versions import Lineage
-from core.sql.catalog import Table, convert_type
-from core.sql.service import DEFAULT_ROWS, MAX_ROWS, Query
+from core.data.datasets.repository import DatasetWithVersion, get_address
+from core.data.datasets.service import is_indexed
+from core.data.datasets.versions import Lineage
+from core.data.files.process import TakenFile
+from core.data.sql.catalog import Table, convert_type
+from core.data.sql.service import DEFAULT_ROWS, MAX_ROWS, Query
 from core.tables import Dataset, DatasetVersion, StoredQuery
 
 

@@ -10,7 +10,7 @@ from api.declarations.schemas import AppliedChanges, build_applied_changes
 from api.kit.auth import KeyRoute, Writer
 from api.kit.errors import answers
 from api.kit.services import ServicesOf
-from core.declarations.models import Declaration
+from core.exchange.declarations.models import Declaration
 
 router = APIRouter(tags=["declarations"], route_class=KeyRoute)
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from api.kit.schemas import Record
-from core.declarations.service import Application
+from core.exchange.declarations.service import Application
 from core.infra.record_writer import Action
 
 

@@ -12,8 +12,8 @@ from api.kit.auth import KeyRoute, Reader, extract_key
 from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import Services, ServicesOf
+from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Detail
-from core.identity.api_keys import Identity
 
 router = APIRouter(tags=["events"], route_class=KeyRoute)
 MAX_DIGITS = 18

@@ -10,7 +10,7 @@ from api.kit.auth import identify, key_header, require
 from api.kit.errors import answers
 from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.services import ServicesOf
-from core.executions.payload import CompletionPayload
+from core.lifecycle.executions.payload import CompletionPayload
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"])
 SCOPE = "jobs:execute"

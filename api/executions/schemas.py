@@ -12,9 +12,9 @@ from sqlalchemy import RowMapping
 
 from api.executions.progress import Progress
 from api.kit.schemas import LOWER, WHOLE, Body, Record, example
-from core.executions.payload import OUTPUT_TEXTS
-from core.executions.repository import Status
-from core.executions.states import State
+from core.lifecycle.executions.payload import OUTPUT_TEXTS
+from core.lifecycle.executions.repository import Status
+from core.lifecycle.executions.states import State
 from core.tables import Execution, ExecutionAttempt
 
 CLUSTER = "local"

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from api.kit.schemas import LOWER, WHOLE, Body, ClearableTime, Name, Record, example
-from core.executions.retries import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
-from core.jobs.repository import JobWithTasks
+from core.definitions.jobs.repository import JobWithTasks
+from core.lifecycle.executions.retries import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
 
 
 class JobUpdate(Body):

@@ -15,8 +15,8 @@ from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
 from api.kit.services import get_services
+from core.definitions.identity.api_keys import Identity
 from core.errors import Forbidden, TooMany, Unauthorized, Unavailable
-from core.identity.api_keys import Identity
 from core.infra.rate_limits import Allowance
 from core.tables import now
 

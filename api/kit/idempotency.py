@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
-from core.identity.api_keys import Identity
+from core.definitions.identity.api_keys import Identity
 from core.infra.idempotency import IdempotencyKey
 
 

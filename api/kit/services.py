@@ -12,38 +12,38 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from core.agents.service import AgentService
-from core.categories.service import CategoryService
-from core.credentials.service import CredentialService
-from core.cron_jobs.embedded import open_cron_scheduler
-from core.cron_jobs.scheduler import CronScheduler
-from core.datasets.files.process import open_file_reader
-from core.datasets.service import DatasetService
-from core.declarations.service import DeclarationService
-from core.events.service import EventService
-from core.executions.service import ExecutionService
-from core.identity.api_keys import KeyCache
-from core.identity.service import ApiKeyService, OrganizationService
+from core.data.datasets.service import DatasetService
+from core.data.files.process import open_file_reader
+from core.data.sql.engine import SqlEngine
+from core.data.sql.service import QueryService, open_sql_engine
+from core.data.sql.stored.results import ResultReader, open_result_reader
+from core.data.sql.stored.runner import QueryRunner
+from core.data.sql.stored.service import StoredQueryService
+from core.definitions.agents.service import AgentService
+from core.definitions.categories.service import CategoryService
+from core.definitions.credentials.service import CredentialService
+from core.definitions.cron_jobs.embedded import open_cron_scheduler
+from core.definitions.cron_jobs.scheduler import CronScheduler
+from core.definitions.generic_tables.service import RecordService
+from core.definitions.identity.api_keys import KeyCache
+from core.definitions.identity.service import ApiKeyService, OrganizationService
+from core.definitions.jobs.service import JobService
+from core.definitions.projects.service import ProjectService
+from core.definitions.python_extensions.service import PythonExtensionService
+from core.definitions.schedules.service import ScheduleService
+from core.exchange.declarations.service import DeclarationService
+from core.exchange.packages.service import PackageService
+from core.exchange.webhooks.service import WebhookService
 from core.infra.database import Database, open_database
 from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
-from core.jobs.service import JobService
-from core.metrics.service import MetricsService
-from core.packages.service import PackageService
-from core.projects.service import ProjectService
-from core.python_extensions.service import PythonExtensionService
-from core.records.service import RecordService
-from core.schedules.service import ScheduleService
-from core.spark.service import SparkService
-from core.sql.engine import SqlEngine
-from core.sql.service import QueryService, open_sql_engine
-from core.sql.stored.results import ResultReader, open_result_reader
-from core.sql.stored.runner import QueryRunner
-from core.sql.stored.service import StoredQueryService
-from core.tasks.service import TaskService
-from core.webhooks.service import WebhookService
+from core.lifecycle.events.service import EventService
+from core.lifecycle.executions.service import ExecutionService
+from core.lifecycle.metrics.service import MetricsService
+from core.lifecycle.spark.service import SparkService
+from core.lifecycle.tasks.service import TaskService
 
 KEY_REFRESH_SECONDS = 0.5
 GARBAGE_THRESHOLD = 20_000  # allocations between collections; a single request already exceeds Python's 700

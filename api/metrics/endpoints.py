@@ -20,8 +20,8 @@ from api.metrics.schemas import (
     execution_metrics,
     totals_of,
 )
-from core.metrics.periods import Period
-from core.metrics.totals import GroupBy
+from core.lifecycle.metrics.totals import GroupBy
+from core.lifecycle.usage.periods import Period
 from core.tables import now
 
 router = APIRouter(prefix="/organizations", tags=["metrics"], route_class=KeyRoute)

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import ConfigDict
 
 from api.kit.schemas import Record
-from core.metrics.bills import MILLION, SECONDS_PER_HOUR
-from core.metrics.totals import Overview, Sums, add_costs
-from core.metrics.usage import GB
+from core.lifecycle.metrics.totals import Overview, Sums, add_costs
+from core.lifecycle.usage.bills import MILLION, SECONDS_PER_HOUR
+from core.lifecycle.usage.usage import GB
 from core.tables import ExecutionBill
 
 EXECUTION = "0199f3a0-5b1c-7a52-9d3e-2f6c8b7a1e04"

@@ -21,7 +21,7 @@ from api.kit.services import Services, ServicesOf
 from api.kit.streams import read_chunks
 from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, import_record
 from core.errors import TooLarge
-from core.packages.archive import MAX_PACKAGE
+from core.exchange.packages.archive import MAX_PACKAGE
 
 PREFIX = "/package"
 LINKS = "/package-links"

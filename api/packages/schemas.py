@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.kit.schemas import Record
-from core.packages.import_ import ImportReport
+from core.exchange.packages.import_ import ImportReport
 
 
 class ExportLink(Record):

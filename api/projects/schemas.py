@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from api.kit.schemas import Body, Name, Record, example
-from core.projects.repository import ProjectWithJobs
+from core.definitions.projects.repository import ProjectWithJobs
 
 
 class ProjectUpdate(Body):

@@ -25,10 +25,10 @@ from api.python_extensions.schemas import (
     build_extension_record,
     build_processed_text,
 )
+from core.definitions.python_extensions.scripts import process_pipeline
+from core.definitions.python_extensions.validation import TYPES, list_plugin_transforms, validate_function
 from core.errors import BadInput
 from core.infra.preconditions import Versioned
-from core.python_extensions.scripts import process_pipeline
-from core.python_extensions.validation import TYPES, list_plugin_transforms, validate_function
 from core.tables import PythonExtension
 from pipelines.transforms.source import MAX_BYTES
 from pipelines.transforms.transform import DEFAULT_LIMITS

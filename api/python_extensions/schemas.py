@@ -8,9 +8,9 @@ from typing import Annotated, Any, cast
 from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from api.kit.schemas import Body, Record, example
+from core.definitions.python_extensions.scripts import ProcessedPipeline, write_pipeline
+from core.definitions.python_extensions.validation import ExtensionFunction
 from core.infra.validation import replace_unstorable
-from core.python_extensions.scripts import ProcessedPipeline, write_pipeline
-from core.python_extensions.validation import ExtensionFunction
 from core.tables import PythonExtension
 
 SOURCE = "def shout(row, *, mark='!'):\n    return {'title': row['title'].upper() + mark}\n"

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from api.kit.schemas import Body, Record, example
-from core.schedules.repository import TickWithJobs
-from core.schedules.service import ScheduleState
+from core.definitions.schedules.repository import TickWithJobs
+from core.definitions.schedules.service import ScheduleState
 
 
 class ScheduleUpdate(Body):

@@ -26,7 +26,7 @@ from api.tasks.schemas import (
     build_task_record,
     build_zombie_cleanup,
 )
-from core.executions.reconcile import MAX_HOURS
+from core.lifecycle.executions.reconcile import MAX_HOURS
 
 DEFAULT_TIMEOUT_HOURS = 24
 router = APIRouter(prefix="/jobs/{jobId}/tasks", tags=["tasks"], route_class=KeyRoute)

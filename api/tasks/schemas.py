@@ -8,9 +8,9 @@ from typing import Annotated, TypeVar
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from api.kit.schemas import Body, ClearableTime, Name, Record, example
-from core.credentials.repository import MASK
-from core.executions.reconcile import MarkedZombies
-from core.tasks.report import TaskWithExecution
+from core.definitions.credentials.repository import MASK
+from core.lifecycle.executions.reconcile import MarkedZombies
+from core.lifecycle.tasks.report import TaskWithExecution
 
 
 class TaskUpdate(Body):

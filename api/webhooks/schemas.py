@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from api.kit.schemas import Body, Record, example
-from core.events.recorder import TYPES
+from core.lifecycle.executions.events import TYPES
 from core.tables import Delivery, Webhook
 
 EventType = Annotated[str, Field(json_schema_extra={"enum": [*TYPES]})]

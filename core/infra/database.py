@@ -36,7 +36,7 @@ from sqlalchemy.schema import CreateSchema
 from core.errors import Conflict, Unavailable
 from core.infra.definition_changes import record_changes
 from core.infra.settings import Settings
-from core.metrics.prices import Rates, load_rates
+from core.lifecycle.usage.prices import Rates, load_rates
 
 BUSY_TIMEOUT_SECONDS = 8
 CONNECT_TIMEOUT_SECONDS = 5

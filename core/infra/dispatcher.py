@@ -1,6 +1,6 @@
 """Posting of messages to their receivers: repeated for a day, and isolated so that a slow receiver delays no other.
 
-A `MessageQueue` defines one kind of messages; core.webhooks and core.cron_jobs have one queue each.
+A `MessageQueue` defines one kind of messages; webhooks and cron jobs have one queue each.
 """
 
 from __future__ import annotations

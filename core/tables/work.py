@@ -45,7 +45,9 @@ class Agent(Owned):
     code_type_id: Mapped[str | None]
     enabled: Mapped[bool] = mapped_column(default=True)
     revision: Mapped[int] = mapped_column(default=1)
-    outline: Mapped[dict[str, Any] | None] = mapped_column(JSON, deferred=True)  # see core.agents.plan_outline
+    outline: Mapped[dict[str, Any] | None] = mapped_column(
+        JSON, deferred=True
+    )  # see core.definitions.agents.plan_outline
     extensions: Mapped[list[PythonExtension]] = relationship(viewonly=True)
 
 

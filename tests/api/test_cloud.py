@@ -15,16 +15,16 @@ from urllib.parse import quote
 
 import pytest
 
-from core.cron_jobs.calls import CallQueue
-from core.cron_jobs.fire import fire
 from core.errors import Unavailable
 from core.infra.database import open_database
 from core.infra.dispatcher import Dispatcher
 from core.infra.pidfile import hold_pidfile
 from core.infra.run_socket import get_run_socket
 from core.infra.settings import Settings
-from core.spark.probe import SparkProbe
-from core.spark.service import SparkService
+from core.lifecycle.firing.cron_job_calls import CallQueue
+from core.lifecycle.firing.cron_jobs import fire
+from core.lifecycle.spark.probe import SparkProbe
+from core.lifecycle.spark.service import SparkService
 from core.tables import CronJob
 from tests.support.api import Api, Job, Server, answered
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -219,7 +219,7 @@ def test_spark_is_up_when_a_session_has_run(acme: Api) -> None:
 
 def test_a_session_that_does_not_start_is_no_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(data=tmp_path, spark_driver_memory="more than there is")
-    monkeypatch.setattr("core.spark.probe.WAIT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("core.lifecycle.spark.probe.WAIT_SECONDS", PATIENCE_SECONDS)
     assert not SparkProbe(settings).load_result().works
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(Unavailable, match="no Java"):

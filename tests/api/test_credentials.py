@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from core.credentials.repository import MASK
-from core.executions.spec import load_driver_secrets
+from core.definitions.credentials.repository import MASK
 from core.infra.database import open_database
+from core.lifecycle.executions.spec import load_driver_secrets
 from core.tables import Execution
 from tests.support.api import PIPELINE, Api, Job, Server
 from tests.support.processes import command_line

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from core.datasets.collector import FileCollector
+from core.data.datasets.collector import FileCollector
 from core.infra.database import open_database
 from core.infra.storage import open_storage
 from core.tables import now

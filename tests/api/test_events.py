@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from api.events import stream
-from core.events.service import EventService
-from core.identity.api_keys import Identity
+from core.definitions.identity.api_keys import Identity
 from core.infra.database import open_database
+from core.lifecycle.events.service import EventService
 from core.tables import ExecutionEvent
 from tests.support.api import BASE, Api, Job, Server
 from tests.support.service import PATIENCE_SECONDS, wait_until

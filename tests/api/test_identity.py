@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from core.identity.api_keys import ORDINARY_SCOPES
+from core.definitions.identity.api_keys import ORDINARY_SCOPES
 from tests.support.api import Api, Server, answered
 
 

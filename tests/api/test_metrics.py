@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from api.app import create_app
-from core.executions.repository import ExecutionRepository
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.infra.storage.protocol import log_key
+from core.lifecycle.executions.repository import ExecutionRepository
 from tests.support.api import Api, Job, Server, running
 from tests.support.stored import store_text
 

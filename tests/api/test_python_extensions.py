@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from api.python_extensions.schemas import Validation, build_processed_text
-from core.identity.organizations import create_organization
+from core.definitions.identity.organizations import create_organization
+from core.definitions.python_extensions.scripts import ProcessedPipeline
 from core.infra.database import open_database
-from core.python_extensions.scripts import ProcessedPipeline
 from pipelines.stages.transform import PythonRowTransform
 from pipelines.transforms.transform import Transforms
 from tests.support.api import Api, Server
@@ -218,7 +218,7 @@ def test_others_can_write_while_an_agents_warnings_are_looked_for(
         database.close()
         return ["called", *transforms]
 
-    monkeypatch.setattr("core.agents.service.find_warnings", look)
+    monkeypatch.setattr("core.definitions.agents.service.find_warnings", look)
     made = acme.post("/agents", {"name": "long", "pipelineYaml": PIPELINE})
     assert made["warnings"] == ["called"]
     registered(acme, made["id"])

@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import update
 
 import spindle
+from core.data.sql.service import open_sql_engine
+from core.data.sql.stored.runner import QueryRunner
 from core.infra.database import open_database
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import query_key
-from core.sql.service import open_sql_engine
-from core.sql.stored.runner import QueryRunner
 from core.tables import StoredQuery, now
 from tests.support.api import ROWS, Api, Job
 from tests.support.trino import ENDLESS

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 from standardwebhooks import Webhook
 
-from core.credentials.repository import MASK
-from core.executions.tokens import execution_token
+from core.definitions.credentials.repository import MASK
 from core.infra.storage.protocol import log_key
+from core.lifecycle.executions.tokens import execution_token
 from tests.support.api import PIPELINE, ROWS, Api, Job, Server
 from tests.support.stored import store_text
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.executions.tokens import find_signer
+from core.lifecycle.executions.tokens import find_signer
 from tests.support.api import Api, Job
 from tests.support.webhook_receiver import Receiver, receive_webhooks
 

@@ -18,8 +18,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from core.identity.api_keys import create_key
-from core.identity.organizations import create_organization
+from core.definitions.identity.api_keys import create_key
+from core.definitions.identity.organizations import create_organization
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings

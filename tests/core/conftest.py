@@ -19,8 +19,14 @@ CORE = Path(__file__).parent
 
 
 # Modules where the databases differ: locks, migrations, dialects of SQL. Others run one test on PostgreSQL each time.
-BOTH_DATABASES = ("infra/", "records/", "metrics/test_periods", "executions/test_queue", "executions/test_states",
-                  "executions/test_submit")  # fmt: skip
+BOTH_DATABASES = (
+    "infra/",
+    "definitions/generic_tables/",
+    "lifecycle/usage/test_periods",
+    "lifecycle/executions/test_queue",
+    "lifecycle/executions/test_states",
+    "lifecycle/submission/test_submit",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,8 @@ HEAVY = ("pyspark", "pyarrow", "pandas", "dagster", "fastapi")
 
 def test_the_domain_carries_no_spark_dagster_or_server() -> None:
     script = (
-        "import sys, core.executions.submit, core.executions.reports, core.tasks.repository, core.identity.api_keys;"
+        "import sys, core.lifecycle.submission.submit, core.lifecycle.executions.reports,"
+        " core.lifecycle.tasks.repository, core.definitions.identity.api_keys;"
         'from pipelines.pipeline import check_yaml; check_yaml(\'pipeline: [{stage: wget, args: ["http://x/"]},'
         " {stage: extract, args: [{selector: a, method: text}]}]');"
         f"print([name for name in {HEAVY} if name in sys.modules])"

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from core.agents.repository import AgentRepository
-from core.categories.repository import CategoryRepository
-from core.credentials.repository import CredentialRepository
-from core.datasets.repository import DatasetRepository
+from core.data.datasets.repository import DatasetRepository
+from core.data.sql.catalog import Catalog
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.categories.repository import CategoryRepository
+from core.definitions.credentials.repository import CredentialRepository
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound
-from core.executions.repository import ExecutionRepository
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
-from core.jobs.repository import JobRepository
-from core.projects.repository import ProjectRepository
-from core.sql.catalog import Catalog
+from core.lifecycle.executions.repository import ExecutionRepository
 from core.tables import Dataset, Execution, OutboxMessage, Task
 from tests.support.shop import PIPELINE, Shop
 

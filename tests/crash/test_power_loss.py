@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
-from core.executions.transitions import MAX_CONCURRENT_EXECUTIONS
 from core.infra.database import execute_update
+from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS
 from core.tables import DatasetVersion, Execution, Project, ScheduleTick, TickJob
 from tests.support.crashes import kill_everything, list_processes_of, list_victims
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until

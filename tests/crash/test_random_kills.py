@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import func, select
 
-from core.executions.states import TERMINAL
+from core.lifecycle.executions.states import TERMINAL
 from core.tables import DatasetVersion, Execution, Project, ScheduleTick, TickJob
 from tests.support import postgres
 from tests.support.crashes import (

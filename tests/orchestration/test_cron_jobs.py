@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, build_schedule_context
 
-from core.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
-from core.cron_jobs.repository import CronJobRepository
-from core.identity.organizations import create_organization
+from core.definitions.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
+from core.definitions.cron_jobs.repository import CronJobRepository
+from core.definitions.identity.organizations import create_organization
 from core.infra.database import Database, open_database
 from core.infra.encryption import KeyRing
 from core.infra.migrations import migrate

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions, GraphDefinition
 
-from core.agents.plan_outline import outline_pipeline
-from core.jobs.outlines import JobOutline
+from core.definitions.agents.plan_outline import outline_pipeline
+from core.lifecycle.outlines.outlines import JobOutline
 from orchestration.asset_specs import build_attributes
 from orchestration.definitions_builder import DefinitionsBuilder, Outlines
 from orchestration.markdown import escape_markdown, format_code

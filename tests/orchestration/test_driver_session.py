@@ -17,13 +17,13 @@ from dagster import (
     ResourceDefinition,
 )
 
-from core.executions.reports import cancel
+from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.infra.storage.protocol import output_key
-from core.jobs.outlines import load_outline
-from core.projects.repository import ProjectRepository
+from core.lifecycle.executions.reports import cancel
+from core.lifecycle.outlines.outlines import load_outline
 from core.tables import Execution
 from driver.spec import ExecutionSpec
 from orchestration.acceptance import Attempt

@@ -21,10 +21,10 @@ from dagster_shared.error import SerializableErrorInfo
 from sqlalchemy.exc import OperationalError
 
 from core.errors import Conflict, Unavailable
-from core.executions.reports import claim
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
+from core.lifecycle.executions.reports import claim
 from core.tables import Execution
 from orchestration.client import DagsterClient
 from orchestration.compute import create_compute

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.executions.reports import cancel
 from core.infra.database import Database
+from core.lifecycle.executions.reports import cancel
 from core.tables import DatasetVersion, Execution, Project
 from tests.support.processes import command_line, descendants
 from tests.support.service import PATIENCE_SECONDS, Job, Json, Service, wait_until

@@ -18,8 +18,8 @@ from fastapi import FastAPI
 
 from api.app import create_app
 from cli.data_folder import prepare
-from core.identity.api_keys import create_key
-from core.identity.organizations import create_organization
+from core.definitions.identity.api_keys import create_key
+from core.definitions.identity.organizations import create_organization
 from core.infra.database import open_database
 from core.infra.settings import Settings
 from core.infra.storage.protocol import output_key

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
-from core.agents.repository import AgentRepository
-from core.executions.payload import CompletionPayload
-from core.executions.reports import fail, record_report
-from core.executions.states import State
-from core.executions.submit import retry, submit
-from core.identity.organizations import create_organization
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.identity.organizations import create_organization
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage, output_key, saves_key
-from core.jobs.repository import JobRepository
-from core.projects.repository import ProjectRepository
+from core.lifecycle.executions.payload import CompletionPayload
+from core.lifecycle.executions.reports import fail, record_report
+from core.lifecycle.executions.states import State
+from core.lifecycle.submission.submit import retry, submit
 from core.tables import Execution, Project
 
 PIPELINE = """\

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from core.datasets.version_files import name_delta_options, name_iceberg_properties
+from core.data.datasets.version_files import name_delta_options, name_iceberg_properties
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from core.identity.api_keys import Identity
+from core.data.sql.embedded.engine import DuckDbEngine, WorkerLimits
+from core.data.sql.embedded.pool import Pool
+from core.data.sql.service import Query, QueryService, open_sql_engine
+from core.definitions.identity.api_keys import Identity
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import output_key, table_key
-from core.sql.embedded.engine import DuckDbEngine, WorkerLimits
-from core.sql.embedded.pool import Pool
-from core.sql.service import Query, QueryService, open_sql_engine
 from core.tables import Base, Dataset, DatasetVersion, Organization, new_id
 from tests.support.s3 import Bucket
 from tests.support.stored import store_rows

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
+from core.definitions.jobs.repository import JobRepository
 from core.errors import Conflict, TooMany
 from core.infra.idempotency import IdempotencyKey
-from core.jobs.repository import JobRepository
 from core.tables import Execution, IdempotencyRecord, now
 from tests.support.shop import Shop
 

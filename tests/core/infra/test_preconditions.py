@@ -5,11 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from core.agents.repository import AgentRepository
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.repository import ProjectRepository
 from core.errors import PreconditionFailed
 from core.infra.preconditions import compute_etag
-from core.jobs.repository import JobRepository
-from core.projects.repository import ProjectRepository
 from core.tables import Agent, Job, Project
 from tests.support.shop import PIPELINE, Shop
 

@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from core.executions.spec import build_spark_spec
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
+from core.lifecycle.executions.spec import build_spark_spec
 from driver.spec import ExecutionSpec
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.processes import list_users

@@ -19,9 +19,9 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from core.executions.spec import build_spark_spec
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
+from core.lifecycle.executions.spec import build_spark_spec
 from driver.handover import SOCKET
 from driver.spec import ExecutionSpec
 from orchestration.compute import spares

@@ -7,8 +7,8 @@ import socket
 import pytest
 from py4j.protocol import Py4JError
 
-from core.executions.spec import build_spark_spec
 from core.infra.settings import Settings
+from core.lifecycle.executions.spec import build_spark_spec
 from orchestration.compute.spares import count_wanted
 from pipelines.errors import RunError, SparkEnded
 from pipelines.pipeline import Pipeline

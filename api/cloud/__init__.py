@@ -1,1 +1,0 @@
-"""Cron jobs, and facts about Spark."""

@@ -1,0 +1,1 @@
+"""Spark, as clients ask for it."""

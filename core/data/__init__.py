@@ -1,0 +1,1 @@
+"""Datasets, their files and SQL over them."""

@@ -1,0 +1,142 @@
+"""The background step that applies retention, and deletes files that no version of a dataset names.
+
+Files are deleted in two steps, so that no reader loses its files: a folder without a version is stored with the time
+at which its files may go. Queries, downloads and everything else that reads files take less time than that; executions
+are asked for what they read.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from sqlalchemy import delete, select
+
+from core.data.datasets.versions import (
+    apply_retention,
+    list_with_surplus,
+    load_named_locations,
+    load_read_locations,
+    schedule_removals,
+)
+from core.infra.background import OutageLog
+from core.infra.database import Database
+from core.infra.repository import lock_organization
+from core.infra.settings import Settings
+from core.infra.storage.protocol import Storage, datasets_key, executions_key, tables_key
+from core.lifecycle.executions.states import State
+from core.tables import Dataset, Execution, FileRemoval, Organization, now
+
+ROUND_SECONDS = 60
+SWEEP_SECONDS = 86_400
+BATCH = 500
+# folders that hold a version's files, or nothing of worth
+LOCATION = re.compile(
+    r"[^/]+/(executions/(?P<execution>[^/]+)/\d+/(output|saves/[^/]+)|datasets/[^/]+/[^/]+|tables/[^/]+/[^/]+)"
+)
+
+log = structlog.get_logger()
+
+
+class FileCollector:
+    """Runs in one process of an instance. It may be killed at any point: the next round continues."""
+
+    def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
+        self._database = database
+        self._storage = storage
+        self._delay = timedelta(hours=settings.removed_files_hours)
+
+    def run(self, stop: threading.Event) -> None:
+        outages, swept_at = OutageLog(), time.monotonic()
+        while not stop.wait(ROUND_SECONDS):
+            outages.run_step(self.collect)
+            if time.monotonic() - swept_at > SWEEP_SECONDS:
+                swept_at = time.monotonic()
+                outages.run_step(self.sweep)
+
+    def collect(self, at: datetime | None = None) -> None:
+        """Apply retention, and delete the files that are due."""
+        at = at or now()
+        self._apply_retention(at)
+        self._delete_due(at)
+
+    def sweep(self, at: datetime | None = None) -> None:
+        """Find the folders that no version names, of failed attempts and deleted records, by listing the storage."""
+        at = at or now()
+        with self._database.read() as session:
+            organizations = session.scalars(select(Organization.id)).all()
+        for organization_id in organizations:
+            with self._database.read() as session:
+                used = load_named_locations(session, organization_id) | load_read_locations(session, organization_id)
+                states = [state for state in State if not state.terminal]
+                unfinished = set(
+                    session.scalars(
+                        select(Execution.id).where(
+                            Execution.organization_id == organization_id, Execution.state.in_(states)
+                        )
+                    )
+                )
+            for location, written_at in self._list_locations(organization_id):
+                match = LOCATION.fullmatch(location)
+                busy = match is not None and match["execution"] in unfinished
+                if location not in used and not busy and written_at < at - self._delay:
+                    with self._database.write() as session:
+                        schedule_removals(session, organization_id, [location], at + self._delay)
+
+    def _apply_retention(self, at: datetime) -> None:
+        with self._database.read() as session:
+            found = [(dataset.id, dataset.organization_id) for dataset in list_with_surplus(session, at)]
+        for dataset_id, organization_id in found:
+            with self._database.write() as session:
+                lock_organization(session, organization_id)
+                dataset = session.get(Dataset, dataset_id)
+                removed = apply_retention(session, dataset, at, at + self._delay) if dataset else 0
+            log.info("versions removed", dataset_id=dataset_id, versions=removed)
+
+    def _delete_due(self, at: datetime) -> None:
+        while True:
+            with self._database.read() as session:
+                due = session.scalars(
+                    select(FileRemoval).where(FileRemoval.due_at <= at).order_by(FileRemoval.due_at).limit(BATCH)
+                ).all()
+            for organization_id in {each.organization_id for each in due}:
+                self._delete(organization_id, [each for each in due if each.organization_id == organization_id], at)
+            if len(due) < BATCH:
+                return
+
+    def _delete(self, organization_id: str, removals: list[FileRemoval], at: datetime) -> None:
+        """Delete the files of folders; one that an execution reads waits, one that has a version again stays."""
+        with self._database.write() as session:
+            lock_organization(session, organization_id)
+            named = load_named_locations(session, organization_id)
+            read = load_read_locations(session, organization_id)
+            for removal in removals:
+                if removal.location in read:
+                    session.merge(removal).due_at = at + self._delay
+            settled = [each for each in removals if each.location not in read]
+            session.execute(delete(FileRemoval).where(FileRemoval.id.in_([each.id for each in settled])))
+        for removal in settled:
+            if removal.location not in named:
+                files = list(self._storage.list(removal.location))
+                for file in files:
+                    self._storage.delete(file.key)
+                log.info("files removed", location=removal.location, files=len(files))
+
+    def _list_locations(self, organization_id: str) -> Iterator[tuple[str, datetime]]:
+        """Yield the folders of versions with the time of their last write."""
+        current, written_at = "", datetime.min.replace(tzinfo=UTC)
+        folders = (executions_key(organization_id), datasets_key(organization_id), tables_key(organization_id))
+        for file in (file for folder in folders for file in self._storage.list(folder)):
+            match = LOCATION.match(file.key)
+            location = match[0] if match and file.key.startswith(f"{match[0]}/") else ""
+            if location != current:
+                if current:
+                    yield current, written_at
+                current, written_at = location, file.modified_at
+            written_at = max(written_at, file.modified_at)
+        if current:
+            yield current, written_at

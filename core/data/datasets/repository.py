@@ -1,0 +1,319 @@
+"""Datasets of an organization and their versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, func, select, true
+
+from core.definitions.projects.repository import ProjectRepository
+from core.errors import BadInput, Conflict, NotFound
+from core.infra.repository import Repository, lock_organization, validate_fields
+from core.infra.slugs import make_slug
+from core.infra.validation import is_storable
+from core.tables import Dataset, DatasetVersion, Job, Project, new_id
+from pipelines.language.formats import TABLE_FORMATS
+from pipelines.language.snapshots import get_position
+
+DEFAULT_SCHEMA = "default"
+SCHEME = "spindle://"
+DATASET_TYPES = ("INPUT", "OUTPUT")
+QUERYABLE_FORMATS = frozenset({"parquet", *TABLE_FORMATS})
+SLUG_BATCH = 50
+MAX_SLUG_BATCH = 1000
+MAX_PATH_CHARACTERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetWithVersion:
+    """A dataset and its current version, if it was ever published. The storage type is LOCAL or S3."""
+
+    dataset: Dataset
+    version: DatasetVersion | None
+    storage_type: str = "LOCAL"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """The files that an execution wrote to one folder of the storage, or the `snapshot` of a table.
+
+    Counts are null when unknown; those of a table are of all its rows. `files` are the keys of the data files; None for
+    a table, whose own log lists them.
+    """
+
+    location: str
+    format: str
+    columns: Sequence[dict[str, Any]]
+    row_count: int | None
+    size_bytes: int | None
+    files: Sequence[str] | None = None
+    snapshot: str | None = None
+    partition_by: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFilter:
+    """The conditions that listed datasets meet; texts match in any case, None matches all."""
+
+    dataset_type: str | None = None
+    format: str | None = None
+    storage_type: str | None = None
+    indexed: bool | None = None
+    project_id: str | None = None
+    name: str | None = None
+
+
+class DatasetRepository(Repository[Dataset]):
+    row = Dataset
+    noun = "dataset"
+    fields = frozenset({"name", "description", "dataset_type", "format"})
+
+    def list(
+        self, *, limit: int | None = None, after: str | None = None, where: DatasetFilter | None = None
+    ) -> Sequence[DatasetWithVersion]:
+        where = where or DatasetFilter()
+        query = self._filter(self._select_with_version(), where)
+        rows = self.session.execute(self._limit_to_page(query, limit, after))
+        return [DatasetWithVersion(dataset, version) for dataset, version in rows]
+
+    def create(self, values: Mapping[str, Any], project_id: str | None = None, path: str | None = None) -> Dataset:
+        """Create a dataset without a version, in a project or in the schema `default`.
+
+        Raises BadInput without a name, for an unknown type, project or a path outside the organization's storage;
+        Conflict when the path has a dataset.
+        """
+        known = self._validate(values)
+        if "name" not in known:
+            raise BadInput("A dataset needs a 'name'.", code="missing-field", path="name")
+        project = self._get_project(project_id) if project_id else None
+        if path is not None:
+            path = self._check_path(path)
+        lock_organization(self.session, self.organization_id)
+        if path is not None and (self._find_by_path(path) or self.find_at(path)):
+            raise Conflict(f"There is a dataset at '{path[:200]}' already.", code="path-taken", path="storagePath")
+        slug = path.rpartition("/")[2] if path else known["name"]
+        schema = project.slug if project else path.removeprefix(SCHEME).split("/")[0] if path else DEFAULT_SCHEMA
+        owner = project or self.session.scalar(self._select_projects().where(Project.slug == schema))
+        own_id = {"id": values["id"]} if "id" in values else {}
+        return self._create(
+            owner, schema=owner.slug if owner else schema, slug=slug, logical_path=path, **known, **own_id
+        )
+
+    def check(self, values: Mapping[str, Any], project_id: str | None) -> None:
+        """Raise BadInput for values that `create` would refuse."""
+        self._validate(values)
+        if project_id:
+            self._get_project(project_id)
+
+    def update(self, dataset_id: str, changes: Mapping[str, Any]) -> Dataset:
+        """Apply the changed fields. The slug stays, so a rename does not change names in SQL."""
+        dataset = self.get(dataset_id)
+        known = self._validate(changes)
+        if dataset.current_version_id is not None:  # a published version has its own format
+            known.pop("format", None)
+        return self._apply(dataset, known)
+
+    def find_jobs_reading(self, dataset: Dataset) -> Sequence[Job]:
+        """Return the jobs whose input the dataset is."""
+        query = select(Job).where(Job.organization_id == self.organization_id, Job.input_dataset_id == dataset.id)
+        return self.session.scalars(query.order_by(Job.id)).all()
+
+    def get(self, dataset_id: str) -> Dataset:
+        return self._fetch_by_id(dataset_id)
+
+    def get_of_job(self, project_id: str, job_id: str, dataset_id: str) -> Dataset:
+        """Return a dataset of this project and job. Raises NotFound."""
+        dataset = self.get(dataset_id)
+        if (dataset.project_id, dataset.job_id) != (project_id, job_id):
+            raise self._not_found()
+        return dataset
+
+    def find_version(self, dataset: Dataset) -> DatasetVersion | None:
+        """Return the current version, or None for a dataset that was never published."""
+        return self.session.get(DatasetVersion, dataset.current_version_id) if dataset.current_version_id else None
+
+    def find_at(self, path: str) -> DatasetVersion | None:
+        """Return the newest version that was written to a spindle:// path, or else of the table of that name."""
+        if not is_storable(path):
+            return None
+        written = self._select_published().where(DatasetVersion.logical_path == path)
+        newest = self.session.scalar(written.order_by(DatasetVersion.id.desc()).limit(1))
+        if newest is not None:
+            return newest
+        schema, _, table = path.removeprefix(SCHEME).partition("/")
+        current = self._select_published().where(DatasetVersion.id == Dataset.current_version_id)
+        return self.session.scalar(current.where(Dataset.schema_slug == schema, Dataset.slug == table))
+
+    def ensure_of_job(self, job: Job, project: Project) -> Dataset:
+        """Return the dataset that a job publishes to. The first call creates it."""
+        found = self.session.scalar(self._select().where(Dataset.job_id == job.id))
+        return found or self._create(project, name=job.name, job_id=job.id, slug=job.slug, schema=project.slug)
+
+    def ensure_of_path(self, project: Project, path: str, format_: str) -> Dataset:
+        """Return the dataset that saves at a path in one format publish to. The first call creates it."""
+        query = self._select().where(Dataset.job_id.is_(None), Dataset.logical_path == path, Dataset.format == format_)
+        name = path.rpartition("/")[2]
+        found = self.session.scalar(query)
+        values = {"name": name, "slug": name, "logical_path": path, "format": format_}
+        return found or self._create(project, schema=project.slug, **values)
+
+    def publish(
+        self,
+        dataset: Dataset,
+        execution_id: str | None,
+        files: WrittenFiles,
+        *,
+        path: str | None,
+        append_to: DatasetVersion | None = None,
+        version_id: str | None = None,
+    ) -> DatasetVersion:
+        """Add a version and make it the current one. It adds to a version only if both have the same format.
+
+        A table's version has the rows of those before it in the table's log; one that is published after a later one
+        does not become current. The caller has locked the organization.
+        """
+        earlier = append_to if append_to is not None and append_to.format == files.format else None
+        if files.format in TABLE_FORMATS:
+            earlier = None
+        current = self.find_version(dataset)
+        newest = select(func.max(DatasetVersion.number)).where(DatasetVersion.dataset_id == dataset.id)
+        version = DatasetVersion(
+            id=version_id or new_id(),
+            dataset_id=dataset.id,
+            number=(self.session.scalar(newest) or 0) + 1,
+            execution_id=execution_id,
+            logical_path=path,
+            format=files.format,
+            locations=[*(earlier.locations if earlier else ()), files.location],
+            files=_add_files(earlier, files),
+            snapshot=files.snapshot,
+            partition_by=list(files.partition_by),
+            columns=_merge_columns(earlier.columns if earlier else (), files.columns),
+            row_count=_add(files.row_count, earlier.row_count if earlier else 0),
+            size_bytes=_add(files.size_bytes, earlier.size_bytes if earlier else 0),
+        )
+        self.session.add(version)
+        self.session.flush()
+        if not _is_later(current, version):
+            dataset.current_version_id, dataset.format = version.id, files.format
+        return version
+
+    def _select_published(self) -> Select[tuple[DatasetVersion]]:
+        query = select(DatasetVersion).join(Dataset, DatasetVersion.dataset_id == Dataset.id)
+        return query.where(Dataset.organization_id == self.organization_id)
+
+    def _select_with_version(self) -> Select[Any]:
+        current = DatasetVersion.id == Dataset.current_version_id
+        query = select(Dataset, DatasetVersion).outerjoin(DatasetVersion, current)
+        return query.where(Dataset.organization_id == self.organization_id)
+
+    def _filter(self, query: Select[Any], where: DatasetFilter) -> Select[Any]:
+        if where.dataset_type is not None:
+            query = query.where(Dataset.dataset_type == where.dataset_type.upper())
+        if where.format is not None:
+            query = query.where(Dataset.format == where.format.lower())
+        if where.indexed is not None:
+            indexed = func.coalesce(DatasetVersion.format, "").in_(QUERYABLE_FORMATS)
+            query = query.where(indexed if where.indexed else ~indexed)
+        if where.project_id is not None:
+            query = query.where(Dataset.project_id == where.project_id if is_storable(where.project_id) else ~true())
+        if where.name is not None:
+            query = query.where(Dataset.name == where.name if is_storable(where.name) else ~true())
+        return query
+
+    def _validate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        known = validate_fields(values, self.fields)
+        if "dataset_type" in known:
+            known["dataset_type"] = known["dataset_type"].upper()
+            if known["dataset_type"] not in DATASET_TYPES:
+                raise BadInput("'datasetType' is INPUT or OUTPUT.", path="datasetType")
+        if "format" in known:
+            known["format"] = known["format"].lower()
+        return known
+
+    def _get_project(self, project_id: str) -> Project:
+        try:
+            return ProjectRepository(self.session, self.organization_id).get(project_id)
+        except NotFound as error:
+            raise BadInput(error.sentence, path="projectId", code="not-found") from error
+
+    def _select_projects(self) -> Select[tuple[Project]]:
+        return select(Project).where(Project.organization_id == self.organization_id)
+
+    def _check_path(self, path: str) -> str:
+        """Return a spindle:// path below one of the organization's schemas."""
+        parts = path.removeprefix(SCHEME).rstrip("/").split("/")
+        normal = (
+            path.startswith(SCHEME) and len(parts) > 1 and all(part.strip() not in ("", ".", "..") for part in parts)
+        )
+        known = normal and is_storable(path) and len(path) <= MAX_PATH_CHARACTERS
+        if known and parts[0] != DEFAULT_SCHEMA:
+            known = self.session.scalar(self._select_projects().where(Project.slug == parts[0])) is not None
+        if not known:
+            sentence = f"The path '{path[:200]}' is not in the organization's storage (spindle://<project>/<name>)."
+            raise BadInput(sentence, code="path-outside-storage", path="storagePath")
+        return SCHEME + "/".join(parts)
+
+    def _find_by_path(self, path: str) -> Dataset | None:
+        return self.session.scalar(self._select().where(Dataset.logical_path == path).limit(1))
+
+    def _create(self, project: Project | None, *, schema: str, slug: str, **values: Any) -> Dataset:
+        dataset = Dataset(
+            organization_id=self.organization_id,
+            project_id=project and project.id,
+            schema_slug=schema,
+            slug=self._choose_slug(schema, slug),
+            **values,
+        )
+        self.session.add(dataset)
+        self.session.flush()
+        return dataset
+
+    def _choose_slug(self, schema: str, name: str) -> str:
+        """Return the first free slug of a name. It asks for some candidates at a time, and never for all datasets."""
+        slug, first, size = make_slug(name), 1, SLUG_BATCH
+        while True:
+            candidates = [f"{slug}_{number}" if number > 1 else slug for number in range(first, first + size)]
+            query = self._select().with_only_columns(Dataset.slug).where(Dataset.schema_slug == schema)
+            taken = set(self.session.scalars(query.where(Dataset.slug.in_(candidates))))
+            free = next((candidate for candidate in candidates if candidate not in taken), None)
+            if free is not None:
+                return free
+            first, size = first + size, min(2 * size, MAX_SLUG_BATCH)
+
+
+def get_address(dataset: Dataset) -> str:
+    """Return the spindle:// path that every `load_*` stage accepts for a dataset."""
+    return dataset.logical_path or f"{SCHEME}{dataset.schema_slug}/{dataset.slug}"
+
+
+def _add_files(earlier: DatasetVersion | None, added: WrittenFiles) -> list[str] | None:
+    """Return all files of a version; None where they are not known one by one."""
+    if added.files is None or added.format in TABLE_FORMATS:
+        return None
+    if earlier is None:
+        return [*added.files]
+    return None if earlier.files is None else [*earlier.files, *added.files]
+
+
+def _is_later(current: DatasetVersion | None, version: DatasetVersion) -> bool:
+    """Return whether both are versions of one table, and the current one is later in its log."""
+    if current is None or current.snapshot is None or version.snapshot is None:
+        return False
+    if (current.format, current.locations) != (version.format, version.locations):
+        return False
+    return get_position(current.format, current.snapshot) > get_position(version.format, version.snapshot)
+
+
+def _merge_columns(earlier: Iterable[dict[str, Any]], added: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the columns of files that are read together, by name in any case."""
+    merged = {column["name"].casefold(): column for column in earlier}
+    for column in added:
+        merged.setdefault(column["name"].casefold(), column)
+    return list(merged.values())
+
+
+def _add(added: int | None, earlier: int | None) -> int | None:
+    return None if added is None or earlier is None else added + earlier

@@ -1,0 +1,259 @@
+"""Operations on datasets: their records, uploads, downloads, history and retention."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sqlalchemy import update
+
+from core.data.datasets.repository import (
+    QUERYABLE_FORMATS,
+    DatasetFilter,
+    DatasetRepository,
+    DatasetWithVersion,
+    WrittenFiles,
+)
+from core.data.datasets.version_files import get_folder_columns, list_version_files
+from core.data.datasets.versions import (
+    Lineage,
+    apply_retention,
+    get_version,
+    list_versions,
+    load_lineage,
+    remove_versions,
+)
+from core.data.files.process import FileReader, TakenFile
+from core.data.sql.catalog import convert_type
+from core.definitions.identity.api_keys import Identity
+from core.errors import BadInput, Conflict, Unavailable
+from core.infra.database import Database
+from core.infra.preconditions import Versioned, compute_etag
+from core.infra.repository import lock_organization
+from core.infra.settings import Settings
+from core.infra.storage import get_storage_type
+from core.infra.storage.protocol import NotStored, Storage, version_key
+from core.tables import Dataset, DatasetVersion, Job, new_id, now
+
+UPLOADED_FILE = "part-00000.parquet"
+CHUNK_BYTES = 2**18
+MAX_RETAINED = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class UploadOptions:
+    """The fields that a client sends with an upload; None is detected or has a default."""
+
+    name: str
+    dataset_type: str | None = None
+    description: str | None = None
+    project_id: str | None = None
+    dataset_id: str | None = None
+    format: str | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """Rows of one version in a format. The size is known only where a stored file is sent as it is."""
+
+    name: str
+    content: Generator[bytes]
+    size_bytes: int | None = None
+
+
+class DatasetService:
+    """Every method works on the datasets of the caller's organization; others are unknown to it (NotFound)."""
+
+    def __init__(self, settings: Settings, database: Database, storage: Storage, files: FileReader) -> None:
+        self._settings = settings
+        self._database = database
+        self._storage = storage
+        self._files = files
+
+    def list(
+        self,
+        caller: Identity,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        where: DatasetFilter | None = None,
+    ) -> Sequence[DatasetWithVersion]:
+        if where and where.storage_type and where.storage_type.upper() != get_storage_type(self._settings):
+            return []
+        with self._database.read() as session:
+            found = DatasetRepository(session, caller.organization_id).list(limit=limit, after=after, where=where)
+            return [replace(each, storage_type=get_storage_type(self._settings)) for each in found]
+
+    def get(self, caller: Identity, dataset_id: str) -> Versioned[DatasetWithVersion]:
+        with self._database.read() as session:
+            return self._load(DatasetRepository(session, caller.organization_id), dataset_id)
+
+    def create(
+        self, caller: Identity, values: Mapping[str, Any], project_id: str | None, path: str | None
+    ) -> Versioned[DatasetWithVersion]:
+        """Create a dataset without rows."""
+        with self._database.write() as session:
+            datasets = DatasetRepository(session, caller.organization_id)
+            return self._load(datasets, datasets.create(values, project_id or None, path or None).id)
+
+    def update(
+        self, caller: Identity, dataset_id: str, changes: Mapping[str, Any], if_match: Collection[str]
+    ) -> Versioned[DatasetWithVersion]:
+        with self._database.write() as session:
+            datasets = DatasetRepository(session, caller.organization_id)
+            datasets.lock(datasets.get(dataset_id), if_match)
+            return self._load(datasets, datasets.update(dataset_id, changes).id)
+
+    def delete(self, caller: Identity, dataset_id: str, files: bool, if_match: Collection[str]) -> None:
+        """Delete a dataset and its history; with `files`, its files too, once nobody can be reading them.
+
+        Raises Conflict while a job has it as its input.
+        """
+        with self._database.write() as session:
+            datasets = DatasetRepository(session, caller.organization_id)
+            dataset = datasets.lock(datasets.get(dataset_id), if_match)
+            jobs = datasets.find_jobs_reading(dataset)
+            if jobs:
+                sentence = f"The job '{jobs[0].name}' has this dataset as its input. Give it another one first."
+                raise Conflict(sentence, code="dataset-in-use")
+            session.execute(
+                update(Job).where(Job.output_dataset_id == dataset.id).values(output_dataset_id=None),
+                execution_options={"synchronize_session": False},
+            )
+            versions = list_versions(session, dataset)
+            session.delete(dataset)
+            session.flush()
+            due_at = now() + self.removal_delay if files else None
+            remove_versions(session, caller.organization_id, versions, due_at)
+
+    def check_upload(self, caller: Identity, options: UploadOptions) -> None:
+        """Raise BadInput or NotFound for options that an upload cannot have, before its file is read."""
+        values = {"name": options.name, "dataset_type": options.dataset_type, "description": options.description}
+        if options.format not in (None, "csv", "jsonl", "json", "parquet"):
+            raise BadInput("'format' is csv, jsonl or parquet.", path="format")
+        if options.delimiter is not None and (len(options.delimiter) != 1 or not 9 <= ord(options.delimiter) < 127):
+            raise BadInput("'delimiter' is one ASCII character.", path="delimiter")
+        with self._database.read() as session:
+            DatasetRepository(session, caller.organization_id).check(values, options.project_id)
+            if options.dataset_id is not None:
+                DatasetRepository(session, caller.organization_id).get(options.dataset_id)
+
+    def open_scratch(self) -> AbstractContextManager[Path]:
+        """Return a context with a folder for one upload."""
+        return self._files.open_scratch()
+
+    def upload(
+        self, caller: Identity, source: Path, options: UploadOptions
+    ) -> tuple[Versioned[DatasetWithVersion], TakenFile]:
+        """Convert an uploaded file to Parquet and publish it: as a new dataset, or as the next version of one.
+
+        Raises BadInput and TooLarge for files that cannot be taken; then nothing is stored.
+        """
+        self.check_upload(caller, options)
+        reading = {
+            "format": "jsonl" if options.format == "json" else options.format,
+            "delimiter": options.delimiter,
+            "header": options.header,
+            "encoding": options.encoding,
+        }
+        taken = self._files.take(source, reading, self._settings.upload_bytes)
+        dataset_id, version_id = options.dataset_id or new_id(), new_id()
+        location = version_key(caller.organization_id, dataset_id, version_id)
+        key = f"{location}/{UPLOADED_FILE}"
+        with taken.path.open("rb") as content:
+            self._storage.put(key, content)
+        try:
+            with self._database.write() as session:
+                lock_organization(session, caller.organization_id)
+                datasets = DatasetRepository(session, caller.organization_id)
+                if options.dataset_id is None:
+                    values = {"id": dataset_id, "name": options.name, "description": options.description}
+                    type_ = options.dataset_type or "INPUT"
+                    dataset = datasets.create(values | {"dataset_type": type_}, options.project_id)
+                else:
+                    dataset = datasets.get(dataset_id)
+                written = WrittenFiles(location, "parquet", taken.columns, taken.row_count, taken.size_bytes, [key])
+                datasets.publish(dataset, None, written, path=dataset.logical_path, version_id=version_id)
+                session.flush()
+                return self._load(datasets, dataset.id), taken
+        except BaseException:
+            self._storage.delete(key)
+            raise
+
+    def list_versions(
+        self, caller: Identity, dataset_id: str, limit: int | None, before: int | None
+    ) -> tuple[Dataset, Sequence[DatasetVersion]]:
+        with self._database.read() as session:
+            dataset = DatasetRepository(session, caller.organization_id).get(dataset_id)
+            return dataset, list_versions(session, dataset, limit, before)
+
+    def load_lineage(self, caller: Identity, dataset_id: str) -> Lineage:
+        with self._database.read() as session:
+            return load_lineage(session, DatasetRepository(session, caller.organization_id).get(dataset_id))
+
+    def set_retention(
+        self, caller: Identity, dataset_id: str, versions: int | None, days: int | None
+    ) -> Versioned[DatasetWithVersion]:
+        """Set how many versions are kept, and for how many days; None keeps all. Applied at once, and from then on."""
+        for name, value in (("versions", versions), ("days", days)):
+            if value is not None and not 1 <= value <= MAX_RETAINED:
+                raise BadInput(f"'{name}' is 1 to {MAX_RETAINED:,}, or null to keep all.", path=name)
+        with self._database.write() as session:
+            datasets = DatasetRepository(session, caller.organization_id)
+            dataset = datasets.lock(datasets.get(dataset_id))
+            dataset.retained_versions, dataset.retained_days = versions, days
+            session.flush()
+            apply_retention(session, dataset, now(), now() + self.removal_delay)
+            return self._load(datasets, dataset_id)
+
+    def open_download(self, caller: Identity, dataset_id: str, format: str, version: str | None) -> Download:
+        """Return the rows of a version as a stream. Raises NotFound, and Unavailable when its files are missing."""
+        with self._database.read() as session:
+            dataset = DatasetRepository(session, caller.organization_id).get(dataset_id)
+            found = get_version(session, dataset, version)
+        name = f"{dataset.slug}-{found.number}.{format}"
+        keys = list_version_files(
+            self._storage, caller.organization_id, found.format, found.locations, found.snapshot, found.files
+        )
+        if found.row_count and not keys:
+            raise Unavailable("The files of this dataset are missing.", code="missing-files")
+        if len(keys) == 1 and found.format == format == "parquet" and not found.partition_by:
+            try:
+                content = self._storage.open(keys[0])
+            except NotStored as error:
+                raise Unavailable("The files of this dataset are missing.", code="missing-files") from error
+            size = content.seek(0, 2)
+            content.seek(0)
+            return Download(name, read_chunks(content), size)
+        columns = [(column["name"], convert_type(column["type"], "spark", "duckdb")) for column in found.columns]
+        urls = [self._storage.url_for(key, "signed") for key in keys]
+        partition_by = get_folder_columns(found.format, found.partition_by)
+        return Download(name, self._files.export(urls, found.format, format, columns, partition_by))
+
+    def _load(self, datasets: DatasetRepository, dataset_id: str) -> Versioned[DatasetWithVersion]:
+        dataset = datasets.get(dataset_id)
+        version, storage_type = datasets.find_version(dataset), get_storage_type(self._settings)
+        return Versioned(DatasetWithVersion(dataset, version, storage_type), compute_etag(dataset))
+
+    @property
+    def removal_delay(self) -> timedelta:
+        return timedelta(hours=self._settings.removed_files_hours)
+
+
+def is_indexed(version: DatasetVersion | None) -> bool:
+    """Whether SQL can query the dataset."""
+    return version is not None and version.format in QUERYABLE_FORMATS
+
+
+def read_chunks(content: BinaryIO) -> Generator[bytes]:
+    """Yield a file's bytes, and close it."""
+    with closing(content):
+        while chunk := content.read(CHUNK_BYTES):
+            yield chunk

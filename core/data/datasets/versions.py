@@ -1,0 +1,190 @@
+"""The history of a dataset: its versions, their retention, and the executions that wrote and read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from core.errors import NotFound
+from core.infra.validation import is_storable
+from core.lifecycle.executions.states import State
+from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, FileRemoval, Job
+
+MAX_NUMBER_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class JobLink:
+    """A job that wrote or reads a dataset, and its newest execution that did; null for a job that never ran."""
+
+    job_id: str | None
+    job_name: str | None
+    project_id: str | None
+    execution_id: str | None
+    version: int | None
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The jobs that write and read a dataset."""
+
+    written_by: Sequence[JobLink]
+    read_by: Sequence[JobLink]
+
+
+def list_versions(
+    session: Session, dataset: Dataset, limit: int | None = None, before: int | None = None
+) -> Sequence[DatasetVersion]:
+    """Return the versions, newest first."""
+    query = select(DatasetVersion).where(DatasetVersion.dataset_id == dataset.id)
+    if before is not None:
+        query = query.where(DatasetVersion.number < before)
+    return session.scalars(query.order_by(DatasetVersion.number.desc()).limit(limit)).all()
+
+
+def get_version(session: Session, dataset: Dataset, version: str | None) -> DatasetVersion:
+    """Return a version by its number or id, by default the current one. Raises NotFound."""
+    query = select(DatasetVersion).where(DatasetVersion.dataset_id == dataset.id)
+    if version is None:
+        query = query.where(DatasetVersion.id == (dataset.current_version_id or ""))
+    elif version.isascii() and version.isdecimal() and len(version) <= MAX_NUMBER_DIGITS:
+        query = query.where(DatasetVersion.number == int(version))
+    else:
+        query = query.where(DatasetVersion.id == version if is_storable(version) else DatasetVersion.id.is_(None))
+    found = session.scalar(query.order_by(DatasetVersion.id.desc()).limit(1))
+    if found is None:
+        raise NotFound(
+            "This dataset was never published." if version is None else "This dataset has no such version.",
+            code="unknown-version",
+            path="version",
+        )
+    return found
+
+
+def load_lineage(session: Session, dataset: Dataset) -> Lineage:
+    """Return the jobs of both directions, each with its newest execution; jobs whose input it is read it too."""
+    written = select(func.max(DatasetVersion.number)).where(
+        DatasetVersion.dataset_id == dataset.id, DatasetVersion.execution_id == Execution.id
+    )
+    writers = _link_jobs(
+        session,
+        select(Execution, written.scalar_subquery()).where(
+            Execution.id.in_(select(DatasetVersion.execution_id).where(DatasetVersion.dataset_id == dataset.id))
+        ),
+    )
+    uploads = [
+        JobLink(None, None, None, None, version.number, version.created_at)
+        for version in session.scalars(
+            select(DatasetVersion)
+            .where(DatasetVersion.dataset_id == dataset.id, DatasetVersion.execution_id.is_(None))
+            .order_by(DatasetVersion.number.desc())
+            .limit(1)
+        )
+    ]
+    number = select(DatasetVersion.number).where(DatasetVersion.id == DatasetRead.version_id)
+    readers = _link_jobs(
+        session,
+        select(Execution, number.scalar_subquery())
+        .join(DatasetRead, DatasetRead.execution_id == Execution.id)
+        .where(DatasetRead.dataset_id == dataset.id),
+    )
+    known = {link.job_id for link in readers}
+    jobs = session.scalars(
+        select(Job).where(Job.organization_id == dataset.organization_id, Job.input_dataset_id == dataset.id)
+    )
+    idle = [JobLink(job.id, job.name, job.project_id, None, None, None) for job in jobs if job.id not in known]
+    return Lineage([*uploads, *writers], [*readers, *idle])
+
+
+def _link_jobs(session: Session, query: Any) -> list[JobLink]:
+    newest: dict[str, JobLink] = {}
+    for execution, number in session.execute(query.order_by(Execution.id.desc())):
+        at = execution.completed_at or execution.created_at
+        link = JobLink(execution.job_id, execution.job_name, execution.project_id, execution.id, number, at)
+        newest.setdefault(execution.job_id, link)
+    return list(newest.values())
+
+
+def list_with_surplus(session: Session, now: datetime) -> Sequence[Dataset]:
+    """Return the datasets that have versions beyond their retention, of all organizations."""
+    count, oldest = func.count(DatasetVersion.id), func.min(DatasetVersion.created_at)
+    query = (
+        select(Dataset, count, oldest)
+        .join(DatasetVersion, DatasetVersion.dataset_id == Dataset.id)
+        .where(Dataset.retained_versions.is_not(None) | Dataset.retained_days.is_not(None))
+        .where(DatasetVersion.id != Dataset.current_version_id)
+        .group_by(Dataset.id)
+    )
+    return [
+        dataset
+        for dataset, earlier, created_at in session.execute(query)
+        if (dataset.retained_versions is not None and earlier >= dataset.retained_versions)
+        or (dataset.retained_days is not None and created_at < now - timedelta(days=dataset.retained_days))
+    ]
+
+
+def apply_retention(session: Session, dataset: Dataset, now: datetime, due_at: datetime) -> int:
+    """Remove the versions that the dataset's retention does not keep; return their number.
+
+    The current version stays. The caller has locked the organization.
+    """
+    kept, days = dataset.retained_versions, dataset.retained_days
+    surplus = [
+        version
+        for position, version in enumerate(list_versions(session, dataset))
+        if version.id != dataset.current_version_id
+        and (
+            (kept is not None and position >= kept)
+            or (days is not None and version.created_at < now - timedelta(days=days))
+        )
+    ]
+    remove_versions(session, dataset.organization_id, surplus, due_at)
+    return len(surplus)
+
+
+def remove_versions(
+    session: Session, organization_id: str, versions: Sequence[DatasetVersion], due_at: datetime | None
+) -> None:
+    """Delete versions. The collector deletes their files from the given time on unless other versions name them."""
+    if versions:
+        ids = [version.id for version in versions]
+        session.execute(delete(DatasetVersion).where(DatasetVersion.id.in_(ids)))
+    schedule_removals(session, organization_id, (each for version in versions for each in version.locations), due_at)
+
+
+def schedule_removals(
+    session: Session, organization_id: str, locations: Iterable[str], due_at: datetime | None
+) -> None:
+    """Store when the files of these folders are to be deleted, or with None never; what is stored already stays."""
+    wanted = sorted(set(locations))
+    query = select(FileRemoval.location).where(FileRemoval.organization_id == organization_id)
+    known = set(session.scalars(query.where(FileRemoval.location.in_(wanted))))
+    for location in wanted:
+        if location not in known:
+            session.add(FileRemoval(organization_id=organization_id, location=location, due_at=due_at))
+    session.flush()
+
+
+def load_named_locations(session: Session, organization_id: str) -> set[str]:
+    """Return the folders that the organization's versions name."""
+    query = select(DatasetVersion.locations).join(Dataset, Dataset.id == DatasetVersion.dataset_id)
+    owned = session.scalars(query.where(Dataset.organization_id == organization_id))
+    return {location for locations in owned for location in locations}
+
+
+def load_read_locations(session: Session, organization_id: str) -> set[str]:
+    """Return the folders that the organization's unfinished executions read, and the tables that they write."""
+    query = select(Execution).where(
+        Execution.organization_id == organization_id,
+        Execution.state.in_([state for state in State if not state.terminal]),
+    )
+    unfinished = session.scalars(query).all()
+    read = {each for execution in unfinished for read in execution.inputs.values() for each in read["locations"]}
+    tables = {written["location"] for execution in unfinished for written in execution.outputs.values()}
+    return read | {location for location in tables if location is not None}

@@ -1,0 +1,1 @@
+"""DuckDB without access to files and network."""

@@ -1,0 +1,229 @@
+"""DuckDB connections that read the files of their views and nothing else, and the check of their statements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import certifi
+import duckdb
+
+from core.data.duckdb.functions import ALLOWED, ALLOWED_IN_FROM
+
+CLASSES = frozenset(
+    {
+        *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION"),
+        *("LAMBDA", "LAMBDA_REF", "OPERATOR", "POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "WINDOW"),
+    }
+)
+SOURCES = frozenset({"BASE_TABLE", "EMPTY", "EMPTY_FROM", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "TABLE_FUNCTION"})
+WEB = ("http://", "https://")
+HTTPFS = "httpfs"
+QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_persistent_secrets": False,
+    "max_temp_directory_size": "4GB",
+    "threads": 2,
+}
+
+
+class Refused(Exception):
+    """The statement may not run here. The message is a sentence for the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table of the query: its Parquet files, or its columns with DuckDB's types when it has no rows.
+
+    The values of the columns `partition_by` are in the names of the files' folders. A column that all files of a table
+    lack was added to it later, so `columns` of tables are `complete`.
+    """
+
+    name: str
+    files: Sequence[str]
+    columns: Sequence[tuple[str, str]]
+    partition_by: Sequence[str] = ()
+    complete: bool = False
+
+    @property
+    def definition(self) -> str:
+        nulls = ", ".join(f"NULL::{type} AS {quote_identifier(name)}" for name, type in self.columns)
+        if not self.files:
+            return f"SELECT {nulls} WHERE false"
+        files = ", ".join(quote_literal(file) for file in self.files)
+        arguments = f"[{files}], union_by_name = true"
+        read = f"FROM {build_reader_call('read_parquet', arguments, self.files, self.columns, self.partition_by)}"
+        names = ", ".join(quote_identifier(name) for name, _ in self.columns)
+        if self.complete:
+            return f"SELECT {names} FROM ({read} UNION ALL BY NAME SELECT {nulls} WHERE false)"  # noqa: S608 - names are quoted
+        return f"SELECT {names} {read}" if self.partition_by else read
+
+
+def open_database(memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
+    """Open an empty in-memory database for one statement."""
+    connection = duckdb.connect(":memory:", config=CONFIG | {"memory_limit": memory, "temp_directory": scratch})
+    connection.execute("SET TimeZone = 'UTC'; SET default_null_order = 'nulls_last'; SET integer_division = true")
+    connection.execute("SET ieee_floating_point_ops = true")
+    return connection
+
+
+def lock_down(
+    connection: duckdb.DuckDBPyConnection, views: Sequence[View], macros: Sequence[str] = (), target: str | None = None
+) -> None:
+    """Give an empty database these views and macros; its configuration can never be changed again.
+
+    It can write the file `target` and no other; with it, the progress of queries is measured.
+    """
+    load_readers(connection, [file for view in views for file in view.files])
+    for macro in macros:
+        connection.execute(macro)
+    for view in views:
+        connection.execute(f"CREATE VIEW {quote_identifier(view.name)} AS {view.definition}")
+    paths = [file for view in views for file in view.files]
+    if target is not None:
+        connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+        paths.append(target)
+    connection.execute(f"SET allowed_paths = [{', '.join(map(quote_literal, paths))}]")
+    connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def connect(views: Sequence[View], memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
+    """Open a database with these views, which is locked down."""
+    connection = open_database(memory, scratch)
+    lock_down(connection, views)
+    return connection
+
+
+def load_readers(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+    """Load the extension that reads signed web addresses, if one of the files has one. It has no credentials."""
+    if not any(file.startswith(WEB) for file in files):
+        return
+    connection.execute(f"LOAD {quote_literal(_find_extension(HTTPFS))}")
+    connection.execute("SET http_timeout = 30; SET http_retries = 3; SET http_keep_alive = true")
+    connection.execute(f"SET ca_cert_file = {quote_literal(certifi.where())}")
+
+
+def load_avro(connection: duckdb.DuckDBPyConnection) -> None:
+    """Load the extension that reads Avro."""
+    connection.execute(f"LOAD {quote_literal(_find_extension('avro'))}")
+
+
+@cache
+def _find_extension(name: str) -> str:
+    """Return the file of an extension of DuckDB, which a Python package of its own has installed."""
+    spec = find_spec(f"duckdb_extension_{name}")
+    folders = spec.submodule_search_locations if spec else None
+    files = [each for folder in folders or () for each in Path(folder).rglob(f"{name}.duckdb_extension")]
+    if not files:
+        raise duckdb.IOException(f"The Python package duckdb-extension-{name} is not installed.")
+    return str(files[0])
+
+
+@cache
+def _open_parser() -> duckdb.DuckDBPyConnection:
+    """Open an empty database that only parses."""
+    return duckdb.connect(":memory:", config=CONFIG | {"enable_external_access": False, "lock_configuration": True})
+
+
+def check_statement(sql: str, views: Sequence[View]) -> None:
+    """Parse the statement with DuckDB and allow only listed syntax, functions and views.
+
+    Raises Refused unless it is exactly one SELECT.
+    """
+    statements = _open_parser().extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise Refused("Exactly one query is allowed.")
+    (text,) = _open_parser().execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
+    tree = json.loads(text)
+    if tree.get("error", True):
+        raise Refused("Exactly one query is allowed.")
+    _check_tree(tree["statements"], frozenset(view.name for view in views))
+
+
+def _check_tree(node: Any, tables: frozenset[str]) -> None:
+    """Check a part of the syntax tree. `tables` are the views and common table expressions visible to it."""
+    if isinstance(node, list):
+        for item in cast(list[Any], node):
+            _check_tree(item, tables)
+    elif isinstance(node, dict):
+        fields = cast(dict[str, Any], node)
+        _check_node(fields, tables)
+        for entry in fields.get("cte_map", {}).get("map", ()):
+            recursive = entry["value"]["query"]["node"]["type"] == "RECURSIVE_CTE_NODE"
+            name = frozenset({entry["key"].lower()})
+            _check_tree(entry["value"], tables | name if recursive else tables)
+            tables |= name
+        for key, value in fields.items():
+            if key != "cte_map":
+                _check_tree(value, tables)
+
+
+def _check_node(node: dict[str, Any], tables: frozenset[str]) -> None:
+    if "class" in node:
+        _check_expression(node)
+    elif "alias" in node and "sample" in node:
+        _check_source(node, tables)
+    elif str(node.get("type", "")).endswith("_NODE"):
+        _require(node["type"] in QUERIES, "a statement")
+
+
+def _check_expression(node: dict[str, Any]) -> None:
+    kind = node["class"]
+    _require(kind in CLASSES, str(kind).lower())
+    if kind in ("FUNCTION", "WINDOW"):
+        name = node["function_name"].lower()
+        _require(name in ALLOWED and node["schema"] in ("", "main") and not node["catalog"], f"the function {name}")
+
+
+def _check_source(node: dict[str, Any], tables: frozenset[str]) -> None:
+    kind = node["type"]
+    _require(kind in SOURCES, str(kind).lower())
+    if kind == "TABLE_FUNCTION":
+        _require(node["function"]["function_name"].lower() in ALLOWED_IN_FROM, "a function that is read from")
+    if kind == "BASE_TABLE":
+        known = node["table_name"].lower() in tables and not node["schema_name"] and not node["catalog_name"]
+        _require(known, f"the table {node['table_name']}")
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise Refused(f"This query uses {what}, which is not available here.")
+
+
+def build_reader_call(
+    reader: str,
+    arguments: str,
+    files: Sequence[str],
+    columns: Sequence[tuple[str, str]],
+    partition_by: Sequence[str],
+) -> str:
+    """Return the table expression of DuckDB's reader with these arguments, and with the values in names of folders.
+
+    DuckDB decodes these once. Those in addresses of the web are encoded twice: by the writer, and in the address.
+    """
+    if not partition_by:
+        return f"{reader}({arguments}, hive_partitioning = false)"
+    types = {quote_identifier(name): type for name, type in columns if name in partition_by}
+    encoded = any(file.startswith(WEB) for file in files)
+    read = (f"{name}: {quote_literal('VARCHAR' if encoded else type)}" for name, type in types.items())
+    table = f"{reader}({arguments}, hive_partitioning = true, hive_types = {{{', '.join(read)}}})"
+    if not encoded:
+        return table
+    cells = (f"CAST(url_decode({name}) AS {type}) AS {name}" for name, type in types.items())
+    return f"(SELECT * REPLACE ({', '.join(cells)}) FROM {table})"  # noqa: S608 - names are quoted
+
+
+def quote_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quote_identifier(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'

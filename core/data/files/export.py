@@ -1,0 +1,101 @@
+"""Writing of a dataset's rows in another format to a stream, and the description of files that others wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.data.duckdb.lockdown import (
+    WEB,
+    View,
+    build_reader_call,
+    load_avro,
+    load_readers,
+    quote_identifier,
+    quote_literal,
+)
+from core.data.files.conversion import connect
+from core.data.files.errors import RejectedFile
+from core.data.files.types import describe_columns, normalize_schema
+from pipelines.language.formats import TABLE_FORMATS
+
+ISO = "%Y-%m-%dT%H:%M:%S.%f"
+AVRO = "read_avro"
+NESTED = ("STRUCT", "MAP", "UNION")
+OPTIONS = {"csv": "FORMAT csv, HEADER true", "jsonl": "FORMAT json", "parquet": "FORMAT parquet, COMPRESSION snappy"}
+
+
+def export(table: str, format: str, stream: str, scratch: Path, files: Sequence[str]) -> None:
+    """Write the rows of a table expression of these files to a stream, in their order."""
+    with connect(scratch) as connection:
+        load_readers(connection, files)
+        if f"{AVRO}([" in table:
+            load_avro(connection)
+        columns = connection.execute(f"FROM {table} LIMIT 0").description or ()
+        cells = (
+            f"{_cast(quote_identifier(name), str(type), format)} AS {quote_identifier(name)}"
+            for name, type, *_ in columns
+        )
+        connection.execute(
+            f"COPY (FROM {table} SELECT {', '.join(cells)}) TO {quote_literal(stream)} ({OPTIONS[format]})"
+        )
+
+
+def describe(files: Sequence[str], format: str, scratch: Path) -> dict[str, Any]:
+    """Return columns and number of rows of files. Raises RejectedFile for files that are not of the format."""
+    if format == "parquet" and not any(file.startswith(WEB) for file in files):
+        try:
+            metadata = [pq.read_metadata(file) for file in files]
+        except (pa.ArrowException, OSError) as error:
+            raise RejectedFile("invalid-file", "A Parquet file of the output is damaged.") from error
+        schema = pa.unify_schemas([each.schema.to_arrow_schema().remove_metadata() for each in metadata])
+        return {"columns": describe_columns(normalize_schema(schema)), "rows": sum(each.num_rows for each in metadata)}
+    with connect(scratch) as connection:
+        load_readers(connection, files)
+        table = read_files(files, format)
+        reader = connection.execute(f"FROM {table} LIMIT 0").to_arrow_reader(1)
+        columns = describe_columns(normalize_schema(reader.schema))
+        (rows,) = connection.execute(f"FROM {table} SELECT count(*)").fetchone() or (0,)
+        return {"columns": columns, "rows": rows}
+
+
+def read_files(
+    files: Sequence[str],
+    format: str,
+    columns: Sequence[tuple[str, str]] = (),
+    partition_by: Sequence[str] = (),
+) -> str:
+    """Return the table expression of files of one format; without files, of these columns and no rows."""
+    if not files or format in ("parquet", *TABLE_FORMATS):
+        return f"({View('', files, columns, partition_by, format in TABLE_FORMATS).definition})"
+    names = f"[{', '.join(map(quote_literal, files))}]"
+    if format == "csv":  # as Spark writes it: with a header, and a backslash before quotes
+        options = "header = true, all_varchar = true, quote = '\"', escape = '\\', delim = ','"
+        reader, arguments = "read_csv", f"{names}, {options}"
+    elif format == "avro":
+        reader, arguments = AVRO, names
+    else:
+        options = "format = 'newline_delimited', records = 'true', sample_size = -1"
+        reader, arguments = "read_json", f"{names}, {options}"
+    return build_reader_call(reader, arguments, files, columns, partition_by)
+
+
+def _cast(column: str, type: str, format: str) -> str:
+    """Return the expression of a column: times as ISO 8601, no NaN in JSON, nested values as JSON in CSV."""
+    if format == "parquet":
+        return f"CAST({column} AS DECIMAL(38, 0))" if type == "HUGEINT" else column
+    if type == "TIMESTAMP WITH TIME ZONE":
+        return f"strftime({column}, '{ISO}Z')"
+    if type.startswith("TIMESTAMP"):
+        return f"strftime({column}, '{ISO}')"
+    if type in ("DOUBLE", "FLOAT") and format == "jsonl":
+        return f"CASE WHEN isfinite({column}) THEN {column} END"
+    if type == "BLOB":
+        return f"to_base64({column})"
+    if format == "csv" and (type.endswith("]") or type.startswith(NESTED)):
+        return f"CAST(to_json({column}) AS VARCHAR)"
+    return column

@@ -1,0 +1,126 @@
+"""The tables that an organization's queries may read: the current versions of its datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, select
+from sqlalchemy.orm import Session
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from core.data.datasets.repository import QUERYABLE_FORMATS
+from core.infra.validation import is_storable
+from core.tables import Dataset, DatasetVersion
+
+_CURRENT = DatasetVersion.id == Dataset.current_version_id
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column and the name of its type."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A published version of a dataset. Column types are Spark's; locations and files are storage keys.
+
+    `files` is None where they are not stored: then the folders are listed, or a table's log tells them.
+    """
+
+    dataset_id: str
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    format: str
+    locations: tuple[str, ...]
+    snapshot: str | None
+    row_count: int | None
+    size_bytes: int | None
+    files: tuple[str, ...] | None = None
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    def get_trino_columns(self) -> tuple[Column, ...]:
+        """Return the columns with Trino's type names: queries are written in Trino's dialect."""
+        return tuple(Column(column.name, convert_type(column.type, "spark", "trino")) for column in self.columns)
+
+
+class Catalog:
+    """The published tables of one organization, each with its current version."""
+
+    def __init__(self, session: Session, organization_id: str) -> None:
+        self._session = session
+        self._organization_id = organization_id
+
+    def load_tables(self, schema: str | None = None) -> list[Table]:
+        """Return all tables, or those of one schema, by name."""
+        query = self._select()
+        if schema is not None:
+            if not is_storable(schema):
+                return []
+            query = query.where(Dataset.schema_slug == schema)
+        return self._load(query.order_by(Dataset.schema_slug, Dataset.slug))
+
+    def find_by_names(self, names: Collection[str]) -> list[Table]:
+        """Return the tables of any schema that have one of these names."""
+        return self._load(self._select().where(Dataset.slug.in_([name for name in names if is_storable(name)])))
+
+    def find_by_dataset(self, dataset_id: str) -> Table | None:
+        if not is_storable(dataset_id):
+            return None
+        found = self._load(self._select().where(Dataset.id == dataset_id))
+        return found[0] if found else None
+
+    def find_by_execution(self, dataset_id: str, execution_id: str) -> Table | None:
+        """Return the version of a dataset that an execution published, current or not."""
+        published = and_(DatasetVersion.dataset_id == Dataset.id, DatasetVersion.execution_id == execution_id)
+        found = self._load(self._select(published).where(Dataset.id == dataset_id))
+        return found[0] if found else None
+
+    def find_by_version(self, dataset_id: str, version_id: str) -> Table | None:
+        """Return one version of a dataset, current or not."""
+        chosen = and_(DatasetVersion.dataset_id == Dataset.id, DatasetVersion.id == version_id)
+        found = self._load(self._select(chosen).where(Dataset.id == dataset_id))
+        return found[0] if found else None
+
+    def _select(self, version: ColumnElement[bool] = _CURRENT) -> Select[Any]:
+        query = select(Dataset, DatasetVersion).join(DatasetVersion, version)
+        return query.where(
+            Dataset.organization_id == self._organization_id, DatasetVersion.format.in_(QUERYABLE_FORMATS)
+        )
+
+    def _load(self, query: Select[Any]) -> list[Table]:
+        return [
+            Table(
+                dataset_id=dataset.id,
+                schema=dataset.schema_slug,
+                name=dataset.slug,
+                columns=tuple(Column(column["name"], column["type"]) for column in version.columns),
+                format=version.format,
+                locations=tuple(version.locations),
+                snapshot=version.snapshot,
+                partition_by=tuple(version.partition_by),
+                row_count=version.row_count,
+                size_bytes=version.size_bytes,
+                files=None if version.files is None else tuple(version.files),
+            )
+            for dataset, version in self._session.execute(query)
+        ]
+
+
+def convert_type(type: str, source: str, target: str) -> str:
+    """Convert a type's name to another dialect; to text when it is not a type of both, as drivers may report any."""
+    try:
+        name = exp.DataType.build(type, dialect=source).sql(target, unsupported_level=ErrorLevel.RAISE)
+    except (SqlglotError, ValueError):
+        name = "VARCHAR"
+    return name.lower() if target == "trino" else name

@@ -1,0 +1,134 @@
+"""DuckDB as a SqlEngine: queries run in processes of their organization, over the Parquet files of their tables."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.data.datasets.version_files import get_folder_columns
+from core.data.sql.catalog import Column, Table, convert_type
+from core.data.sql.embedded.pool import Answer, Pool, WorkerDied, WorkerTimedOut
+from core.data.sql.embedded.translation import CALLABLE
+from core.data.sql.engine import EngineQuery, QueryCancelled, Relation, ResultPage, StoredResult
+from core.data.sql.files import list_parquet_files
+from core.errors import BadInput, SpindleError, TooLarge
+from core.infra.storage.protocol import Storage
+from pipelines.language.formats import TABLE_FORMATS
+
+MAX_BYTES = 32 * 2**20
+TYPES = {"U?HUGEINT": "BIGINT", "UBIGINT": "BIGINT", "UINTEGER": "BIGINT", "TIMESTAMP_(S|MS|NS)": "TIMESTAMP"}
+UNNAMED_FIELD = re.compile(r'"?\b_\d+"? (?=[A-Z])')  # of rows
+OUT_OF_MEMORY = "The query needed more memory than it may have and was stopped; narrow it."
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """A pool of query processes, and the time and size of answer that one of its queries may take."""
+
+    pool: Pool
+    timeout_seconds: float
+    max_bytes: int = MAX_BYTES
+
+
+class DuckDbEngine:
+    """Implements SqlEngine with two pools of query processes: for queries that somebody waits for, and for others."""
+
+    dialect = "duckdb"
+    functions: Set[str] = CALLABLE
+
+    def __init__(self, storage: Storage, interactive: WorkerLimits, stored: WorkerLimits) -> None:
+        self._storage = storage
+        self._interactive = interactive
+        self._stored = stored
+
+    def register(self, organization_id: str, table: Table) -> Relation:
+        """List the table's files. Queries read them through a view, whose name is `schema.table` as one identifier."""
+        return Relation(table, (table.full_name,), list_parquet_files(self._storage, organization_id, table, "signed"))
+
+    def run(self, query: EngineQuery) -> ResultPage:
+        answer = self._ask(query, self._interactive)
+        return ResultPage(_list_columns(answer), answer.header["rows"], answer.body)
+
+    def store(self, query: EngineQuery, key: str, report_progress: Callable[[float], object]) -> StoredResult:
+        with tempfile.TemporaryDirectory(dir=self._stored.pool.folder, ignore_cleanup_errors=True) as scratch:
+            file = Path(scratch) / "rows.parquet"
+            answer = self._ask(query, self._stored, {"store": str(file)}, report_progress)
+            with file.open("rb") as content:
+                stored = self._storage.put(key, content)
+        return StoredResult(_list_columns(answer), answer.header["rows"], stored.size_bytes)
+
+    def _ask(
+        self,
+        query: EngineQuery,
+        limits: WorkerLimits,
+        extra: dict[str, str] | None = None,
+        report_progress: Callable[[float], object] = lambda _: None,
+    ) -> Answer:
+        request = {
+            "sql": query.sql,
+            "views": [_describe_view(relation) for relation in query.relations],
+            "explain": query.explain,
+            "exactNumbers": query.exact_numbers,
+            "maxBytes": limits.max_bytes,
+            **(extra or {}),
+        }
+        seconds = limits.timeout_seconds
+        try:
+            answer = limits.pool.run(query.organization_id, query.id, request, seconds, report_progress)
+        except WorkerTimedOut:
+            sentence = f"The query took longer than {seconds:g} seconds and was stopped; narrow it."
+            raise BadInput(sentence, code="query-timeout") from None
+        except WorkerDied as error:
+            if error.cancelled:
+                raise QueryCancelled("The query was cancelled.") from None
+            raise BadInput(OUT_OF_MEMORY, code="query-memory") from None
+        if "error" in answer.header:
+            code = answer.header.get("code", "query-failed")
+            raise _convert_error(answer.header["error"], answer.header["message"], code, limits.max_bytes)
+        return answer
+
+    def cancel(self, query_id: str) -> bool:
+        return self._interactive.pool.cancel(query_id) or self._stored.pool.cancel(query_id)
+
+    def close(self) -> None:
+        self._interactive.pool.close()
+        self._stored.pool.close()
+
+
+def _describe_view(relation: Relation) -> dict[str, object]:
+    """Return the arguments of the query process's View. Without files it needs the columns' types."""
+    table = relation.table
+    columns = [(column.name, convert_type(column.type, "spark", "duckdb")) for column in table.columns]
+    layout = {
+        "partition_by": get_folder_columns(table.format, table.partition_by),
+        "complete": table.format in TABLE_FORMATS,
+    }
+    return {"name": relation.identifiers[0], "files": relation.files, "columns": columns, **layout}
+
+
+def _list_columns(answer: Answer) -> tuple[Column, ...]:
+    return tuple(Column(name, _name_type(type)) for name, type in answer.header["columns"])
+
+
+def _name_type(type: str) -> str:
+    """Return Trino's name of a type of DuckDB, some of which Trino does not have."""
+    for own, name in TYPES.items():
+        type = re.sub(rf"\b{own}\b", name, type)
+    if type == "INTERVAL":
+        return "interval day to second"
+    return convert_type(UNNAMED_FIELD.sub("", type), "duckdb", "trino")
+
+
+def _convert_error(kind: str, message: str, code: str, max_bytes: int) -> SpindleError:
+    match kind:
+        case "too large":
+            return TooLarge(f"The answer is larger than {max_bytes // 2**20} MiB; ask for fewer rows or columns.")
+        case "memory":
+            return BadInput(OUT_OF_MEMORY, code="query-memory")
+        case "refused":
+            return BadInput(message, code="query-refused")
+        case _:
+            return BadInput(message, code=code)

@@ -1,0 +1,496 @@
+"""Trino's meaning of a statement in DuckDB's terms, where sqlglot's translation alone would give other rows or types.
+
+Every rule replaces one node of the tree; most of them by a macro of macros.sql. What DuckDB cannot do as Trino does is
+refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlglot import exp
+
+from core.data.duckdb.functions import OWN
+from core.errors import BadInput
+
+TRINO_FUNCTIONS = Path(__file__).parent.parent / "trino" / "functions.txt"
+MAX_NESTED = 6  # divisions within each other: each repeats its operands
+INTEGER_TYPES = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
+TYPES = {
+    "SMALLINT": exp.DType.SMALLINT,
+    "INTEGER": exp.DType.INT,
+    "BIGINT": exp.DType.BIGINT,
+    "DOUBLE": exp.DType.DOUBLE,
+    "TIMESTAMPTZ": exp.DType.TIMESTAMPTZ,
+}
+MAX_INTEGER, MAX_BIGINT = 2**31 - 1, 2**63 - 1
+FIELDS = {  # of EXTRACT, by Trino's names
+    "DOW": "ISODOW",
+    "DAY_OF_WEEK": "ISODOW",
+    "DOY": "DOY",
+    "DAY_OF_YEAR": "DOY",
+    "DAY_OF_MONTH": "DAY",
+    "YEAR_OF_WEEK": "ISOYEAR",
+    "YOW": "ISOYEAR",
+}
+RENAMED = {  # functions of another name and the same meaning
+    "is_finite": "isfinite",
+    "is_infinite": "isinf",
+    "codepoint": "ord",
+    "arrays_overlap": "trino_arrays_overlap",
+    "array_union": "trino_array_union",
+    "array_intersect": "trino_array_intersect",
+    "array_except": "trino_array_except",
+    "array_remove": "trino_array_remove",
+    "trim_array": "trino_trim_array",
+    "json_size": "trino_json_size",
+    "map_agg": "trino_map_agg",
+    "hamming_distance": "trino_hamming",
+    "every": "bool_and",
+    "yow": "isoyear",
+}
+FORMAT_ARGUMENT = re.compile(r"%(?!s|%)")  # of format(): only %s means the same
+GROUP = re.compile(r"\\(.)|\$(\d+)|\$(\{)?", re.DOTALL)
+ZONE_FIELDS = (exp.Extract, exp.Year, exp.Month, exp.Day, exp.DayOfWeekIso, exp.DayOfYear, exp.Hour, exp.Minute)
+Rule = Callable[[Any], exp.Expr | None]
+
+
+def translate(tree: exp.Expr) -> None:
+    """Rewrite a checked tree of Trino's dialect in place. Raises BadInput for what DuckDB has no equivalent of."""
+    for node in reversed(list(tree.dfs())):
+        rule = RULES.get(node.__class__)
+        if rule is not None and (node.parent is not None or node is tree):
+            made = rule(node)
+            if made is not None and made is not node:
+                node.replace(made)
+
+
+def refuse(what: str) -> BadInput:
+    return BadInput(f"This engine does not have {what}.", code="unsupported-sql")
+
+
+def call(name: str, *arguments: exp.Expr | None) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=[each.copy() for each in arguments if each is not None])
+
+
+def _cast(node: exp.Expr, type: str) -> exp.Expr:
+    return exp.Cast(this=node.copy(), to=exp.DataType(this=TYPES[type]))
+
+
+def _type_literals(node: exp.Expr) -> None:
+    """Give integers in arithmetic Trino's type: DuckDB takes the smallest that fits."""
+    for key in ("this", "expression"):
+        operand = node.args.get(key)
+        literal = operand.this if isinstance(operand, exp.Neg) else operand
+        if operand is not None and isinstance(literal, exp.Literal) and literal.name.isdecimal():
+            value = int(literal.name)
+            if value <= MAX_BIGINT:
+                node.set(key, _cast(operand, "INTEGER" if value <= MAX_INTEGER else "BIGINT"))
+
+
+def _is_number(node: exp.Expr | None) -> bool:
+    """Whether this is a number other than zero."""
+    bare = node.unnest() if node is not None else None
+    while isinstance(bare, exp.Neg | exp.Cast):
+        bare = bare.this
+    return isinstance(bare, exp.Literal) and not bare.is_string and float(bare.name) != 0
+
+
+def _divide(node: exp.Div) -> exp.Expr:
+    _check_nesting(node)
+    _type_literals(node)
+    name = "trino_divide_by_number" if _is_number(node.expression) else "trino_divide"
+    return call(name, node.this, node.expression)
+
+
+def _take_remainder(node: exp.Mod) -> exp.Expr | None:
+    if _is_number(node.expression):
+        _type_literals(node)
+        return None
+    _check_nesting(node)
+    _type_literals(node)
+    return call("trino_remainder", node.this, node.expression)
+
+
+def _check_nesting(node: exp.Expr) -> None:
+    depth, parent = 0, node.parent
+    while parent is not None and not isinstance(parent, exp.Query):
+        depth += isinstance(parent, exp.Div | exp.Mod)
+        parent = parent.parent
+    if depth > MAX_NESTED:
+        raise refuse(f"more than {MAX_NESTED} divisions within each other")
+
+
+def _add(node: exp.Add | exp.Sub) -> exp.Expr | None:
+    """A date plus days stays a date."""
+    left, right = node.this, node.expression
+    if isinstance(right.unnest(), exp.Interval) and not isinstance(left.unnest(), exp.Interval):
+        return call("trino_like", node, left)
+    if isinstance(left.unnest(), exp.Interval) and not isinstance(right.unnest(), exp.Interval):
+        return call("trino_like", node, right)
+    if all(_is_date(each) for each in (left, right)):
+        day = exp.Interval(this=exp.Literal.string("1"), unit=exp.var("DAY"))
+        return exp.Mul(this=exp.paren(node.copy()), expression=day)
+    _type_literals(node)
+    return None
+
+
+def _is_date(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Cast) and node.to.is_type("date")
+
+
+def _multiply(node: exp.Mul) -> None:
+    _type_literals(node)
+
+
+def _aggregate(node: exp.Expr) -> tuple[exp.Expr, bool]:
+    """Return the whole expression of an aggregate, with FILTER and OVER, and whether it has OVER."""
+    whole, windowed = node, False
+    while (
+        isinstance(whole.parent, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls)
+        and whole.arg_key == "this"
+    ):
+        whole = whole.parent
+        windowed = windowed or isinstance(whole, exp.Window)
+    return whole, windowed
+
+
+def _sum(node: exp.Sum) -> None:
+    """The sum of integers is a bigint, not DuckDB's wider type."""
+    whole, windowed = _aggregate(node)
+    argument = _strip_distinct(node.this)
+    example = exp.Add(this=_example(argument, windowed), expression=_cast(exp.Literal.number(0), "BIGINT"))
+    whole.replace(call("trino_like", whole, example))
+
+
+def _avg(node: exp.Avg) -> None:
+    """The average of decimals is a decimal; the type of a median is the one that is wanted."""
+    whole, windowed = _aggregate(node)
+    example = exp.Array(expressions=[_example(_strip_distinct(node.this), windowed)])
+    half = exp.Literal.number("0.5")
+    median = call("list_aggregate", example, exp.Literal.string("quantile_cont"), half)
+    whole.replace(call("trino_like", whole, median))
+
+
+def _strip_distinct(node: exp.Expr) -> exp.Expr:
+    return node.expressions[0] if isinstance(node, exp.Distinct) else node
+
+
+def _example(argument: exp.Expr, windowed: bool) -> exp.Expr:
+    return argument.copy() if windowed else exp.AnyValue(this=argument.copy())
+
+
+def _count_if(node: exp.CountIf) -> None:
+    whole, _ = _aggregate(node)
+    whole.replace(_cast(whole, "BIGINT"))
+
+
+def _convert(node: exp.Cast) -> exp.Expr | None:
+    safe, kind = isinstance(node, exp.TryCast), node.to.this
+    name = str(kind.name) if isinstance(kind, exp.DType) else ""
+    literal = isinstance(node.this, exp.Literal)
+    if name in INTEGER_TYPES and not (literal and not node.this.is_string and node.this.name.isdecimal()):
+        prefix = "trino_try_cast_" if safe else "trino_cast_"
+        return call(prefix + INTEGER_TYPES[name], node.this)
+    literal = literal and (node.this.is_string or node.this.name.isdecimal())
+    if name == "VARCHAR" and not literal:
+        if isinstance(node.this, exp.AtTimeZone):
+            raise refuse("CAST of a timestamp with time zone AS varchar")
+        value = call("trino_cast_varchar", node.this)
+        length = node.to.expressions
+        return call("left", value, exp.Literal.number(length[0].name)) if length else value
+    if name == "VARCHAR" and node.to.expressions:
+        return call("left", node.this, exp.Literal.number(node.to.expressions[0].name))
+    if name == "TIMESTAMP" and not literal and not safe and not node.to.expressions:
+        return call("trino_cast_timestamp", node.this)
+    if name == "CHAR":
+        raise refuse("char")
+    if name == "JSON" and not safe:
+        return call("to_json", node.this)
+    return None
+
+
+def _move_to_zone(node: exp.AtTimeZone) -> exp.Expr | None:
+    """The same moment; a field, date or wall clock of it is taken in the zone."""
+    parent = node.parent
+    if isinstance(parent, ZONE_FIELDS) or (isinstance(parent, exp.Cast) and parent.to.is_type("date", "timestamp")):
+        return None
+    if isinstance(parent, exp.Func) and not isinstance(parent, exp.Connector | exp.AggFunc | exp.Coalesce):
+        raise refuse("this function of a timestamp AT TIME ZONE; cast it to timestamp first")
+    return _cast(node.this, "TIMESTAMPTZ")
+
+
+def _extract(node: exp.Extract) -> exp.Expr | None:
+    field = node.name.upper()
+    return exp.Extract(this=exp.var(FIELDS[field]), expression=node.expression.copy()) if field in FIELDS else None
+
+
+def _diff(node: exp.DateDiff) -> exp.Expr:
+    """Whole units that have passed, not boundaries that were crossed."""
+    unit = exp.Literal.string(node.unit.name.lower() if node.unit else "day")
+    return call("date_sub", unit, node.expression, node.this)
+
+
+def _keep_type(node: exp.DateAdd | exp.TimestampTrunc | exp.Sign) -> exp.Expr:
+    return call("trino_like", node, node.this)
+
+
+def _replace_pattern(node: exp.RegexpReplace) -> exp.Expr | None:
+    replacement = node.args.get("replacement")
+    if replacement is None:
+        return None
+    if not (isinstance(replacement, exp.Literal) and replacement.is_string):
+        raise refuse("regexp_replace with a replacement that is not a text")
+    node.set("replacement", exp.Literal.string(_translate_groups(replacement.name)))
+    return None
+
+
+def _translate_groups(text: str) -> str:
+    """Turn `$1` into `\\1`, and a backslash before another character into that character."""
+
+    def turn(match: re.Match[str]) -> str:
+        escaped, group, named = match.groups()
+        if group is not None:
+            return f"\\{group}" if len(group) == 1 else _raise_group()
+        if escaped is None or named:
+            return _raise_group()
+        return "\\\\" if escaped == "\\" else escaped
+
+    return GROUP.sub(turn, text)
+
+
+def _raise_group() -> str:
+    raise refuse("regexp_replace with groups other than $0 to $9")
+
+
+def _extract_pattern(node: exp.RegexpExtract) -> exp.Expr:
+    group = node.args.get("group") or exp.Literal.number(0)
+    return call("trino_regexp_extract", node.this, node.expression, group)
+
+
+def _split(node: exp.Split) -> None:
+    if node.args.get("limit") is not None:
+        raise refuse("split with a limit")
+
+
+def _substring(node: exp.Substring) -> exp.Expr:
+    start, length = node.args.get("start"), node.args.get("length")
+    return (
+        call("trino_substr", node.this, start)
+        if length is None
+        else call("trino_substr_part", node.this, start, length)
+    )
+
+
+def _format(node: exp.Format) -> None:
+    pattern = node.this
+    if not isinstance(pattern, exp.Literal) or FORMAT_ARGUMENT.search(pattern.name):
+        raise refuse("format with anything but %s")
+
+
+def _find_extreme(node: exp.Max | exp.Min | exp.ArgMax | exp.ArgMin) -> None:
+    if node.expressions or node.args.get("count") is not None:
+        raise refuse("max, min, max_by and min_by of several values")
+
+
+def _scalar_of_json(node: exp.JSONExtractScalar) -> exp.Expr:
+    return call("trino_json_scalar", node.this, _get_path(node))
+
+
+def _extract_json(node: exp.JSONExtract) -> exp.Expr:
+    return call("trino_json_extract", node.this, _get_path(node))
+
+
+def _get_path(node: exp.Expr) -> exp.Expr:
+    path = node.args["expression"]
+    return exp.Literal.string(path.sql("duckdb").strip("'")) if isinstance(path, exp.JSONPath) else path
+
+
+def _reduce(node: exp.Reduce) -> exp.Expr:
+    """The final function is applied to what the steps give."""
+    finish, steps = node.args.get("finish"), node.copy()
+    steps.set("finish", None)
+    if not isinstance(finish, exp.Lambda) or len(finish.expressions) != 1:
+        return steps
+    name, body = finish.expressions[0].name, finish.this.copy()
+    result = exp.Array(expressions=[steps])
+    if isinstance(body, exp.Column | exp.Identifier) and body.name == name:
+        return steps
+    applied = exp.Anonymous(
+        this="list_transform", expressions=[result, exp.Lambda(this=body, expressions=[exp.to_identifier(name)])]
+    )
+    return exp.Bracket(this=applied, expressions=[exp.Literal.number(1)], offset=1, safe=True)
+
+
+def _match(count: Callable[[exp.Expr, exp.Expr], exp.Expr]) -> Callable[[exp.Anonymous], exp.Expr]:
+    """Return the rule of a function that applies a condition to the elements of an array."""
+
+    def rule(node: exp.Anonymous) -> exp.Expr:
+        array, condition = node.expressions
+        kept = call("len", call("list_filter", array, condition))
+        return exp.paren(count(kept, call("len", array)))
+
+    return rule
+
+
+def _zip_with(node: exp.Anonymous) -> exp.Expr:
+    raise refuse("zip_with")
+
+
+def _count_bits(node: exp.Anonymous) -> exp.Expr:
+    value = _cast(node.expressions[0], "BIGINT")
+    return _cast(call("bit_count", value), "BIGINT")
+
+
+def _name_constant(value: str) -> Rule:
+    return lambda _node: _cast(exp.Literal.string(value), "DOUBLE")
+
+
+def _millisecond(node: exp.Anonymous) -> exp.Expr:
+    return exp.paren(exp.Mod(this=call("millisecond", *node.expressions), expression=exp.Literal.number(1000)))
+
+
+def _call(node: exp.Anonymous) -> exp.Expr | None:
+    name = node.name.lower()
+    rule = FUNCTIONS.get(name)
+    if rule is not None:
+        return rule(node)
+    return call(RENAMED[name], *node.expressions) if RENAMED.get(name) else None
+
+
+def _macro(name: str, *keys: str) -> Rule:
+    """Return the rule that calls a macro with these arguments of the node."""
+    return lambda node: call(name, *(node.args.get(key) for key in keys))
+
+
+def _widen(node: exp.Binary | exp.Unary) -> None:
+    """Operations on bits give a bigint."""
+    for key in ("this", "expression"):
+        if node.args.get(key) is not None:
+            node.set(key, _cast(node.args[key], "BIGINT"))
+
+
+def _aggregate_bits(node: exp.Expr) -> None:
+    whole, _ = _aggregate(node)
+    whole.replace(_cast(whole, "BIGINT"))
+
+
+def _round(node: exp.Round) -> exp.Expr | None:
+    """A rounded decimal keeps its scale."""
+    if node.args.get("decimals") is None:
+        return None
+    _type_literals(node)
+    return call("trino_like", node, exp.Add(this=node.this.copy(), expression=_cast(exp.Literal.number(0), "SMALLINT")))
+
+
+def _join_texts(node: exp.ConcatWs) -> exp.Expr | None:
+    separator, *texts = node.expressions
+    if not any(isinstance(each, exp.Array) for each in texts):
+        return None
+    if len(texts) > 1:
+        raise refuse("concat_ws of an array and other texts")
+    return call("array_to_string", texts[0], separator)
+
+
+def _make_series(node: exp.GenerateSeries) -> exp.Expr | None:
+    """A sequence of dates has dates."""
+    if not isinstance(node.args.get("step"), exp.Interval):
+        return None
+    return call("trino_like", node, exp.Array(expressions=[node.args["start"].copy()]))
+
+
+def _unnest(node: exp.Unnest) -> None:
+    if len(node.expressions) > 1:
+        raise refuse("UNNEST of several arrays; use one UNNEST each WITH ORDINALITY")
+
+
+def _refuse(what: str) -> Rule:
+    def rule(_node: exp.Expr) -> exp.Expr:
+        raise refuse(what)
+
+    return rule
+
+
+FUNCTIONS: dict[str, Rule] = {
+    "any_match": _match(lambda kept, _: exp.GT(this=kept, expression=exp.Literal.number(0))),
+    "all_match": _match(lambda kept, every: exp.EQ(this=kept, expression=every)),
+    "none_match": _match(lambda kept, _: exp.EQ(this=kept, expression=exp.Literal.number(0))),
+    "bit_count": _count_bits,
+    "nan": _name_constant("nan"),
+    "infinity": _name_constant("infinity"),
+    "e": lambda _node: call("exp", exp.Literal.number(1)),
+    "millisecond": _millisecond,
+    "zip_with": _zip_with,
+    "url_encode": _refuse("url_encode"),
+    "url_decode": _refuse("url_decode"),
+    "json_array": _refuse("json_array"),
+    "map_entries": _refuse("map_entries"),
+    "typeof": _refuse("typeof"),
+    "json_value": _refuse("json_value; use json_extract_scalar"),
+    "json_query": _refuse("json_query; use json_extract"),
+    "json_exists": _refuse("json_exists; use json_extract"),
+}
+# that users may call: Trino's, as far as DuckDB has them
+CALLABLE = frozenset(TRINO_FUNCTIONS.read_text("utf-8").split()) & (OWN | RENAMED.keys() | FUNCTIONS.keys())
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.Div: _divide,
+    exp.Mod: _take_remainder,
+    exp.Add: _add,
+    exp.Sub: _add,
+    exp.Mul: _multiply,
+    exp.Sum: _sum,
+    exp.Avg: _avg,
+    exp.CountIf: _count_if,
+    exp.Cast: _convert,
+    exp.TryCast: _convert,
+    exp.AtTimeZone: _move_to_zone,
+    exp.Extract: _extract,
+    exp.DateDiff: _diff,
+    exp.DateAdd: _keep_type,
+    exp.TimestampTrunc: _keep_type,
+    exp.DateTrunc: _keep_type,
+    exp.RegexpReplace: _replace_pattern,
+    exp.RegexpExtract: _extract_pattern,
+    exp.Split: _split,
+    exp.SplitPart: _macro("trino_split_part", "this", "delimiter", "part_index"),
+    exp.Substring: _substring,
+    exp.Format: _format,
+    exp.Max: _find_extreme,
+    exp.Min: _find_extreme,
+    exp.ArgMax: _find_extreme,
+    exp.ArgMin: _find_extreme,
+    exp.JSONExtractScalar: _scalar_of_json,
+    exp.JSONExtract: _extract_json,
+    exp.JSONValue: _refuse("json_value; use json_extract_scalar"),
+    exp.JSONExists: _refuse("json_exists; use json_extract"),
+    exp.Reduce: _reduce,
+    exp.Length: _macro("trino_length", "this"),
+    exp.Repeat: _macro("trino_repeat", "this", "times"),
+    exp.ArrayDistinct: _macro("trino_array_distinct", "this"),
+    exp.ArrayPosition: _macro("trino_array_position", "this", "expression"),
+    exp.ArrayContains: _macro("trino_contains", "this", "expression"),
+    exp.ArraySlice: _macro("trino_slice", "this", "start", "end"),
+    exp.Log: _macro("trino_log", "this", "expression"),
+    exp.Sign: _keep_type,
+    exp.Grouping: lambda node: _cast(node, "INTEGER"),
+    exp.ConcatWs: _join_texts,
+    exp.GenerateSeries: _make_series,
+    exp.SHA: lambda node: call("unhex", call("sha1", node.this)),
+    exp.JSONObject: _refuse("json_object"),
+    exp.ParseDatetime: _refuse("parse_datetime; use date_parse"),
+    exp.Round: _round,
+    exp.BitwiseAnd: _widen,
+    exp.BitwiseOr: _widen,
+    exp.BitwiseXor: _widen,
+    exp.BitwiseNot: _widen,
+    exp.BitwiseAndAgg: _aggregate_bits,
+    exp.BitwiseOrAgg: _aggregate_bits,
+    exp.ArrayMax: _macro("trino_array_max", "this"),
+    exp.ArrayMin: _macro("trino_array_min", "this"),
+    exp.Unnest: _unnest,
+    exp.Typeof: _refuse("typeof"),
+    exp.Anonymous: _call,
+}

@@ -1,0 +1,107 @@
+"""The SQL engine protocol: runs checked statements over an organization's published tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from core.data.sql.catalog import Column, Table
+from core.errors import SpindleError
+
+
+class QueryCancelled(SpindleError):
+    """Somebody cancelled the query while it ran."""
+
+    status = 409
+    default_code = "query-cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A published table as statements of one engine name it.
+
+    `identifiers` are the parts of its name. `files` are the addresses of its data, for engines that read files.
+    """
+
+    table: Table
+    identifiers: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineQuery:
+    """One page of a query, in the engine's dialect, over relations that the engine registered.
+
+    `exact_numbers` writes integers beyond 2^53 and decimals as strings.
+    """
+
+    id: str
+    organization_id: str
+    sql: str
+    relations: tuple[Relation, ...]
+    explain: bool = False
+    exact_numbers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPage:
+    """Columns under Trino's type names, and the rows as the JSON text of an array of objects."""
+
+    columns: tuple[Column, ...]
+    row_count: int
+    json: bytes
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return json.loads(self.json)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """Columns under Trino's type names, rows and bytes of a result that is a Parquet file of the storage."""
+
+    columns: tuple[Column, ...]
+    row_count: int
+    size_bytes: int
+
+
+class SqlEngine(Protocol):
+    """One engine, used by many threads at once. Nothing of one organization is visible to another's queries."""
+
+    @property
+    def dialect(self) -> str:
+        """Name of the engine's SQL dialect in sqlglot."""
+        ...
+
+    @property
+    def functions(self) -> Set[str]:
+        """Lower-case names of the functions that queries may call."""
+        ...
+
+    def register(self, organization_id: str, table: Table) -> Relation:
+        """Make a published table readable. Raises Unavailable when its files are missing or not the organization's."""
+        ...
+
+    def run(self, query: EngineQuery) -> ResultPage:
+        """Run a query and return its rows.
+
+        Raises BadInput for a query that fails, takes too long or needs too much memory, TooLarge for a page beyond
+        32 MiB, QueryCancelled after `cancel`, and Unavailable when the engine does not answer.
+        """
+        ...
+
+    def store(self, query: EngineQuery, key: str, report_progress: Callable[[float], object]) -> StoredResult:
+        """Run a query and store its rows as a Parquet file under this key of the storage.
+
+        It may take longer than `run`, and takes no place of the queries that somebody waits for. `report_progress` is
+        called with a share from 0 to 1 where the engine knows it. Raises what `run` raises; then nothing is stored.
+        """
+        ...
+
+    def cancel(self, query_id: str) -> bool:
+        """Stop a running query; False when no query of this id runs."""
+        ...
+
+    def close(self) -> None: ...

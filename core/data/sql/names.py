@@ -1,0 +1,88 @@
+"""Resolution of the names in a query: catalog, schema and table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from core.data.sql.catalog import Table
+from core.errors import BadInput
+from core.infra.settings import Settings
+
+OWN_NAMES = frozenset({"output", "output_table", "dataset"})
+
+
+class UnknownTable(BadInput):
+    """A name that means no table of the organization."""
+
+    default_code = "unknown-table"
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table's name in a query, in lower case: `name`, `schema.name` or `catalog.schema.name`."""
+
+    name: str
+    schema: str | None = None
+    catalog: str | None = None
+
+    def __str__(self) -> str:
+        return ".".join(part for part in (self.catalog, self.schema, self.name) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class NameScope:
+    """The name resolution of one request: its default schema, and the table that the query is bound to, if any."""
+
+    catalogs: frozenset[str]
+    schema: str | None = None
+    bound: Table | None = None
+
+    def resolve(self, name: TableName, tables: Iterable[Table]) -> Table | None:
+        """Return the table that a name means; None for an unknown or ambiguous name.
+
+        All names of the bound table mean its bound version. Raises BadInput for an unknown catalog.
+        """
+        self.check_catalog(name.catalog)
+        if self.bound is not None and name.schema is None and name.name in OWN_NAMES | {self.bound.name}:
+            return self.bound
+        same = [self._bind(table) for table in tables if table.name == name.name]
+        if name.schema is not None:
+            return next((table for table in same if table.schema == name.schema), None)
+        here = [table for table in same if table.schema == self.schema]
+        found = here or same
+        return found[0] if len(found) == 1 else None
+
+    def _bind(self, table: Table) -> Table:
+        return self.bound if self.bound is not None and table.dataset_id == self.bound.dataset_id else table
+
+    def check_catalog(self, catalog: str | None) -> None:
+        if catalog is not None and catalog.lower() not in self.catalogs:
+            raise BadInput(f"There is no catalog {catalog}{suggest(catalog, self.catalogs)}.", code="unknown-catalog")
+
+
+def make_scope(settings: Settings, catalog: str | None, schema: str | None, bound: Table | None = None) -> NameScope:
+    """Return the scope of a request with these defaults. Raises BadInput for an unknown catalog."""
+    catalogs = frozenset(name.lower() for name in (settings.sql_catalog, *settings.sql_catalog_aliases))
+    scope = NameScope(catalogs, schema.lower() if schema else None, bound)
+    scope.check_catalog(catalog or None)
+    return scope
+
+
+def report_unknown_table(name: TableName, tables: Iterable[Table]) -> BadInput:
+    """Return the error for a name that means no table, or more than one."""
+    everything = list(tables)
+    schemas = sorted(table.schema for table in everything if table.name == name.name)
+    if name.schema is None and len(schemas) > 1:
+        sentence = f"The table {name} is in several schemas ({', '.join(schemas)}); name one of them."
+        return BadInput(sentence, code="ambiguous-table")
+    wanted = name.name if name.schema is None else f"{name.schema}.{name.name}"
+    known = [name for table in everything for name in (table.full_name, table.name)]
+    return UnknownTable(f"There is no table {name}{suggest(wanted, known)}.")
+
+
+def suggest(wanted: str, known: Iterable[str]) -> str:
+    """Return ` (near matches: a, b)`, or nothing when no known name is similar."""
+    matches = get_close_matches(wanted.lower(), list(known), n=3, cutoff=0.6)
+    return f" (near matches: {', '.join(matches)})" if matches else ""

@@ -1,0 +1,241 @@
+"""Queries over the datasets of an organization, and the names of its schemas, tables and columns."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.orm import Session
+
+from core.data.datasets.repository import DatasetRepository
+from core.data.datasets.versions import get_version
+from core.data.sql import statement
+from core.data.sql.catalog import Catalog, Column, Table
+from core.data.sql.embedded.engine import DuckDbEngine, WorkerLimits
+from core.data.sql.embedded.pool import Pool
+from core.data.sql.engine import EngineQuery, ResultPage, SqlEngine
+from core.data.sql.gate import check_tree, find_table_names, rewrite
+from core.data.sql.names import NameScope, TableName, UnknownTable, make_scope, report_unknown_table
+from core.definitions.identity.api_keys import Identity
+from core.errors import BadInput, NotFound
+from core.infra.database import Database
+from core.infra.settings import Settings
+from core.infra.storage.protocol import Storage
+from core.lifecycle.tasks.repository import TaskRepository
+from core.tables import new_id
+
+DEFAULT_ROWS = 1000
+MAX_ROWS = 10_000
+STORED_QUERIES = 2  # that run at the same time in one process
+
+
+def open_sql_engine(settings: Settings, storage: Storage) -> SqlEngine:
+    """Return the engine that the settings select: Trino, or DuckDB in processes of this machine."""
+    if settings.trino is not None:
+        from core.data.sql.trino.engine import open_trino_engine  # here, because most instances have no Trino
+
+        return open_trino_engine(settings, storage)
+    folder = settings.data.resolve() / "sql"
+    interactive = WorkerLimits(Pool(folder), settings.sql_timeout_seconds)
+    stored = WorkerLimits(
+        Pool(folder, STORED_QUERIES, keep_spare=False),
+        settings.sql_async_timeout_seconds,
+        int(settings.sql_result_gigabytes * 1e9),
+    )
+    return DuckDbEngine(storage, interactive, stored)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One page of a query, or with no `limit` all its rows. `catalog` and `schema` are defaults of unqualified names.
+
+    In a query bound to `dataset_id`, the names `output` and `dataset` mean that dataset: its current version, with
+    `version` the one of this number or id, or with `execution_id` the one that the execution published.
+    """
+
+    sql: str
+    catalog: str | None = None
+    schema: str | None = None
+    limit: int | None = DEFAULT_ROWS
+    offset: int = 0
+    dataset_id: str | None = None
+    execution_id: str | None = None
+    version: str | None = None
+    exact_numbers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """A page of rows, with the id and the duration of the query."""
+
+    query_id: str
+    page: ResultPage
+    milliseconds: int
+
+
+class QueryService:
+    """Every method sees the tables of the caller's organization and no others."""
+
+    def __init__(self, settings: Settings, database: Database, engine: SqlEngine) -> None:
+        self._settings = settings
+        self._database = database
+        self._engine = engine
+
+    def run(self, caller: Identity, query: Query) -> QueryResult:
+        """Raise BadInput, NotFound for the bound dataset, TooLarge for the page, or Unavailable."""
+        started, query_id = time.perf_counter(), new_id()
+        if query.limit is None or query.limit > MAX_ROWS:
+            raise BadInput(f"limit is at most {MAX_ROWS:,}; with `async` there is no limit.", path="limit")
+        prepared = self.prepare(caller, query, query_id)
+        page = prepared if isinstance(prepared, ResultPage) else self._engine.run(prepared)
+        return QueryResult(query_id, page, _measure(started))
+
+    def prepare(self, caller: Identity, query: Query, query_id: str) -> EngineQuery | ResultPage:
+        """Check a query and translate it for the engine over the current versions; answer SHOW and DESCRIBE."""
+        if query.offset < 0 or (query.limit is not None and query.limit < 0):
+            raise BadInput("Neither limit nor offset is negative.", path="limit")
+        parsed = statement.parse(query.sql)
+        owner = caller.organization_id
+        with self._database.read() as session:
+            catalog = Catalog(session, owner)
+            bound = _get_bound_table(session, catalog, query, owner)
+            scope = make_scope(self._settings, query.catalog, query.schema, bound)
+            if isinstance(parsed, statement.Select):
+                tables = self._resolve_tables(parsed, scope, catalog)
+            else:
+                return _cut_page(self._answer_names(parsed, scope, catalog), query)
+        relations = {name: self._engine.register(owner, table) for name, table in tables.items()}
+        sql = rewrite(parsed.tree, relations, self._engine.dialect, query.limit, query.offset)
+        used = tuple({relation.table.dataset_id: relation for relation in relations.values()}.values())
+        return EngineQuery(query_id, owner, sql, used, parsed.explain, query.exact_numbers)
+
+    def run_on_job(self, caller: Identity, project_id: str, job_id: str, query: Query) -> QueryResult:
+        """Run a query that is bound to a dataset of this job. Raises NotFound for other datasets."""
+        self.check_dataset_of_job(caller, project_id, job_id, query)
+        return self.run(caller, query)
+
+    def run_on_task(self, caller: Identity, task_id: str, query: Query) -> QueryResult:
+        """Run a query bound to the dataset of a task's execution. Raises NotFound if it published no dataset."""
+        return self.run(caller, self.bind_to_task(caller, task_id, query))
+
+    def check_dataset_of_job(self, caller: Identity, project_id: str, job_id: str, query: Query) -> None:
+        """Raise NotFound unless the query is bound to a dataset of this job."""
+        with self._database.read() as session:
+            datasets = DatasetRepository(session, caller.organization_id)
+            datasets.get_of_job(project_id, job_id, query.dataset_id or "")
+
+    def bind_to_task(self, caller: Identity, task_id: str, query: Query) -> Query:
+        """Return the query bound to what the task's execution published. Raises NotFound if it published no dataset."""
+        with self._database.read() as session:
+            dataset_id, execution_id = _get_output(session, caller, task_id)
+        return replace(query, dataset_id=dataset_id, execution_id=execution_id)
+
+    def list_tables(self, caller: Identity, catalog: str | None = None, schema: str | None = None) -> list[Table]:
+        """Return the published tables of one schema, or of all."""
+        scope = make_scope(self._settings, catalog, schema)
+        with self._database.read() as session:
+            return Catalog(session, caller.organization_id).load_tables(scope.schema)
+
+    def list_columns(self, caller: Identity, table: str, catalog: str | None, schema: str | None) -> tuple[Column, ...]:
+        """Return the columns of a table with Trino's type names.
+
+        Raises NotFound for an unknown table, BadInput for a name in several schemas.
+        """
+        scope = make_scope(self._settings, catalog, schema)
+        with self._database.read() as session:
+            names, name = Catalog(session, caller.organization_id), TableName(table.lower())
+            try:
+                return _resolve(name, scope, names).get_trino_columns()
+            except UnknownTable as error:
+                raise NotFound(error.sentence, error.details) from error
+
+    def get_table_of_job(self, caller: Identity, project_id: str, job_id: str, dataset_id: str) -> Table:
+        """Return the table of a job's dataset. Raises NotFound before anything was published."""
+        with self._database.read() as session:
+            dataset = DatasetRepository(session, caller.organization_id).get_of_job(project_id, job_id, dataset_id)
+            return _get_table(Catalog(session, caller.organization_id), dataset.id)
+
+    def get_table_of_task(self, caller: Identity, task_id: str) -> Table:
+        """Return the dataset version that a task's execution published. Raises NotFound if it published no dataset."""
+        with self._database.read() as session:
+            return _get_table(Catalog(session, caller.organization_id), *_get_output(session, caller, task_id))
+
+    def _resolve_tables(
+        self, parsed: statement.Select, scope: NameScope, catalog: Catalog
+    ) -> Mapping[TableName, Table]:
+        names = dict.fromkeys(find_table_names(parsed.tree))
+        check_tree(parsed.tree, self._engine.functions)
+        tables = catalog.find_by_names({name.name for name in names})
+        return {name: _choose(name, scope, tables, catalog) for name in names}
+
+    def _answer_names(self, parsed: statement.NameQuestion, scope: NameScope, catalog: Catalog) -> ResultPage:
+        match parsed:
+            case statement.ShowCatalogs():
+                return _build_page(("Catalog",), [(self._settings.sql_catalog,)])
+            case statement.ShowSchemas():
+                scope.check_catalog(parsed.catalog)
+                return _build_page(("Schema",), [(name,) for name in sorted({t.schema for t in catalog.load_tables()})])
+            case statement.ShowTables():
+                scope.check_catalog(parsed.catalog)
+                tables = catalog.load_tables(parsed.schema or scope.schema)
+                return _build_page(("Table",), [(table.name,) for table in tables])
+            case statement.ShowColumns():
+                columns = _resolve(parsed.table, scope, catalog).get_trino_columns()
+                return _build_page(("Column", "Type"), [(column.name, column.type) for column in columns])
+
+
+def _get_output(session: Session, caller: Identity, task_id: str) -> tuple[str, str]:
+    """Return the ids of the dataset and of the execution that published it."""
+    execution = TaskRepository(session, caller.organization_id).get_by_id(task_id).execution
+    if execution is None or execution.dataset_id is None:
+        raise NotFound("This task has published no dataset.")
+    return execution.dataset_id, execution.id
+
+
+def _get_table(catalog: Catalog, dataset_id: str, execution_id: str | None = None) -> Table:
+    table = catalog.find_by_execution(dataset_id, execution_id) if execution_id else catalog.find_by_dataset(dataset_id)
+    if table is None:
+        raise NotFound("There is no dataset with this id.")
+    return table
+
+
+def _get_bound_table(session: Session, catalog: Catalog, query: Query, organization_id: str) -> Table | None:
+    """Return the version that the query is bound to; raise NotFound, BadInput for a version of no dataset."""
+    if query.dataset_id is None:
+        if query.version is not None:
+            raise BadInput("'version' needs the 'datasetId' whose version it is.", path="version")
+        return None
+    if query.version is None:
+        return _get_table(catalog, query.dataset_id, query.execution_id)
+    dataset = DatasetRepository(session, organization_id).get(query.dataset_id)
+    table = catalog.find_by_version(dataset.id, get_version(session, dataset, query.version).id)
+    if table is None:
+        raise BadInput("SQL cannot read the format of this version.", path="version", code="unsupported-format")
+    return table
+
+
+def _resolve(name: TableName, scope: NameScope, catalog: Catalog) -> Table:
+    return _choose(name, scope, catalog.find_by_names({name.name}), catalog)
+
+
+def _choose(name: TableName, scope: NameScope, tables: Sequence[Table], catalog: Catalog) -> Table:
+    table = scope.resolve(name, tables)
+    if table is None:
+        raise report_unknown_table(name, catalog.load_tables())
+    return table
+
+
+def _build_page(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> ResultPage:
+    objects = [dict(zip(columns, row, strict=True)) for row in rows]
+    return ResultPage(tuple(Column(name, "varchar") for name in columns), len(rows), json.dumps(objects).encode())
+
+
+def _cut_page(page: ResultPage, query: Query) -> ResultPage:
+    rows = page.rows[query.offset :][: query.limit]
+    return ResultPage(page.columns, len(rows), json.dumps(rows).encode())
+
+
+def _measure(started: float) -> int:
+    return round((time.perf_counter() - started) * 1000)

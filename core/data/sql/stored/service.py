@@ -1,0 +1,136 @@
+"""Queries in the background: submitted, followed, cancelled, and their rows read in pages or as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from core.data.datasets.service import Download, read_chunks
+from core.data.sql.catalog import Column
+from core.data.sql.engine import ResultPage
+from core.data.sql.service import MAX_ROWS, Query, QueryService
+from core.data.sql.stored.repository import UNFINISHED, StoredQueryRepository, expire_after, list_surplus
+from core.data.sql.stored.results import ResultReader
+from core.data.sql.stored.runner import QueryRunner
+from core.definitions.identity.api_keys import Identity
+from core.errors import BadInput, Conflict, TooMany
+from core.infra.database import Database
+from core.infra.repository import lock_organization
+from core.infra.settings import Settings
+from core.infra.storage.protocol import NotStored, Storage, query_key
+from core.tables import StoredQuery, new_id
+
+MAX_UNFINISHED = 8
+MAX_KEPT = 20
+RETRY_SECONDS = 10
+
+
+class StoredQueryService:
+    """Every method sees the queries of the caller's organization and no others (NotFound)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        storage: Storage,
+        queries: QueryService,
+        runner: QueryRunner,
+        results: ResultReader,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._storage = storage
+        self._queries = queries
+        self._runner = runner
+        self._results = results
+
+    def submit(self, caller: Identity, query: Query) -> StoredQuery:
+        """Check a query, freeze the versions that it reads, and run it in the background.
+
+        Raises what QueryService.run raises for a query that cannot run, and TooMany for a further unfinished one.
+        """
+        prepared = self._queries.prepare(caller, query, new_id())
+        if isinstance(prepared, ResultPage):
+            raise BadInput("SHOW and DESCRIBE are answered at once; leave out `async`.", code="query-refused")
+        owner = caller.organization_id
+        with self._database.write() as session:
+            lock_organization(session, owner)
+            stored = StoredQueryRepository(session, owner)
+            if sum(each.state in UNFINISHED for each in stored.list()) >= MAX_UNFINISHED:
+                sentence = f"{MAX_UNFINISHED} queries of the organization are waiting or running."
+                raise TooMany(sentence, RETRY_SECONDS, code="concurrency-limit")
+            for surplus in list_surplus(session, owner, MAX_KEPT - 1):
+                surplus.expires_at = expire_after(0)
+            created = stored.create(prepared.id, query.sql)
+        self._runner.submit(prepared)
+        return created
+
+    def submit_on_job(self, caller: Identity, project_id: str, job_id: str, query: Query) -> StoredQuery:
+        """Submit a query that is bound to a dataset of this job."""
+        self._queries.check_dataset_of_job(caller, project_id, job_id, query)
+        return self.submit(caller, query)
+
+    def submit_on_task(self, caller: Identity, task_id: str, query: Query) -> StoredQuery:
+        """Submit a query bound to the dataset of a task's execution."""
+        return self.submit(caller, self._queries.bind_to_task(caller, task_id, query))
+
+    def list(self, caller: Identity, limit: int | None, after: str | None) -> Sequence[StoredQuery]:
+        with self._database.read() as session:
+            return StoredQueryRepository(session, caller.organization_id).list(limit, after)
+
+    def get(self, caller: Identity, query_id: str) -> StoredQuery:
+        with self._database.read() as session:
+            return StoredQueryRepository(session, caller.organization_id).get(query_id)
+
+    def cancel(self, caller: Identity, query_id: str) -> StoredQuery:
+        """Cancel a query; delete the result of one that has ended."""
+        with self._database.write() as session:
+            stored = StoredQueryRepository(session, caller.organization_id)
+            cancelled = stored.cancel(query_id, expire_after(self._settings.sql_result_hours))
+            query = stored.get(query_id)
+            if not cancelled:
+                stored.delete(query)
+        if cancelled:
+            self._runner.cancel(query_id)
+            return self.get(caller, query_id)
+        self._storage.delete(query_key(caller.organization_id, query_id))
+        return query
+
+    def read_page(
+        self, caller: Identity, query_id: str, page: int, limit: int, exact_numbers: bool
+    ) -> tuple[StoredQuery, ResultPage]:
+        """Return a page of the rows, the first one being 0. Raises Conflict while there is no result."""
+        if not (page >= 0 and 1 <= limit <= MAX_ROWS):
+            raise BadInput(f"page begins with 0, and limit is 1 to {MAX_ROWS:,}.", path="page")
+        query = self._get_completed(caller, query_id)
+        return query, self._results.read_page(
+            caller.organization_id, query_id, _get_columns(query), limit, page * limit, exact_numbers
+        )
+
+    def open_result(self, caller: Identity, query_id: str, format: str) -> Download:
+        """Return all rows as a file. Raises Conflict while there is no result."""
+        query = self._get_completed(caller, query_id)
+        name, key = f"query-{query_id}.{format}", query_key(caller.organization_id, query_id)
+        if format == "parquet":
+            try:
+                content = self._storage.open(key)
+            except NotStored:
+                _report_missing()
+            return Download(name, read_chunks(content), query.size_bytes)
+        return Download(name, self._results.export(key, format))
+
+    def _get_completed(self, caller: Identity, query_id: str) -> StoredQuery:
+        query = self.get(caller, query_id)
+        if query.state in UNFINISHED:
+            raise Conflict("The query has not ended; read its status first.", code="query-unfinished")
+        if query.state != "COMPLETED":
+            raise Conflict(query.error or "The query has failed.", code=query.error_code or "query-failed")
+        return query
+
+
+def _get_columns(query: StoredQuery) -> tuple[Column, ...]:
+    return tuple(Column(column["name"], column["type"]) for column in query.columns)
+
+
+def _report_missing() -> NoReturn:
+    raise Conflict("The result of this query is not kept any longer.", code="query-lost")

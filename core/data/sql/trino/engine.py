@@ -1,0 +1,142 @@
+"""Trino as a SqlEngine: statements run there as the organization's user, over registered tables."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Generator, Sequence, Set
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+from core.data.duckdb.values import convert, convert_exactly
+from core.data.sql.catalog import Column, Table
+from core.data.sql.column_names import make_unique
+from core.data.sql.engine import EngineQuery, Relation, ResultPage, StoredResult
+from core.data.sql.trino.access import AccessRules, name_user
+from core.data.sql.trino.client import TableGone, TrinoClient, TrinoStatement
+from core.data.sql.trino.tables import TrinoTables
+from core.data.sql.trino.values import ParquetRows, name_type, plain_value
+from core.errors import BadInput, TooLarge
+from core.infra.settings import Settings
+from core.infra.storage.protocol import Storage
+
+MAX_BYTES = 32 * 2**20
+T = TypeVar("T")
+FUNCTIONS = frozenset(Path(__file__).with_name("functions.txt").read_text("utf-8").split())
+
+
+class TrinoEngine:
+    """Implements SqlEngine with one Trino, which may have other users."""
+
+    dialect = "trino"
+    functions: Set[str] = FUNCTIONS
+
+    def __init__(self, settings: Settings, storage: Storage, client: TrinoClient) -> None:
+        self._settings = settings
+        self._storage = storage
+        self._client = client
+        self._tables = TrinoTables(client, storage, AccessRules(settings.trino_rules, client))
+        self._lock = Lock()
+        self._running: dict[str, TrinoStatement] = {}
+
+    def register(self, organization_id: str, table: Table) -> Relation:
+        return Relation(table, self._tables.register(organization_id, table))
+
+    def run(self, query: EngineQuery) -> ResultPage:
+        return self._repeat_if_gone(query, lambda: self._run(query))
+
+    def store(self, query: EngineQuery, key: str, report_progress: Callable[[float], object]) -> StoredResult:
+        return self._repeat_if_gone(query, lambda: self._store(query, key, report_progress))
+
+    def cancel(self, query_id: str) -> bool:
+        with self._lock:
+            statement = self._running.get(query_id)
+        if statement is None:
+            return False
+        statement.cancel()
+        return True
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _run(self, query: EngineQuery) -> ResultPage:
+        names: list[str] = []
+        parts: list[bytes] = []
+        size = 2
+        to_json = convert_exactly if query.exact_numbers else convert
+        with self._start(query, self._settings.sql_timeout_seconds) as statement:
+            for batch in statement.read():
+                names = names or _list_names(statement, query.relations)
+                for row in batch:
+                    values = (to_json(plain_value(value)) for value in row)
+                    part = dict(zip(names, values, strict=True))
+                    parts.append(json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode())
+                    size += len(parts[-1]) + 1
+                    if size > MAX_BYTES:
+                        limit = MAX_BYTES // 2**20
+                        raise TooLarge(f"The answer is larger than {limit} MiB; ask for fewer rows or columns.")
+            columns = _list_columns(statement, query.relations)
+        return ResultPage(columns, len(parts), b"[" + b",".join(parts) + b"]")
+
+    def _store(self, query: EngineQuery, key: str, report_progress: Callable[[float], object]) -> StoredResult:
+        max_bytes = int(self._settings.sql_result_gigabytes * 1e9)
+        with (
+            tempfile.TemporaryDirectory(prefix="spindle-", ignore_cleanup_errors=True) as scratch,
+            self._start(query, self._settings.sql_async_timeout_seconds, report_progress) as statement,
+        ):
+            file = Path(scratch) / "rows.parquet"
+            rows = ParquetRows(file, max_bytes)
+            for batch in statement.read():
+                rows.write(statement.columns, _list_names(statement, query.relations), batch)
+            rows.close(statement.columns, _list_names(statement, query.relations))
+            with file.open("rb") as content:
+                stored = self._storage.put(key, content)
+            return StoredResult(_list_columns(statement, query.relations), rows.count, stored.size_bytes)
+
+    @contextmanager
+    def _start(
+        self, query: EngineQuery, seconds: float, report_progress: Callable[[float], object] = lambda _: None
+    ) -> Generator[TrinoStatement]:
+        """Give the statement, which can be cancelled by the query's id while the block runs."""
+        sql = f"EXPLAIN {query.sql}" if query.explain else query.sql
+        statement = self._client.start(name_user(query.organization_id), sql, seconds, report_progress)
+        with self._lock:
+            self._running[query.id] = statement
+        try:
+            yield statement
+        finally:
+            with self._lock:
+                del self._running[query.id]
+
+    def _repeat_if_gone(self, query: EngineQuery, run: Callable[[], T]) -> T:
+        """Run a query; when Trino has lost its tables, register them again and run it once more."""
+        try:
+            return run()
+        except TableGone:
+            self._tables.forget(name_user(query.organization_id))
+            for relation in query.relations:
+                self._tables.register(query.organization_id, relation.table)
+        try:
+            return run()
+        except TableGone as error:
+            raise BadInput("The query reads a table that it does not name.", code="unknown-table") from error
+
+
+def open_trino_engine(settings: Settings, storage: Storage) -> TrinoEngine:
+    return TrinoEngine(settings, storage, TrinoClient(settings))
+
+
+def _list_names(statement: TrinoStatement, relations: Sequence[Relation]) -> list[str]:
+    """Return unique names of the columns; those of tables are spelled as in the table, which Trino does not keep."""
+    spelled = {column.name.lower(): column.name for relation in relations for column in relation.table.columns}
+    names = [str(column["name"]) for column in statement.columns]
+    return make_unique([spelled.get(name.lower(), name) for name in names])
+
+
+def _list_columns(statement: TrinoStatement, relations: Sequence[Relation]) -> tuple[Column, ...]:
+    names = _list_names(statement, relations)
+    return tuple(
+        Column(name, name_type(column["typeSignature"])) for name, column in zip(names, statement.columns, strict=True)
+    )

@@ -1,0 +1,161 @@
+"""Published versions as tables of Trino: registered once, under names that their content determines.
+
+A version is immutable, so its table never changes: publishing makes another table, and queries that read the earlier
+one end undisturbed. The tables are in the catalog `hive`, in a schema of the organization; queries read them through
+the read-only catalog `hive_ro`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from threading import Lock
+
+from core.data.sql.catalog import Column, Table
+from core.data.sql.files import list_parquet_keys
+from core.data.sql.trino.access import AccessRules, name_user
+from core.data.sql.trino.client import TrinoClient
+from core.data.sql.trino.folders import CATALOG, READ_CATALOG, FolderTables, is_filled_once
+from core.data.sql.trino.logs import LogTables
+from core.data.sql.trino.text import quote, quote_text
+from core.errors import BadInput, Unavailable
+from core.infra.storage.protocol import Storage
+from pipelines.language.formats import TABLE_FORMATS
+
+UNUSED_SECONDS = 3600  # after which the table of an earlier version is dropped; files stay
+CREATE_TRIES = 5
+NAME_PARTS = 3  # of t_<dataset>_<content>; that of a folder follows
+
+
+class TrinoTables:
+    """Registers tables, remembers them, and drops those of earlier versions."""
+
+    def __init__(self, client: TrinoClient, storage: Storage, rules: AccessRules) -> None:
+        self._client = client
+        self._storage = storage
+        self._rules = rules
+        self._lock = Lock()
+        self._folders = FolderTables(client, storage)
+        self._logs = LogTables(client, storage)
+        self._making: dict[tuple[str, str], Lock] = {}  # one thread at a time makes a table
+        self._used: dict[tuple[str, str], float] = {}  # by schema and name
+        self._schemas: set[str] = set()
+
+    def register(self, organization_id: str, table: Table) -> tuple[str, ...]:
+        """Return the identifiers of the table, which exists when this returns.
+
+        Raises BadInput for tables that Trino cannot read, and Unavailable for files that are missing.
+        """
+        files = list_parquet_keys(self._storage, organization_id, table)
+        schema, name = name_user(organization_id), _name_table(table)
+        with self._lock:
+            making = self._making.setdefault((schema, name), Lock())
+        with making:
+            with self._lock:
+                known = (schema, name) in self._used
+            if not known:
+                try:
+                    self._create_with_retries(schema, name, table, files)
+                    self._drop_unused(schema, table, name)
+                except BaseException:
+                    self.forget(schema)
+                    raise
+        with self._lock:
+            self._used[schema, name] = time.monotonic()
+            self._making.pop((schema, name), None)
+        return READ_CATALOG, schema, name
+
+    def forget(self, schema: str) -> None:
+        """Register the tables of a schema again when they are needed: Trino does not have them any more."""
+        with self._lock:
+            self._schemas.discard(schema)
+            for key in [key for key in self._used if key[0] == schema]:
+                del self._used[key]
+
+    def _ensure_schema(self, schema: str) -> None:
+        if schema not in self._schemas:
+            self._client.fetch(f"CREATE SCHEMA IF NOT EXISTS {CATALOG}.{schema}")
+            self._rules.admit(schema)
+            self._schemas.add(schema)
+
+    def _create_with_retries(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
+        """Create the schema and the table; repeat it when another process may be creating the same ones.
+
+        Trino's metastores fail then, also with IF NOT EXISTS. Each step may be repeated.
+        """
+        for attempt in range(1, CREATE_TRIES + 1):
+            try:
+                self._ensure_schema(schema)
+                self._create(schema, name, table, files)
+                return
+            except (BadInput, Unavailable) as error:
+                if attempt == CREATE_TRIES or not _may_collide(error):
+                    raise
+                time.sleep(0.1 * attempt)
+
+    def _create(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
+        columns = table.get_trino_columns()
+        _check_names(table, columns)
+        if not files:
+            query = _select_nothing(columns)
+        else:
+            query = self._logs.register(schema, name, table, files) if table.format in TABLE_FORMATS else None
+            query = query or self._folders.create(schema, name, table, files)
+        if query is not None:
+            self._client.fetch(f"CREATE OR REPLACE VIEW {CATALOG}.{schema}.{name} SECURITY INVOKER AS {query}")
+
+    def _drop_unused(self, schema: str, table: Table, current: str) -> None:
+        """Drop the tables of the dataset's earlier versions that no query of this process has read for an hour."""
+        pattern = f"{_name_dataset(table)}_".replace("_", "\\_") + "%"
+        rows = self._client.fetch(f"SHOW TABLES FROM {CATALOG}.{schema} LIKE {quote_text(pattern)} ESCAPE '\\'")
+        oldest, names = time.monotonic() - UNUSED_SECONDS, [str(name) for (name,) in rows]
+        with self._lock:
+            used = {name: self._used.setdefault((schema, _strip_part(name)), time.monotonic()) for name in names}
+            unused = [name for name in names if used[name] < oldest and _strip_part(name) != current]
+            for name in unused:
+                self._used.pop((schema, _strip_part(name)), None)
+        for name in unused:
+            self._drop(schema, name)
+            self._logs.drop(schema, name, table)
+
+    def _drop(self, schema: str, name: str) -> None:
+        try:
+            self._client.fetch(f"DROP VIEW IF EXISTS {CATALOG}.{schema}.{name}")
+        except BadInput:  # it is a table
+            self._client.fetch(f"DROP TABLE IF EXISTS {CATALOG}.{schema}.{name}")
+
+
+def _may_collide(error: BadInput | Unavailable) -> bool:
+    """Return whether an error may come from another process: what it creates exists already, or a metastore failed."""
+    code = error.details[0].code
+    return code == "ALREADY_EXISTS" or (isinstance(error, Unavailable) and code.isupper())  # as Trino names its own
+
+
+def _name_dataset(table: Table) -> str:
+    return f"t_{table.dataset_id.replace('-', '')}"
+
+
+def _strip_part(name: str) -> str:
+    """Return the table's name of a name that may be that of one of its folders."""
+    return "_".join(name.split("_")[:NAME_PARTS])
+
+
+def _name_table(table: Table) -> str:
+    columns = [(column.name, column.type) for column in table.columns]
+    files = None if is_filled_once(table) else table.files
+    layout = [table.format, table.locations, table.snapshot, table.partition_by, files]
+    content = json.dumps([*layout, columns, bool(table.row_count)])
+    return f"{_name_dataset(table)}_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+
+
+def _check_names(table: Table, columns: Sequence[Column]) -> None:
+    if len({column.name.lower() for column in columns}) < len(columns):
+        sentence = f"Columns of {table.full_name} differ only in case, which Trino cannot read."
+        raise BadInput(sentence, code="unsupported-sql")
+
+
+def _select_nothing(columns: Sequence[Column]) -> str:
+    cells = ", ".join(f"CAST(NULL AS {column.type}) AS {quote(column.name)}" for column in columns)
+    return f"SELECT {cells} WHERE false"

@@ -1,0 +1,1 @@
+"""What users define: projects, jobs, agents, schedules, credentials, keys."""

@@ -1,0 +1,164 @@
+"""Agents: each holds the text of a pipeline, or of a Python program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, or_
+from sqlalchemy.orm import Session
+
+from core.definitions.agents.plan_outline import PlanOutline, dump_outline
+from core.definitions.agents.validation import calls_functions, check_pipeline, looks_like_pipeline
+from core.definitions.categories.repository import CategoryRepository
+from core.errors import BadInput, Conflict, NotFound
+from core.infra.repository import Repository, lock_organization, validate_fields
+from core.infra.validation import check_storable, is_storable
+from core.tables import Agent
+
+NO_PIPELINES: Mapping[str, PlanOutline] = {}
+NO_CATEGORY = "none"  # stands for the category of agents without one
+
+
+class AgentRepository(Repository[Agent]):
+    """The agents of one organization; with a `viewer_key_id` without those in private categories of other keys.
+
+    `pipeline_yaml` and `code` are two names of the same text, unless `code` is Python. Texts among `valid_pipelines`
+    are not checked again (see `find_valid_pipelines`).
+    """
+
+    row = Agent
+    noun = "agent"
+    fields = frozenset({"name", "category_id", "description", "code_type_id", "enabled"})
+    clearable = frozenset({"category_id", "code_type_id"})
+
+    def __init__(
+        self,
+        session: Session,
+        organization_id: str,
+        *,
+        viewer_key_id: str | None = None,
+        valid_pipelines: Mapping[str, PlanOutline] = NO_PIPELINES,
+    ) -> None:
+        super().__init__(session, organization_id)
+        self._valid_pipelines = valid_pipelines
+        self._categories = CategoryRepository(session, organization_id, viewer_key_id)
+
+    def create(self, values: Mapping[str, Any]) -> Agent:
+        """Store a new agent.
+
+        Raise BadInput without a valid name or pipeline, Conflict when the category has an agent of this name.
+        """
+        agent = self.build(values)
+        self._check_category_and_name(agent.category_id, agent.name)
+        self.session.add(agent)
+        self.session.flush()
+        return agent
+
+    def build(self, values: Mapping[str, Any]) -> Agent:
+        """Return a valid agent that is not stored yet: its name may be taken in its category."""
+        known = validate_fields(values, self.fields, self.clearable)
+        if "name" not in known:
+            raise BadInput("An agent needs a 'name'.", path="name", code="missing-field")
+        agent = Agent(organization_id=self.organization_id, **known)
+        self._set_text(agent, values)
+        return agent
+
+    def list(
+        self, *, category_id: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> Sequence[Agent]:
+        query = self._select()
+        return self._fetch_page(query if category_id is None else query.where(_is_in(category_id)), limit, after)
+
+    def get(self, agent_id: str) -> Agent:
+        return self._fetch_by_id(agent_id)
+
+    def get_in_category(self, category_id: str, agent_id: str) -> Agent:
+        """Return the agent; raise NotFound when it is in another category."""
+        agent = self.get(agent_id)
+        if category_id != (agent.category_id or NO_CATEGORY):
+            raise self._not_found()
+        return agent
+
+    def get_by_name(self, category_id: str, name: str) -> Agent:
+        """Return the oldest agent of this name: without a category, several may share one."""
+        if not is_storable(category_id + name):
+            raise self._not_found("name")
+        return self._fetch_one(self._select().where(_is_in(category_id), Agent.name == name).order_by(Agent.id), "name")
+
+    def list_of_category(
+        self, category_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> Sequence[Agent]:
+        """Raise NotFound for an unknown category."""
+        if category_id != NO_CATEGORY:
+            self._categories.get(category_id)
+        return self.list(category_id=category_id, limit=limit, after=after)
+
+    def update(self, agent_id: str, changes: Mapping[str, Any]) -> Agent:
+        """Apply the changed fields; a new text makes a new revision."""
+        agent, known = self.get(agent_id), validate_fields(changes, self.fields, self.clearable)
+        category_id, name = known.get("category_id", agent.category_id), known.get("name", agent.name)
+        if (category_id, name) != (agent.category_id, agent.name):
+            self._check_category_and_name(category_id, name)
+        if self._set_text(agent, changes):
+            agent.revision += 1
+        return self._apply(agent, known)
+
+    def delete(self, agent_id: str) -> None:
+        """Delete the agent; its jobs stay, without an agent."""
+        self.session.delete(self.get(agent_id))
+        self.session.flush()
+
+    def load_row_transforms(self, agent: Agent) -> Mapping[str, str]:
+        """Return the sources of the agent's row transforms by name, unless its pipeline calls no function."""
+        if agent.pipeline_yaml is None or not calls_functions(agent.pipeline_yaml):
+            return {}
+        return {each.name: each.source for each in agent.extensions}
+
+    def select_visible_ids(self) -> Select[tuple[str]]:
+        return self._select().with_only_columns(Agent.id)
+
+    def _select(self) -> Select[tuple[Agent]]:
+        query = super()._select()
+        if self._categories.viewer_key_id is None:
+            return query
+        visible = Agent.category_id.in_(self._categories.select_visible_ids())
+        return query.where(or_(Agent.category_id.is_(None), visible))
+
+    def _check_category_and_name(self, category_id: str | None, name: str) -> None:
+        """Raise BadInput for an unknown category, Conflict when it has an agent of this name."""
+        if category_id is None:
+            return
+        try:
+            self._categories.get(category_id)
+        except NotFound as error:
+            raise BadInput(error.sentence, path="categoryId", code="not-found") from error
+        lock_organization(self.session, self.organization_id)
+        if self.session.scalar(self._select().where(Agent.category_id == category_id, Agent.name == name)):
+            sentence = "There is an agent with this name in the category already."
+            raise Conflict(sentence, path="name", code="name-taken")
+
+    def _set_text(self, agent: Agent, values: Mapping[str, Any]) -> bool:
+        """Set the agent's text and return whether it changed.
+
+        A client that sends a whole record back changes one of `pipeline_yaml` and `code` and repeats the other's old
+        value, so only a value that differs from both old ones counts.
+        """
+        old = (agent.pipeline_yaml, agent.code)
+        sent = (values.get("pipeline_yaml"), values.get("code"))
+        pipeline, code = (text if text not in old else None for text in sent)
+        if pipeline is None and code is None:
+            return False
+        check_storable("pipelineYaml", pipeline or code)
+        if pipeline is None and code is not None and looks_like_pipeline(code):
+            pipeline = code
+        if pipeline is None:
+            agent.pipeline_yaml, agent.code, agent.outline = None, code, None
+        else:
+            outline = self._valid_pipelines.get(pipeline) or check_pipeline(pipeline)
+            agent.pipeline_yaml, agent.code, agent.outline = pipeline, None, dump_outline(outline)
+        return True
+
+
+def _is_in(category_id: str) -> ColumnElement[bool]:
+    return Agent.category_id.is_(None) if category_id == NO_CATEGORY else Agent.category_id == category_id

@@ -1,0 +1,48 @@
+"""The protocol `CronScheduler`: it stores and fires cron jobs. Callers get one from `open_cron_scheduler`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from core.definitions.identity.api_keys import Identity
+from core.infra.encryption import KeyRing
+from core.tables import CronJob, CronJobCall
+
+DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class CronJobStatus:
+    """A cron job, its next tick, and its last calls, newest first; a list of cron jobs leaves the calls out."""
+
+    cron_job: CronJob
+    next_tick_at: datetime | None
+    calls: Sequence[CronJobCall] = ()
+
+
+class CronScheduler(Protocol):
+    """Every method works on the cron jobs of the caller's organization; others are unknown to it (NotFound)."""
+
+    def create(self, caller: Identity, values: Mapping[str, Any], key_ring: KeyRing) -> CronJobStatus:
+        """Store a cron job, which fires from its next tick on. Raise BadInput where it could not be fired."""
+        ...
+
+    def list(
+        self,
+        caller: Identity,
+        namespace: str = DEFAULT_NAMESPACE,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Sequence[CronJobStatus]:
+        """Return the cron jobs of a namespace, oldest first."""
+        ...
+
+    def get(self, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> CronJobStatus: ...
+
+    def delete(self, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> None:
+        """Delete a cron job with its calls: those that wait for another attempt are not made."""
+        ...

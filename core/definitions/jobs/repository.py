@@ -1,0 +1,189 @@
+"""Jobs: an agent's pipeline in a project, with its parameters, input dataset and credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, bindparam, select
+from sqlalchemy.orm import Session
+
+from core.data.datasets.repository import DatasetRepository
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.credentials.repository import CredentialRepository
+from core.definitions.cron_jobs.repository import delete_cron_jobs_of_job
+from core.definitions.projects.repository import ProjectRepository
+from core.definitions.schedules.times import check_scheduled_time
+from core.errors import BadInput, NotFound
+from core.infra.database import Database
+from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
+from core.infra.slugs import make_unique_slug
+from core.infra.validation import is_storable
+from core.lifecycle.executions.retries import FIELDS as RETRY_FIELDS
+from core.lifecycle.executions.retries import validate_retry_fields
+from core.lifecycle.executions.states import State
+from core.lifecycle.executions.transitions import cancel_all, lock_project, release_slots
+from core.tables import Execution, Job, Task
+
+_TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id)
+_NEWEST_STATE = select(Execution.state).where(Execution.id == Job.latest_execution_id).scalar_subquery()
+_BY_ID = select(*Job.__table__.columns, _TASK_IDS.label("task_ids"), _NEWEST_STATE.label("newest_state")).where(
+    Job.organization_id == bindparam("organization_id"),
+    Job.project_id == bindparam("project_id"),
+    Job.id == bindparam("id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobWithTasks:
+    """A job, the ids of its tasks, oldest first, and the state of its newest execution, None before the first."""
+
+    job: Job
+    task_ids: Sequence[str]
+    newest_state: str | None
+
+    @property
+    def execution_status(self) -> str:
+        return State(self.newest_state or State.PENDING).public
+
+
+class JobRepository(Repository[Job]):
+    """The jobs of one organization. With a `viewer_key_id`, agents in private categories of other keys are unknown."""
+
+    row = Job
+    noun = "job"
+    fields = frozenset(
+        {
+            "name",
+            "description",
+            "agent_id",
+            "input_dataset_id",
+            "cloud_credential_id",
+            "cloud_credential_ids",
+            "parameters",
+            "scheduled_time",
+            "enabled",
+            *RETRY_FIELDS,
+        }
+    )
+    clearable = frozenset({"agent_id", "input_dataset_id", "cloud_credential_id", "scheduled_time"})
+
+    def __init__(self, session: Session, organization_id: str, *, viewer_key_id: str | None = None) -> None:
+        super().__init__(session, organization_id)
+        self._viewer_key_id = viewer_key_id
+
+    @classmethod
+    def fetch(cls, database: Database, organization_id: str, project_id: str, job_id: str) -> JobWithTasks:
+        """Read one job without a session."""
+        ids = {"organization_id": organization_id, "project_id": project_id, "id": job_id}
+        return JobWithTasks(*cls._fetch(database, _BY_ID, **ids))
+
+    def create(self, project_id: str, values: Mapping[str, Any]) -> Job:
+        """Store a new job.
+
+        Raise NotFound for an unknown project, BadInput without a name or with an unknown agent, dataset or credential.
+        """
+        project = ProjectRepository(self.session, self.organization_id).get(project_id)
+        job = self.build(project.id, self._validate(values))
+        lock_organization(self.session, self.organization_id)
+        used = select(Job.slug).where(Job.project_id == project.id)
+        job.slug = make_unique_slug(job.name, self.session.scalars(used))
+        self.session.add(job)
+        self.session.flush()
+        return job
+
+    def build(self, project_id: str, known: Mapping[str, Any]) -> Job:
+        """Return a job of validated fields that is not stored yet and has no slug."""
+        if "name" not in known:
+            raise BadInput("A job needs a 'name'.", path="name", code="missing-field")
+        return Job(organization_id=self.organization_id, project_id=project_id, **known)
+
+    def list(self, project_id: str, *, limit: int | None = None, after: str | None = None) -> Sequence[Job]:
+        """Raise NotFound for an unknown project."""
+        ProjectRepository(self.session, self.organization_id).get(project_id)
+        return self._fetch_page(self._select().where(Job.project_id == project_id), limit, after)
+
+    def list_with_tasks(
+        self, project_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> Sequence[JobWithTasks]:
+        """Raise NotFound for an unknown project."""
+        ProjectRepository(self.session, self.organization_id).get(project_id)
+        query = self._limit_to_page(self._select_with_tasks().where(Job.project_id == project_id), limit, after)
+        return [JobWithTasks(*row) for row in self.session.execute(query)]
+
+    def get(self, project_id: str, job_id: str) -> Job:
+        if not is_storable(project_id + job_id):
+            raise self._not_found()
+        return self._fetch_one(self._select().where(Job.project_id == project_id, Job.id == job_id))
+
+    def get_with_tasks(self, project_id: str, job_id: str) -> JobWithTasks:
+        if not is_storable(project_id + job_id):
+            raise self._not_found()
+        query = self._select_with_tasks().where(Job.project_id == project_id, Job.id == job_id)
+        row = self.session.execute(query).one_or_none()
+        if row is None:
+            raise self._not_found()
+        return JobWithTasks(*row)
+
+    def get_newest_execution(self, project_id: str, job_id: str) -> Execution | None:
+        job = self.get(project_id, job_id)
+        return self.session.get(Execution, job.latest_execution_id) if job.latest_execution_id else None
+
+    def update(self, project_id: str, job_id: str, changes: Mapping[str, Any]) -> Job:
+        """Apply the changed fields. The slug stays, so a rename does not change names in SQL."""
+        job = self.get(project_id, job_id)
+        return self._apply(job, self._validate(changes, job))
+
+    def delete(self, project_id: str, job_id: str) -> None:
+        """Cancel the job's executions, then delete it with its executions, datasets and cron jobs."""
+        job = self.get(project_id, job_id)
+        delete_cron_jobs_of_job(self.session, self.organization_id, job.id)
+        cancel_all(self.session, Execution.job_id == job.id, "The job was deleted.")
+        release_slots(self.session, Execution.job_id == job.id)
+        self.session.delete(job)
+        self.session.flush()
+
+    def stop(self, project_id: str, job_id: str) -> None:
+        """Cancel all executions of the job that have not ended."""
+        job = self.get(project_id, job_id)
+        cancel_all(self.session, Execution.job_id == job.id, "The job was stopped.")
+
+    def lock(self, row: Job, if_match: Collection[str] = ()) -> Job:
+        """Lock the job, and its project first: states of executions change under the project's lock."""
+        lock_organization(self.session, self.organization_id)
+        lock_project(self.session, row.project_id)
+        return super().lock(row, if_match)
+
+    def _select_with_tasks(self) -> Select[Any]:
+        return self._select().add_columns(_TASK_IDS, _NEWEST_STATE)
+
+    def _validate(self, values: Mapping[str, Any], job: Job | None = None) -> dict[str, Any]:
+        """Return the known fields; raise BadInput for unknown agents, datasets and credentials, and wrong retries.
+
+        References that the job has already are not checked again: clients send whole records back, also after a
+        referenced record was deleted or hidden.
+        """
+        known = validate_fields(values, self.fields, self.clearable)
+        check_scheduled_time(known.get("scheduled_time"), job.scheduled_time if job else None)
+        validate_retry_fields(known)
+        before = (job.cloud_credential_id, *job.cloud_credential_ids) if job else ()
+        if known.get("agent_id") and (job is None or known["agent_id"] != job.agent_id):
+            agents = AgentRepository(self.session, self.organization_id, viewer_key_id=self._viewer_key_id)
+            _check_reference("agentId", known["agent_id"], agents.get)
+        if known.get("input_dataset_id") and (job is None or known["input_dataset_id"] != job.input_dataset_id):
+            datasets = DatasetRepository(self.session, self.organization_id)
+            _check_reference("inputDatasetId", known["input_dataset_id"], datasets.get)
+        credentials = CredentialRepository(self.session, self.organization_id)
+        for credential_id in set(known.get("cloud_credential_ids", ())).difference(before):
+            _check_reference("cloudCredentialIds", credential_id, credentials.get)
+        if known.get("cloud_credential_id") and known["cloud_credential_id"] not in before:
+            _check_reference("cloudCredentialId", known["cloud_credential_id"], credentials.get)
+        return known
+
+
+def _check_reference(path: str, row_id: str, get: Callable[[str], object]) -> None:
+    try:
+        get(row_id)
+    except NotFound as error:
+        raise BadInput(error.sentence, path=path, code="not-found") from error

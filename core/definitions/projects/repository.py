@@ -1,0 +1,128 @@
+"""Projects group jobs, their storage and their execution slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import bindparam, select
+
+from core.definitions.cron_jobs.repository import delete_cron_jobs_of_project
+from core.definitions.schedules.cron import parse_cron
+from core.definitions.schedules.repository import ScheduleRepository
+from core.errors import BadInput, Conflict
+from core.infra.database import Database
+from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
+from core.infra.slugs import make_unique_slug
+from core.infra.validation import check_not_reserved, is_storable
+from core.lifecycle.executions.transitions import cancel_all, release_slots
+from core.tables import Execution, Job, Project
+
+RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
+
+_JOB_IDS = aggregate_ids(Job.id, Job.project_id == Project.id)
+_BY_ID = select(*Project.__table__.columns, _JOB_IDS.label("job_ids")).where(
+    Project.organization_id == bindparam("organization_id"), Project.id == bindparam("id")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectWithJobs:
+    """A project and the ids of its jobs, oldest first."""
+
+    project: Project
+    job_ids: Sequence[str]
+
+
+class ProjectRepository(Repository[Project]):
+    """The projects of one organization."""
+
+    row = Project
+    noun = "project"
+    fields = frozenset({"name", "description", "cron_schedule", "enabled", "parameters"})
+    clearable = frozenset({"cron_schedule"})
+
+    @classmethod
+    def fetch(cls, database: Database, organization_id: str, project_id: str) -> ProjectWithJobs:
+        """Read one project without a session."""
+        return ProjectWithJobs(*cls._fetch(database, _BY_ID, organization_id=organization_id, id=project_id))
+
+    def create(self, values: Mapping[str, Any]) -> Project:
+        """Store a new project; raise BadInput without a valid name, Conflict when the name is taken."""
+        project = self.build(values)
+        self._check_name_is_free(project.name)
+        project.slug = make_unique_slug(project.name, self.load_slugs())
+        self.session.add(project)
+        self.session.flush()
+        self.plan_schedule(project)
+        return project
+
+    def build(self, values: Mapping[str, Any]) -> Project:
+        """Return a valid project that is not stored yet: it has no slug, and its name may be taken."""
+        known = validate_fields(values, self.fields, self.clearable)
+        if "name" not in known:
+            raise BadInput("A project needs a 'name'.", path="name", code="missing-field")
+        if known.get("cron_schedule"):
+            parse_cron(known["cron_schedule"])
+        check_not_reserved(known["name"])
+        return Project(organization_id=self.organization_id, **known)
+
+    def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Project]:
+        return self._fetch_page(self._select(), limit, after)
+
+    def get(self, project_id: str) -> Project:
+        return self._fetch_by_id(project_id)
+
+    def list_with_jobs(self, *, limit: int | None = None, after: str | None = None) -> Sequence[ProjectWithJobs]:
+        query = self._limit_to_page(self._select().add_columns(_JOB_IDS), limit, after)
+        return [ProjectWithJobs(*row) for row in self.session.execute(query)]
+
+    def get_with_jobs(self, project_id: str) -> ProjectWithJobs:
+        if not is_storable(project_id):
+            raise self._not_found()
+        query = self._select().add_columns(_JOB_IDS).where(Project.id == project_id)
+        row = self.session.execute(query).one_or_none()
+        if row is None:
+            raise self._not_found()
+        return ProjectWithJobs(*row)
+
+    def get_by_name(self, name: str) -> Project:
+        if not is_storable(name):
+            raise self._not_found("name")
+        return self._fetch_one(self._select().where(Project.name == name), "name")
+
+    def update(self, project_id: str, changes: Mapping[str, Any]) -> Project:
+        """Apply the changed fields. The slug stays, so a rename does not change names in SQL."""
+        project, known = self.get(project_id), validate_fields(changes, self.fields, self.clearable)
+        if known.get("name", project.name) != project.name:
+            check_not_reserved(known["name"])
+            self._check_name_is_free(known["name"])
+        if known.get("cron_schedule") and known["cron_schedule"] != project.cron_schedule:
+            parse_cron(known["cron_schedule"])
+        self._apply(project, known)
+        self.plan_schedule(project)
+        return project
+
+    def plan_schedule(self, project: Project) -> None:
+        """Let the project's schedule follow its cron expression."""
+        ScheduleRepository(self.session, self.organization_id).plan(project)
+
+    def delete(self, project_id: str) -> None:
+        """Cancel the project's executions, then delete it with its jobs, executions, datasets and cron jobs."""
+        project = self.get(project_id)
+        delete_cron_jobs_of_project(self.session, self.organization_id, project.id)
+        cancel_all(self.session, Execution.project_id == project.id, "The project was deleted.")
+        release_slots(self.session, Execution.project_id == project.id)
+        self.session.delete(project)
+        self.session.flush()
+
+    def load_slugs(self) -> Set[str]:
+        """Return the slugs that no new project may take."""
+        used = select(Project.slug).where(Project.organization_id == self.organization_id)
+        return RESERVED_SCHEMAS.union(self.session.scalars(used))
+
+    def _check_name_is_free(self, name: str) -> None:
+        lock_organization(self.session, self.organization_id)
+        if self.session.scalar(self._select().where(Project.name == name)):
+            raise Conflict("There is a project with this name already.", path="name", code="name-taken")

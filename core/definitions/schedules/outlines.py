@@ -1,0 +1,54 @@
+"""Outlines of schedules: the fields by which Dagster shows and evaluates them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.definitions.identity.organizations import is_shared
+from core.definitions.schedules.repository import find_cron
+from core.tables import Job, Organization, Project, Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOutline:
+    """A schedule that can be fired; its name is that of its project's group of assets."""
+
+    schedule_id: str
+    name: str
+    project_id: str
+    project_name: str
+    cron: str
+    timezone: str
+    enabled: bool
+    job_name: str | None
+
+
+def load_schedules(session: Session) -> list[ScheduleOutline]:
+    """Return the outlines of all schedules that have a cron expression, oldest first."""
+    query = select(Schedule, Project, Organization.slug, Job.name)
+    query = query.join(Project, Project.id == Schedule.project_id).join(
+        Organization, Organization.id == Schedule.organization_id
+    )
+    query = query.outerjoin(Job, Job.id == Schedule.job_id).where(Project.cron_schedule.is_not(None))
+    shared = is_shared(session)
+    found: list[ScheduleOutline] = []
+    for schedule, project, organization_slug, job_name in session.execute(query.order_by(Schedule.id)).tuples():
+        cron = find_cron(project)
+        if cron is None:
+            continue
+        name = f"{organization_slug}__{project.slug}" if shared else project.slug
+        outline = ScheduleOutline(
+            schedule_id=schedule.id,
+            name=name,
+            project_id=project.id,
+            project_name=project.name,
+            cron=cron.expression,
+            timezone=schedule.timezone,
+            enabled=schedule.enabled,
+            job_name=job_name,
+        )
+        found.append(outline)
+    return found

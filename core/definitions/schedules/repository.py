@@ -1,0 +1,186 @@
+"""The schedule of a project: its fields, its next tick, and the history of its ticks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+from sqlalchemy import func, select
+
+from core.definitions.schedules.cron import Cron, parse_cron, parse_timezone
+from core.errors import BadInput
+from core.infra.repository import Repository, validate_fields
+from core.infra.validation import check_storable
+from core.tables import Job, Project, Schedule, ScheduleTick, TickJob, now
+
+OVERLAPS = ("skip", "queue", "allow")
+MISSED = ("latest", "none", "all")
+LONGEST_REQUEST = 64 * 2**10
+UTC = "UTC"
+
+
+class ExecutionRequest(BaseModel):
+    """The body of an execute request, as `executionRequestJson` holds it."""
+
+    model_config = ConfigDict(alias_generator=to_camel, strict=True, frozen=True)
+
+    parameters: dict[str, Any] | None = None
+    arguments: list[str] | None = None
+    cloud_credential_ids: list[str] | None = None
+    cloud_credential_id: str | None = None
+    limit: int | None = Field(default=None, ge=0)
+
+    @classmethod
+    def from_json(cls, text: str | None, path: str = "executionRequestJson") -> ExecutionRequest:
+        """Raise BadInput for text that is no execute body."""
+        if not text:
+            return cls()
+        try:
+            request = cls.model_validate(json.loads(text))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, (path, *first["loc"])))
+            raise BadInput(f"'{where}' is not what an execute body has: {first['msg']}.", path=where) from error
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"'{path}' is not the body of an execute request as JSON.", path=path) from error
+        check_storable(path, request.model_dump())
+        return request
+
+    @property
+    def credential_ids(self) -> Sequence[str]:
+        return self.cloud_credential_ids or ([self.cloud_credential_id] if self.cloud_credential_id else [])
+
+
+@dataclass(frozen=True, slots=True)
+class TickWithJobs:
+    """A tick and its result for the jobs, by name."""
+
+    tick: ScheduleTick
+    jobs: Sequence[TickJob]
+
+
+class ScheduleRepository(Repository[Schedule]):
+    """The schedules of one organization's projects. A project that never had one gets defaults when it is read."""
+
+    row = Schedule
+    noun = "schedule"
+    fields = frozenset({"enabled", "timezone", "job_id", "parameters", "execution_request_json", "overlap", "missed"})
+    clearable = frozenset({"job_id", "execution_request_json"})
+
+    def get(self, project: Project) -> Schedule:
+        """Return the project's schedule, or defaults that are not stored."""
+        return self.find(project) or self._build(project)
+
+    def update(self, project: Project, changes: Mapping[str, Any]) -> Schedule:
+        """Apply the changed fields, except for the cron expression, which is the project's."""
+        schedule = self._store(project)
+        known = validate_fields(changes, self.fields, self.clearable)
+        known = {field: value for field, value in known.items() if value != getattr(schedule, field)}
+        if known.get("timezone"):
+            parse_timezone(known["timezone"])
+        elif "timezone" in known:
+            known["timezone"] = UTC
+        if known.get("execution_request_json"):
+            _check_request(known["execution_request_json"])
+        if known.get("job_id"):
+            self._check_job(project, known["job_id"])
+        for field, allowed in (("overlap", OVERLAPS), ("missed", MISSED)):
+            if field in known:
+                known[field] = _parse_choice(field, known[field], allowed)
+        self._apply(schedule, known)
+        self.plan(project)
+        return schedule
+
+    def plan(self, project: Project, at: datetime | None = None) -> Schedule | None:
+        """Compute the next tick if the cron expression, timezone or switch was changed; return the schedule, if any.
+
+        A project that gets its first cron expression gets a schedule.
+        """
+        schedule = self.find(project) or (self._store(project) if project.cron_schedule else None)
+        if schedule is None:
+            return None
+        planned_for = f"{schedule.enabled:d} {schedule.timezone} {project.cron_schedule or ''}"
+        if schedule.planned_for != planned_for:
+            cron = find_cron(project) if schedule.enabled else None
+            schedule.planned_for = planned_for
+            schedule.next_tick_at = next(cron.iterate(at or now(), schedule.timezone), None) if cron else None
+            self.session.flush()
+        return schedule
+
+    def list_ticks(self, schedule: Schedule, *, limit: int | None, before: str | None = None) -> list[TickWithJobs]:
+        """Return the ticks, the newest first; `before` is the id of the last one on the previous page."""
+        query = select(ScheduleTick).where(ScheduleTick.schedule_id == schedule.id)
+        if before is not None:
+            cursor = select(ScheduleTick.tick_at).where(ScheduleTick.id == before).scalar_subquery()
+            query = query.where(ScheduleTick.tick_at < cursor)
+        ticks = self.session.scalars(query.order_by(ScheduleTick.tick_at.desc()).limit(limit)).all()
+        jobs = self._load_jobs([tick.id for tick in ticks])
+        return [TickWithJobs(tick, jobs.get(tick.id, ())) for tick in ticks]
+
+    def _load_jobs(self, tick_ids: Sequence[str]) -> Mapping[str, Sequence[TickJob]]:
+        if not tick_ids:
+            return {}
+        query = select(TickJob.tick_id, TickJob).where(TickJob.tick_id.in_(tick_ids))
+        return self._group(query.order_by(TickJob.job_name, TickJob.id))
+
+    def find(self, project: Project) -> Schedule | None:
+        """Return the project's stored schedule."""
+        return self.session.scalar(self._select().where(Schedule.project_id == project.id))
+
+    def _build(self, project: Project) -> Schedule:
+        return Schedule(
+            organization_id=self.organization_id,
+            project_id=project.id,
+            enabled=True,
+            timezone=UTC,
+            parameters={},
+            overlap=OVERLAPS[0],
+            missed=MISSED[0],
+        )
+
+    def _store(self, project: Project) -> Schedule:
+        schedule = self.find(project)
+        if schedule is None:
+            schedule = self._build(project)
+            self.session.add(schedule)
+            self.session.flush()
+        return schedule
+
+    def _check_job(self, project: Project, job_id: str) -> None:
+        query = select(func.count()).where(Job.project_id == project.id, Job.id == job_id)
+        if not self.session.scalar(query):
+            raise BadInput("The project has no job with this id.", path="jobId", code="not-found")
+
+
+def find_cron(project: Project) -> Cron | None:
+    """Return the project's cron expression; None without one, and for one of an earlier version that cannot fire."""
+    try:
+        return parse_cron(project.cron_schedule) if project.cron_schedule else None
+    except BadInput:
+        return None
+
+
+def list_next_ticks(project: Project, schedule: Schedule, after: datetime, number: int) -> list[datetime]:
+    """Return the next ticks; none while the schedule or the project is disabled."""
+    cron = find_cron(project) if schedule.enabled and project.enabled else None
+    if cron is None:
+        return []
+    return cron.list_next(after, schedule.timezone, number)
+
+
+def _check_request(text: str) -> None:
+    if len(text) > LONGEST_REQUEST:
+        sentence = f"'executionRequestJson' is longer than {LONGEST_REQUEST:,} characters."
+        raise BadInput(sentence, path="executionRequestJson", code="too-large")
+    ExecutionRequest.from_json(text)
+
+
+def _parse_choice(field: str, value: str, allowed: Sequence[str]) -> str:
+    if value.lower() not in allowed:
+        raise BadInput(f"'{field}' is one of {', '.join(allowed)}.", path=field)
+    return value.lower()

@@ -1,0 +1,1 @@
+"""What no other floor uses: declarations, packages, webhooks."""

@@ -1,0 +1,59 @@
+"""The attempts of an execution: earlier ones have a row each, the current one is in the execution itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.lifecycle.executions.states import State
+from core.tables import Execution, ExecutionAttempt
+
+INITIAL_VALUES = {
+    "run_id": None,
+    "claimed_at": None,
+    "heartbeat_at": None,
+    "started_at": None,
+    "completed_at": None,
+    "error_message": None,
+    "error_code": None,
+    "retry_at": None,
+    "spark_ui_url": None,
+    "metrics": {},
+    "progress": {},
+}
+
+
+def build_attempt(execution: Execution, state: State) -> ExecutionAttempt:
+    """Return the current attempt as a row that is not stored yet."""
+    additional = execution.metrics.get("additional") or {}
+    resumed_after = additional.get("resumedAfter")
+    return ExecutionAttempt(
+        execution_id=execution.id,
+        attempt=execution.attempt,
+        state=state,
+        run_id=execution.run_id,
+        started_at=execution.started_at,
+        completed_at=execution.completed_at,
+        error_message=execution.error_message,
+        error_code=execution.error_code,
+        resumed_after=resumed_after if isinstance(resumed_after, str) else None,
+    )
+
+
+def list_attempts(session: Session, execution: Execution) -> Sequence[ExecutionAttempt]:
+    """Return the attempts in order, the current one last."""
+    query = select(ExecutionAttempt).where(ExecutionAttempt.execution_id == execution.id)
+    earlier = session.scalars(query.order_by(ExecutionAttempt.attempt)).all()
+    return [*earlier, build_attempt(execution, State(execution.state))]
+
+
+def get_end(session: Session, execution: Execution, attempt: int) -> tuple[State, str]:
+    """Return how an attempt has ended or where it is, and the message that belongs to it."""
+    if attempt == execution.attempt:
+        return State(execution.state), execution.error_message or ""
+    ended = session.get(ExecutionAttempt, (execution.id, attempt))
+    if ended is None:  # it is older than the table of attempts
+        return State.CANCELLED, "The execution was retried: another attempt is running."
+    return State(ended.state), ended.error_message or ""

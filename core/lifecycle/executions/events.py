@@ -1,0 +1,71 @@
+"""Recording of events, in the transaction that changes the execution.
+
+The caller has locked the project, so the ids of its events ascend in the order of the commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from core.infra.database import execute_update
+from core.infra.validation import format_optional_time, format_time
+from core.lifecycle.executions.states import State
+from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
+
+STATE, PROGRESS = "state", "progress"
+PREFIX = "execution."
+TYPES = tuple(PREFIX + state.lower() for state in State)
+
+
+def record_state(session: Session, execution: Execution) -> None:
+    """Record the execution's new state, and deliveries to the webhooks that subscribe to it."""
+    if State(execution.state).terminal and execution.progress:
+        record_progress(session, execution)
+    data = build_event_data(execution)
+    _add(session, execution, STATE, data)
+    kind = PREFIX + execution.state.lower()
+    enabled = (Webhook.project_id == execution.project_id, Webhook.enabled)
+    for webhook_id, events in session.execute(select(Webhook.id, Webhook.events).where(*enabled)).tuples():
+        if not events or kind in events:
+            session.add(Delivery(webhook_id=webhook_id, type=kind, payload=build_payload(kind, data, now())))
+    session.flush()
+
+
+def record_progress(session: Session, execution: Execution) -> None:
+    """Record the progress of a running execution, in place of its earlier progress event."""
+    earlier = (ExecutionEvent.execution_id == execution.id, ExecutionEvent.kind == PROGRESS)
+    execute_update(session, delete(ExecutionEvent).where(*earlier))
+    _add(session, execution, PROGRESS, build_event_data(execution) | {"progress": execution.progress})
+    session.flush()
+
+
+def build_event_data(execution: Execution) -> dict[str, Any]:
+    """Return an execution as its events show it."""
+    return {
+        "executionId": execution.id,
+        "jobId": execution.job_id,
+        "projectId": execution.project_id,
+        "taskId": None if execution.task_id is None else str(execution.task_id),
+        "jobName": execution.job_name,
+        "attempt": execution.attempt,
+        "status": State(execution.state).public,
+        "state": execution.state,
+        "startedAt": format_optional_time(execution.started_at),
+        "completedAt": format_optional_time(execution.completed_at),
+        "errorMessage": execution.error_message,
+    }
+
+
+def build_payload(kind: str, data: Mapping[str, Any], at: datetime) -> dict[str, Any]:
+    """Return the body of a webhook delivery, as Standard Webhooks defines it."""
+    return {"type": kind, "timestamp": format_time(at), "data": dict(data)}
+
+
+def _add(session: Session, execution: Execution, kind: str, data: dict[str, Any]) -> None:
+    event = ExecutionEvent(project_id=execution.project_id, execution_id=execution.id, kind=kind, data=data)
+    session.add(event)

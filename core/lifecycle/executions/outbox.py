@@ -1,0 +1,54 @@
+"""The outbox: launches written with the execution's transaction and delivered at least once.
+
+A launch may be delivered twice; the claim of the attempt (core.lifecycle.executions) makes it start once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import Select, select, update
+from sqlalchemy.orm import Session
+
+from core.infra.database import execute_update
+from core.lifecycle.executions.states import State
+from core.tables import Execution, OutboxMessage, now
+
+
+def fetch_due(session: Session, at: datetime, limit: int = 100) -> Sequence[OutboxMessage]:
+    """Return the launches that are due, oldest first."""
+    due = _select_pending().where(OutboxMessage.processed_at.is_(None), OutboxMessage.available_at <= at)
+    return session.scalars(due.order_by(OutboxMessage.id).limit(limit)).all()
+
+
+def lease(session: Session, message: OutboxMessage, run_id: str, duration: timedelta) -> None:
+    """Store the id of the run that is about to be launched; without `mark_launched` it becomes due again."""
+    _update(session, message, processed_at=None, dagster_run_id=run_id, available_at=now() + duration)
+
+
+def mark_launched(session: Session, message: OutboxMessage) -> None:
+    _update(session, message, processed_at=now())
+
+
+def postpone(session: Session, message: OutboxMessage, delay: timedelta) -> None:
+    """Make the launch due after a delay, also one that was made and whose run is gone."""
+    _update(session, message, processed_at=None, dagster_run_id=None, available_at=now() + delay)
+
+
+def fetch_unclaimed(session: Session, before: datetime) -> Sequence[OutboxMessage]:
+    """Return the launches made before this time whose attempt no run has claimed."""
+    unclaimed = _select_pending().where(Execution.claimed_at.is_(None), OutboxMessage.processed_at < before)
+    return session.scalars(unclaimed.order_by(OutboxMessage.id)).all()
+
+
+def _select_pending() -> Select[tuple[OutboxMessage]]:
+    """Select messages for the current attempt of executions that have not started."""
+    query = select(OutboxMessage).join(Execution, Execution.id == OutboxMessage.execution_id)
+    return query.where(Execution.state == State.PENDING, Execution.attempt == OutboxMessage.attempt)
+
+
+def _update(session: Session, message: OutboxMessage, **values: object) -> None:
+    """Update by statement, because the row may be gone: its project may have been deleted meanwhile."""
+    statement = update(OutboxMessage).where(OutboxMessage.id == message.id)
+    execute_update(session, statement.values(tries=OutboxMessage.tries + 1, **values))

@@ -1,0 +1,97 @@
+"""The datasets that an execution writes: frozen as paths and modes, looked up again for each attempt."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.data.datasets.repository import DatasetRepository
+from core.infra.storage.protocol import Storage, table_key
+from core.lifecycle.executions.paths import is_local, resolve_output
+from core.lifecycle.executions.states import State
+from core.tables import Dataset, DatasetVersion, Execution, Project
+from driver.spec import TargetSpec
+from pipelines.language.formats import TABLE_FORMATS
+from pipelines.planning.context import OUTPUT
+from pipelines.planning.plan import Plan
+from pipelines.planning.stage import Sink
+
+
+def freeze_outputs(session: Session, execution: Execution, project: Project, plan: Plan) -> dict[str, Any]:
+    """Return path, format and mode of the output and of each save in the organization's storage.
+
+    Tables have a `location`, the key of their folder. The output's path may be null; raises BadInput for paths outside
+    the storage.
+    """
+    written = [(OUTPUT, plan.output.format, plan.output.mode, resolve_output(session, project, plan.output.path))]
+    for step in plan.steps:
+        sink = step.stage
+        if isinstance(sink, Sink) and not is_local(sink.path):
+            path = resolve_output(session, project, sink.path, f"line {step.line}")
+            written.append((sink.path, sink.format, sink.mode, path))
+    return {
+        name: {
+            "path": path,
+            "format": format_,
+            "mode": mode.value,
+            "location": _choose_location(session, execution, format_, path) if format_ in TABLE_FORMATS else None,
+        }
+        for name, format_, mode, path in written
+    }
+
+
+def _choose_location(session: Session, execution: Execution, format_: str, path: str | None) -> str:
+    """Return the key of a table's folder: that of its dataset, or else one that job or path determine."""
+    current = find_current(session, execution, path)
+    if current is not None and current.format == format_:
+        return current.locations[0]
+    identity = sha256((path or execution.job_id).encode()).hexdigest()[:32]
+    return table_key(execution.organization_id, identity, format_)
+
+
+def get_table_location(execution: Execution, name: str) -> str | None:
+    """Return the key of the table that the execution's output, or a save, is written to; None for other formats."""
+    return execution.outputs.get(name, {}).get("location")
+
+
+def load_targets(session: Session, storage: Storage, execution: Execution) -> dict[str, TargetSpec]:
+    """Return the current versions of the datasets that an execution writes, by the path in its pipeline."""
+    writers = _list_other_writers(session, execution)
+    targets: dict[str, TargetSpec] = {}
+    for name, written in execution.outputs.items():
+        version, location = find_current(session, execution, written["path"]), written["location"]
+        continues = version is not None and version.format == written["format"]
+        targets[name] = TargetSpec(
+            location=storage.url_for(location, "spark") if location else None,
+            exists=version is not None,
+            format=version.format if version else None,
+            snapshot=version.snapshot if version and continues else None,
+            columns=tuple((each["name"], each["type"]) for each in version.columns) if version else (),
+            partition_by=tuple(version.partition_by) if version else (),
+            writers=tuple(writers) if location else (),
+        )
+    return targets
+
+
+def find_current(session: Session, execution: Execution, path: str | None) -> DatasetVersion | None:
+    """Return the version that the execution replaces or adds to."""
+    datasets = DatasetRepository(session, execution.organization_id)
+    if path is not None:
+        return datasets.find_at(path)
+    dataset = session.scalar(
+        select(Dataset).where(Dataset.organization_id == execution.organization_id, Dataset.job_id == execution.job_id)
+    )
+    return datasets.find_version(dataset) if dataset else None
+
+
+def _list_other_writers(session: Session, execution: Execution) -> list[str]:
+    """Return the organization's other executions that may be writing at the moment."""
+    others = select(Execution.id).where(
+        Execution.organization_id == execution.organization_id,
+        Execution.id != execution.id,
+        Execution.state.in_([State.PENDING, State.RUNNING]),
+    )
+    return list(session.scalars(others))

@@ -1,0 +1,166 @@
+"""Publishing of an execution's output and saves as new versions of datasets.
+
+The caller has locked the organization, so two appends never start from the same version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.orm import Session
+
+from core.data.datasets.repository import DatasetRepository, WrittenFiles
+from core.data.files.process import FileReader
+from core.errors import BadInput
+from core.infra.storage.protocol import (
+    InvalidKey,
+    Storage,
+    StoredFile,
+    find_data_files,
+    output_key,
+    saves_key,
+)
+from core.lifecycle.executions.outputs import get_table_location
+from core.lifecycle.executions.paths import resolve_output
+from core.lifecycle.executions.payload import CompletionPayload, Layout
+from core.tables import Dataset, DatasetVersion, Execution, Job, Project
+from pipelines.language.formats import TABLE_FORMATS
+from pipelines.language.snapshots import get_position
+from pipelines.planning.context import OUTPUT
+
+OWN_FOLDERS = frozenset({"executions", "datasets", "tables", "packages", "pages"})
+FOREIGN_FORMATS = frozenset({"parquet", "csv", "json"})
+
+
+AttemptFiles = Mapping[str, Sequence[StoredFile]]
+"""The data files that an attempt has written, by folder: they are listed once, before the publishing transaction."""
+
+
+def list_attempt_files(storage: Storage, execution: Execution, payload: CompletionPayload) -> AttemptFiles:
+    """Return the data files of the attempt's output folder and of the folders of its saves; those of tables are not."""
+    attempt = (execution.organization_id, execution.id, execution.attempt)
+    saves = {f"{saves_key(*attempt)}/{saved.folder}" for saved in payload.parse_saves() if saved.folder}
+    return {folder: find_data_files(storage, folder) for folder in (output_key(*attempt), *sorted(saves))}
+
+
+def is_output_of_attempt(
+    storage: Storage, execution: Execution, payload: CompletionPayload, files: AttemptFiles
+) -> bool:
+    """Return whether the report's path is the attempt's own output folder with files, or the execution's table."""
+    key, table = find_output_key(execution), get_table_location(execution, OUTPUT)
+    path = (payload.output_dataset_path or "").rstrip("/")
+    return path == storage.url_for(key, "spark").rstrip("/") and bool(table or files.get(key))
+
+
+def find_output_key(execution: Execution) -> str:
+    """Return the key of the folder that the current attempt writes its output to."""
+    table = get_table_location(execution, OUTPUT)
+    return table or output_key(execution.organization_id, execution.id, execution.attempt)
+
+
+def describe_foreign_output(
+    storage: Storage, reader: FileReader, organization_id: str, payload: CompletionPayload
+) -> WrittenFiles | None:
+    """Return the output that another Spark wrote to a folder of the organization's storage; columns and counts are
+    read from its files.
+
+    None for a folder elsewhere, without files, or where the service keeps its own. Raises BadInput for files that are
+    not of the format.
+    """
+    key = storage.find_key((payload.output_dataset_path or "").rstrip("/"))
+    format_ = (payload.output_dataset_format or "parquet").lower()
+    parts = key.split("/") if key else []
+    if len(parts) < 2 or parts[0] != organization_id or parts[1] in OWN_FOLDERS or format_ not in FOREIGN_FORMATS:
+        return None
+    try:
+        files = find_data_files(storage, "/".join(parts))
+    except InvalidKey:
+        return None
+    if not files:
+        return None
+    columns, rows = reader.describe([storage.url_for(file.key, "signed") for file in files], format_)
+    size = sum(file.size_bytes for file in files)
+    return WrittenFiles("/".join(parts), format_, columns, rows, size, [file.key for file in files])
+
+
+def publish_output(
+    session: Session,
+    execution: Execution,
+    payload: CompletionPayload,
+    written: AttemptFiles,
+    foreign: WrittenFiles | None = None,
+) -> Dataset:
+    """Publish the attempt's output folder, or another one that was described, to the job's dataset."""
+    key, layout = find_output_key(execution), payload.parse_layout()
+    datasets = DatasetRepository(session, execution.organization_id)
+    job, project = session.get_one(Job, execution.job_id), session.get_one(Project, execution.project_id)
+    dataset = datasets.ensure_of_job(job, project)
+    files = foreign or _describe_files(
+        location=key,
+        format=(payload.output_dataset_format or "parquet").lower(),
+        columns=payload.parse_columns(),
+        row_count=payload.records_output,
+        size_bytes=payload.output_file_size_bytes,
+        files=[file.key for file in written.get(key, ())],
+        layout=layout,
+    )
+    earlier = _find_appended(datasets, execution, dataset) if execution.output_mode == "append" else None
+    datasets.publish(dataset, execution.id, files, path=execution.output_name, append_to=earlier)
+    dataset.logical_path = execution.output_name
+    job.output_dataset_id = execution.dataset_id = dataset.id
+    return dataset
+
+
+def publish_saves(session: Session, execution: Execution, payload: CompletionPayload, written: AttemptFiles) -> None:
+    """Publish the rows of the attempt's save stages that have files: one dataset for each path."""
+    datasets = DatasetRepository(session, execution.organization_id)
+    project = session.get_one(Project, execution.project_id)
+    folder = saves_key(execution.organization_id, execution.id, execution.attempt)
+    for saved in payload.parse_saves():
+        path = resolve_output(session, project, saved.path)
+        found = written.get(f"{folder}/{saved.folder}", ())
+        location = get_table_location(execution, saved.path) if saved.table else f"{folder}/{saved.folder}"
+        if path is None or location is None or not (saved.table or found):
+            continue
+        files = _describe_files(
+            location=location,
+            format=saved.format,
+            columns=[column.model_dump() for column in saved.columns],
+            row_count=saved.rows,
+            size_bytes=saved.bytes,
+            files=[file.key for file in found],
+            layout=saved,
+        )
+        earlier = datasets.find_at(path) if saved.mode == "append" else None
+        dataset = datasets.ensure_of_path(project, path, saved.format)
+        datasets.publish(dataset, execution.id, files, path=path, append_to=earlier)
+
+
+def _describe_files(
+    *,
+    location: str,
+    format: str,
+    columns: list[dict[str, str]],
+    row_count: int | None,
+    size_bytes: int | None,
+    files: list[str],
+    layout: Layout,
+) -> WrittenFiles:
+    """Return the description of files, or of a table's version; raise BadInput for a snapshot that is none."""
+    table = layout.table
+    if format not in TABLE_FORMATS:
+        return WrittenFiles(location, format, columns, row_count, size_bytes, files, partition_by=layout.partition_by)
+    try:
+        get_position(format, table.snapshot if table else "")
+    except ValueError:
+        sentence = f"The report names no snapshot of the {format} table that it has written."
+        raise BadInput(sentence, code="invalid-snapshot", path="additionalMetrics.output.table") from None
+    assert table is not None  # noqa: S101 - an empty snapshot has no position
+    return WrittenFiles(location, format, columns, table.rows, table.bytes, None, table.snapshot, layout.partition_by)
+
+
+def _find_appended(datasets: DatasetRepository, execution: Execution, dataset: Dataset) -> DatasetVersion | None:
+    """Return the version that an append adds to: the newest at its output path, or the job's own."""
+    if execution.output_name is None:
+        return datasets.find_version(dataset)
+    return datasets.find_at(execution.output_name)

@@ -1,0 +1,119 @@
+"""Executions that will not change by themselves: their driver is lost, they run for too long, or a retry is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, select
+
+from core.errors import BadInput, Detail
+from core.infra.database import Database
+from core.infra.settings import Settings
+from core.lifecycle.executions.reports import fail
+from core.lifecycle.executions.retries import FailureCode
+from core.lifecycle.executions.states import State, Trigger, get_sources
+from core.lifecycle.executions.transitions import admit_due, fail_attempt, move
+from core.tables import Execution, Task
+
+MAX_HOURS = 24 * 365 * 100
+LOST = "The execution lost its driver: nothing was heard from it for {seconds:.0f} seconds. Execute the job again."
+TIMED_OUT = "The attempt was stopped: it took longer than the {seconds} seconds that its job allows."
+TOO_LONG = "The execution was running for more than {hours} hours and was given up."
+IS_RUNNING = Execution.state == State.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedZombies:
+    """The tasks whose executions were marked as failed."""
+
+    marked_task_ids: tuple[int, ...]
+    timeout_hours: int
+
+    @property
+    def message(self) -> str:
+        count = len(self.marked_task_ids)
+        tasks = "1 task" if count == 1 else f"{count} tasks"
+        return f"Marked {tasks} as failed that ran for more than {self.timeout_hours} hours."
+
+
+def fail_lost(database: Database, settings: Settings, now: datetime, up_since: datetime) -> list[str]:
+    """Fail every claimed execution without a heartbeat for too long; return their ids.
+
+    Only time since `up_since` counts: before that the service was down and could not receive heartbeats.
+    """
+    limit = now - timedelta(seconds=settings.lost_after_seconds)
+    if up_since > limit:
+        return []
+    silent = Execution.heartbeat_at < limit
+    with database.read() as session:
+        claimed = (Execution.state.in_(get_sources(Trigger.FAIL)), Execution.claimed_at.is_not(None))
+        ids = session.scalars(select(Execution.id).where(*claimed, silent).order_by(Execution.id)).all()
+    sentence = LOST.format(seconds=settings.lost_after_seconds)
+    failed: list[str] = []
+    for execution_id in ids:
+        with database.write() as session:
+            execution = session.get(Execution, execution_id)
+            if execution is not None and fail_attempt(
+                session, execution, FailureCode.DRIVER_LOST, silent, error_message=sentence
+            ):
+                failed.append(execution_id)
+    return failed
+
+
+def list_overdue(database: Database, now: datetime, grace: timedelta = timedelta()) -> Sequence[Execution]:
+    """Return the claimed executions whose attempt has taken longer than its timeout and the grace."""
+    with database.read() as session:
+        claimed = (Execution.state.in_(get_sources(Trigger.POSTPONE)), Execution.claimed_at.is_not(None))
+        limited = session.scalars(select(Execution).where(*claimed, Execution.timeout_seconds > 0)).all()
+    return [each for each in limited if is_overdue(each, now - grace)]
+
+
+def is_overdue(execution: Execution, now: datetime) -> bool:
+    """Return whether the attempt has taken longer than its timeout, which counts from its claim."""
+    if not execution.timeout_seconds or execution.claimed_at is None:
+        return False
+    return now - execution.claimed_at > timedelta(seconds=execution.timeout_seconds)
+
+
+def fail_overdue(database: Database, execution: Execution) -> State:
+    """End the attempt as failed by its timeout, unless it has ended already."""
+    sentence = TIMED_OUT.format(seconds=execution.timeout_seconds)
+    return fail(database, execution.id, sentence, execution.attempt, FailureCode.TIMEOUT)
+
+
+def admit_retries(database: Database, now: datetime) -> None:
+    """Begin the attempts whose pause is over, where their projects have free slots."""
+    due = (Execution.state == State.QUEUED, Execution.retry_at <= now)
+    with database.read() as session:
+        project_ids = session.scalars(select(Execution.project_id).where(*due).distinct()).all()
+    for project_id in sorted(project_ids):
+        with database.write() as session:
+            admit_due(session, project_id)
+
+
+def fail_zombies(database: Database, organization_id: str, timeout_hours: int, now: datetime) -> MarkedZombies:
+    """Fail the organization's executions that have been RUNNING for longer than this; they are not retried.
+
+    Time counts from the start, or from the task's scheduled time where the start is unknown.
+    """
+    if not 0 <= timeout_hours <= MAX_HOURS:
+        message = f"'timeoutHours' is a number of hours from 0 to {MAX_HOURS}."
+        raise BadInput(message, [Detail("timeoutHours", message)])
+    since = func.coalesce(Execution.started_at, Task.scheduled_time)
+    query = select(Execution, since).outerjoin(Task, Task.id == Execution.task_id)
+    running = query.where(Execution.organization_id == organization_id, IS_RUNNING)
+    too_long = running.where(since < now - timedelta(hours=timeout_hours)).order_by(Execution.id)
+    values = {
+        "completed_at": now,
+        "error_message": TOO_LONG.format(hours=timeout_hours),
+        "error_code": FailureCode.GIVEN_UP,
+    }
+    with database.write() as session:
+        marked = [
+            execution.task_id
+            for execution, started_at in session.execute(too_long).tuples().all()
+            if move(session, execution, Trigger.FAIL, IS_RUNNING, started_at=started_at, **values)
+        ]
+    return MarkedZombies(tuple(task_id for task_id in marked if task_id is not None), timeout_hours)

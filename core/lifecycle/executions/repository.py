@@ -1,0 +1,102 @@
+"""Reading executions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import RowMapping, select
+from sqlalchemy.orm import Session
+
+from core.definitions.jobs.repository import JobRepository
+from core.infra.repository import Repository
+from core.infra.validation import is_storable
+from core.lifecycle.executions.states import State, Trigger, get_sources
+from core.lifecycle.usage.usage import measure_seconds
+from core.tables import Execution
+
+# without the pipeline, which may be long, and the other columns that only a driver needs
+PUBLIC_COLUMNS = select(
+    *(Execution.id, Execution.organization_id, Execution.project_id, Execution.job_id, Execution.task_id),
+    *(Execution.state, Execution.attempt, Execution.created_at, Execution.started_at, Execution.completed_at),
+    *(Execution.error_code, Execution.retry_at, Execution.retries, Execution.max_retries),
+    *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
+    *(Execution.trigger, Execution.tick_at, Execution.run_id),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """An execution as its status endpoint shows it."""
+
+    execution_id: str
+    status: str
+    started_at: datetime | None
+    completed_at: datetime | None
+    execution_time_seconds: int | None
+    error_message: str | None
+    spark_ui_url: str | None
+    executor_pod_count: int | None
+    spark_application_name: str | None = None
+
+    @classmethod
+    def from_record(cls, execution: RowMapping) -> Status:
+        return cls(
+            execution["id"],
+            State(execution["state"]).public,
+            execution["started_at"],
+            execution["completed_at"],
+            measure_seconds(execution["started_at"], execution["completed_at"]),
+            execution["error_message"],
+            execution["spark_ui_url"],
+            execution["metrics"].get("executor_count"),
+            execution["metrics"].get("spark_application_name"),
+        )
+
+
+class ExecutionRepository(Repository[Execution]):
+    """The executions of one organization."""
+
+    row = Execution
+    noun = "execution"
+
+    def get(self, project_id: str, job_id: str, execution_id: str) -> Execution:
+        if not is_storable(project_id + job_id + execution_id):
+            raise self._not_found()
+        query = self._select().where(Execution.id == execution_id, Execution.job_id == job_id)
+        return self._fetch_one(query.where(Execution.project_id == project_id))
+
+    def load_record(self, execution: Execution) -> RowMapping:
+        """Return the public columns as this transaction sees them."""
+        return self.session.execute(PUBLIC_COLUMNS.where(Execution.id == execution.id)).mappings().one()
+
+    def list_records(
+        self, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None
+    ) -> Sequence[RowMapping]:
+        """Return the newest first; `before` is the id of the last one on the previous page."""
+        JobRepository(self.session, self.organization_id).get(project_id, job_id)
+        query = PUBLIC_COLUMNS.where(Execution.organization_id == self.organization_id, Execution.job_id == job_id)
+        if before is not None:
+            query = query.where(Execution.id < before)
+        return self.session.execute(query.order_by(Execution.id.desc()).limit(limit)).mappings().all()
+
+
+def load_current_attempt(session: Session, execution_id: str) -> int:
+    """Return the number of the execution's current attempt, 1 for an unknown execution."""
+    if not is_storable(execution_id):
+        return 1
+    return session.scalar(select(Execution.attempt).where(Execution.id == execution_id)) or 1
+
+
+def list_stopping(session: Session) -> Sequence[Execution]:
+    """Return the cancelled executions of all organizations whose drivers have not been reported gone."""
+    query = select(Execution).where(Execution.holds_slot, Execution.state == State.CANCELLED)
+    return session.scalars(query.order_by(Execution.id)).all()
+
+
+def list_claimed(session: Session) -> Sequence[Execution]:
+    """Return the executions of all organizations that a run has claimed and that have not ended."""
+    states = Execution.state.in_(get_sources(Trigger.FAIL))
+    query = select(Execution).where(states, Execution.claimed_at.is_not(None))
+    return session.scalars(query.order_by(Execution.id)).all()

@@ -1,0 +1,201 @@
+"""Operations on executions, as the REST API offers them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from os import SEEK_END
+from typing import BinaryIO
+
+from sqlalchemy import RowMapping
+
+from core.data.files.process import open_file_reader
+from core.definitions.identity.api_keys import Identity
+from core.errors import NotFound
+from core.infra.database import Database
+from core.infra.encryption import KeyRing
+from core.infra.idempotency import IdempotencyKey
+from core.infra.logs import read_execution_log
+from core.infra.settings import Settings
+from core.infra.storage.protocol import NotStored, Storage, files_key
+from core.lifecycle.executions.attempts import list_attempts
+from core.lifecycle.executions.parameters import get_allowed_environment
+from core.lifecycle.executions.payload import CompletionPayload
+from core.lifecycle.executions.reconcile import MarkedZombies, fail_zombies
+from core.lifecycle.executions.reports import cancel, record_report
+from core.lifecycle.executions.repository import ExecutionRepository, load_current_attempt
+from core.lifecycle.executions.tokens import execution_token, find_signer
+from core.lifecycle.submission.submit import retry, submit
+from core.tables import Execution, ExecutionAttempt, now
+
+SIGNING_ATTEMPTS = 20  # reports without an attempt are checked against the tokens of so many attempts
+
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+class ExecutionService:
+    """Every method works on the executions of the caller's organization; others are unknown to it (NotFound)."""
+
+    def __init__(self, database: Database, settings: Settings, storage: Storage) -> None:
+        self._database = database
+        self._settings = settings
+        self._storage = storage
+        self._files = open_file_reader(settings)
+
+    def submit(
+        self,
+        caller: Identity,
+        project_id: str,
+        job_id: str,
+        *,
+        key_ring: KeyRing,
+        parameters: Mapping[str, object] | None = None,
+        arguments: Sequence[str] = (),
+        limit: int | None = None,
+        credential_ids: Sequence[str] = (),
+        idempotency_key: IdempotencyKey | None = None,
+        task_id: str | None = None,
+        queue: bool = False,
+    ) -> Execution:
+        """Accept an execution of the job. See `core.lifecycle.submission.submit.submit`."""
+        return submit(
+            self._database,
+            caller.organization_id,
+            project_id,
+            job_id,
+            key_ring=key_ring,
+            credential_ids=credential_ids,
+            parameters=parameters,
+            arguments=arguments,
+            limit=limit,
+            environment=get_allowed_environment(self._settings),
+            idempotency_key=idempotency_key,
+            task_id=task_id,
+            queue=queue,
+        )
+
+    def retry(
+        self,
+        caller: Identity,
+        project_id: str,
+        job_id: str,
+        execution_id: str,
+        *,
+        key_ring: KeyRing,
+        idempotency_key: IdempotencyKey | None = None,
+        queue: bool = False,
+    ) -> Execution:
+        """Begin a new attempt of a failed execution. See `core.lifecycle.submission.submit.retry`."""
+        return retry(
+            self._database,
+            caller.organization_id,
+            project_id,
+            job_id,
+            execution_id,
+            key_ring=key_ring,
+            idempotency_key=idempotency_key,
+            queue=queue,
+        )
+
+    def list(
+        self, caller: Identity, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None
+    ) -> Sequence[RowMapping]:
+        """Return the job's executions, the newest first."""
+        with self._database.read() as session:
+            executions = ExecutionRepository(session, caller.organization_id)
+            return executions.list_records(project_id, job_id, limit=limit, before=before)
+
+    def get(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
+        with self._database.read() as session:
+            executions = ExecutionRepository(session, caller.organization_id)
+            return executions.load_record(executions.get(project_id, job_id, execution_id))
+
+    def read_logs(
+        self,
+        caller: Identity,
+        project_id: str,
+        job_id: str,
+        execution_id: str,
+        *,
+        tail: int,
+        level: str | None,
+        pod_type: str,
+        executor: str | None = None,
+        attempt: int | None = None,
+    ) -> list[str]:
+        """Return the last lines of an attempt's log, by default the current one's, that have at least this level.
+
+        Lines of executors are those of one, or of all.
+        """
+        with self._database.read() as session:
+            execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
+        if attempt is not None and attempt > execution.attempt:
+            raise NotFound(f"The execution has no attempt {attempt}.")
+        private = [self._settings.data.resolve()]
+        return read_execution_log(
+            self._storage,
+            execution,
+            tail=tail,
+            level=level,
+            pod_type=pod_type,
+            executor=executor,
+            attempt=attempt,
+            private=private,
+        )
+
+    def list_attempts(
+        self, caller: Identity, project_id: str, job_id: str, execution_id: str
+    ) -> Sequence[ExecutionAttempt]:
+        """Return the execution's attempts, the first one first."""
+        with self._database.read() as session:
+            execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
+            return list_attempts(session, execution)
+
+    def open_file(
+        self, caller: Identity, project_id: str, job_id: str, execution_id: str, digest: str
+    ) -> tuple[BinaryIO, int]:
+        """Open a file that the execution downloaded, by the SHA-256 of its content; return it with its size."""
+        with self._database.read() as session:
+            execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
+        try:
+            if not _DIGEST.fullmatch(digest):
+                raise NotStored(digest)
+            file = self._storage.open(f"{files_key(execution.organization_id, execution.id)}/{digest}")
+        except NotStored:
+            raise NotFound("The execution has no file with this hash.") from None
+        size = file.seek(0, SEEK_END)
+        file.seek(0)
+        return file, size
+
+    def cancel(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
+        """Cancel the execution unless it has ended; return it as it is then."""
+        self.get(caller, project_id, job_id, execution_id)
+        cancel(self._database, caller.organization_id, execution_id, "The execution was cancelled.")
+        return self.get(caller, project_id, job_id, execution_id)
+
+    def record_report(self, caller: Identity, project_id: str, job_id: str, payload: CompletionPayload) -> None:
+        """Apply a report that was sent with a key of the organization."""
+        record_report(self._database, self._storage, caller.organization_id, project_id, job_id, payload, self._files)
+
+    def record_signed_report(
+        self, project_id: str, job_id: str, payload: CompletionPayload, headers: Mapping[str, str], body: bytes
+    ) -> None:
+        """Apply a report that was signed with the token of one of the execution's attempts, or raise Unauthorized.
+
+        The attempt is the one that the report names; otherwise the one, among the latest, whose token signed it.
+        """
+        if payload.attempt is not None:
+            attempts = range(payload.attempt, payload.attempt + 1)
+        else:
+            with self._database.read() as session:
+                current = load_current_attempt(session, payload.execution_id)
+            attempts = range(current, max(current - SIGNING_ATTEMPTS, 0), -1)
+        tokens = [execution_token(self._settings, payload.execution_id, attempt) for attempt in attempts]
+        signed = {"attempt": attempts[find_signer(tokens, headers, body)]}
+        payload = payload.model_copy(update={"additional_metrics": (payload.additional_metrics or {}) | signed})
+        record_report(self._database, self._storage, None, project_id, job_id, payload, self._files)
+
+    def fail_zombies(self, caller: Identity, timeout_hours: int) -> MarkedZombies:
+        """Fail the executions that have been running for longer than this many hours."""
+        return fail_zombies(self._database, caller.organization_id, timeout_hours, now())

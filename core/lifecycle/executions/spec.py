@@ -1,0 +1,127 @@
+"""The driver's input for one attempt of an execution: the spec and, separately, the secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from core.definitions.credentials.providers import PUBLIC_VARIABLES
+from core.definitions.credentials.repository import decrypt_environment
+from core.infra.encryption import KeyRing
+from core.infra.secrets import load_service_key
+from core.infra.settings import Settings
+from core.infra.storage import is_bucket, load_storage_secrets
+from core.infra.storage.protocol import Storage, files_key, output_key, pages_key, saves_key, scratch_key
+from core.lifecycle.executions.checkpoints import list_checkpoint_folders
+from core.lifecycle.executions.tokens import execution_token
+from core.tables import Execution
+from driver.spec import (
+    CheckpointSpec,
+    ExecutionSpec,
+    FetchSpec,
+    InputSpec,
+    OutputSpec,
+    PageCacheSpec,
+    SparkSpec,
+    TargetSpec,
+    WebhookSpec,
+)
+from pipelines.filesystem import has_address
+from pipelines.spark.cluster import is_local_master
+
+SECONDS_PER_DAY = 86400
+S3 = "s3"  # the Java library
+
+
+def build_spec(
+    settings: Settings,
+    storage: Storage,
+    execution: Execution,
+    isolate_transforms: bool = True,
+    targets: Mapping[str, TargetSpec] | None = None,
+) -> ExecutionSpec:
+    """Return the spec of the execution's current attempt.
+
+    With `isolate_transforms`, users' Python runs isolated or not at all. `targets` are the datasets that it writes.
+    """
+    attempt = (execution.organization_id, execution.id, execution.attempt)
+    checkpoints = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
+    completion = f"projects/id/{execution.project_id}/jobs/{execution.job_id}/completion"
+    return ExecutionSpec(
+        execution_id=execution.id,
+        job_id=execution.job_id,
+        project_id=execution.project_id,
+        organization_id=execution.organization_id,
+        job_name=execution.job_name,
+        attempt=execution.attempt,
+        pipeline_yaml=execution.pipeline_yaml,
+        parameters=execution.parameters,
+        arguments=tuple(execution.arguments),
+        row_transforms=execution.row_transforms,
+        isolate_transforms=isolate_transforms,
+        credentials=execution.credentials,
+        public_variables=tuple(sorted(PUBLIC_VARIABLES & execution.credentials.keys())),
+        limit=execution.row_limit,
+        output=OutputSpec(
+            path=storage.url_for(output_key(*attempt), "spark"),
+            saves=storage.url_for(saves_key(*attempt), "spark"),
+            files=storage.url_for(files_key(execution.organization_id, execution.id), "spark"),
+        ),
+        checkpoints=CheckpointSpec(folder=checkpoints[0], earlier=tuple(checkpoints[1:])),
+        inputs={
+            path: InputSpec(
+                paths=tuple(storage.url_for(key, "spark") for key in files["locations"]),
+                format=files["format"],
+                snapshot=files.get("snapshot"),
+                columns=files.get("columns", ()),
+                partition_by=files.get("partition_by", ()),
+            )
+            for path, files in execution.inputs.items()
+        },
+        targets=dict(targets or {}),
+        local_folders=tuple(settings.local_folders),
+        webhook=WebhookSpec(url=f"{settings.service_url}/{completion}"),
+        heartbeat_seconds=settings.heartbeat_seconds,
+        fetch=FetchSpec(allow_networks=settings.fetch_allow_networks, own_endpoints=settings.own_endpoints),
+        pages=PageCacheSpec(
+            folder=storage.url_for(pages_key(execution.organization_id), "spark"),
+            lifetime_seconds=settings.page_trusted_seconds,
+            keep_seconds=settings.page_kept_days * SECONDS_PER_DAY,
+            max_bytes=int(settings.page_gigabytes * 1e9),
+            trusted_since=execution.created_at,
+        ),
+        scratch=_find_scratch(settings, storage, execution),
+        spark=build_spark_spec(settings, {*execution.libraries, *find_libraries(execution)}),
+    )
+
+
+def _find_scratch(settings: Settings, storage: Storage, execution: Execution) -> str | None:
+    """Return the folder for files that tasks on other machines share; None when all tasks run on this machine."""
+    if is_local_master(settings.spark_master) or not is_bucket(settings):
+        return None
+    return storage.url_for(scratch_key(execution.organization_id, execution.id, execution.attempt), "spark")
+
+
+def build_spark_spec(settings: Settings, libraries: Iterable[str] = ()) -> SparkSpec:
+    """Return master and settings of a session with these Java libraries."""
+    conf = {"spark.driver.memory": settings.spark_driver_memory}
+    if not is_local_master(settings.spark_master):
+        conf["spark.executor.memory"] = settings.spark_executor_memory
+        if settings.spark_max_cores is not None:
+            conf["spark.cores.max"] = str(settings.spark_max_cores)
+    needed = {*libraries, *([S3] if is_bucket(settings) else ())}
+    return SparkSpec(master=settings.spark_master, conf=conf, libraries=tuple(sorted(needed)))
+
+
+def find_libraries(execution: Execution) -> Iterable[str]:
+    """Return the Java libraries that an execution needs: that of s3 if its text or a parameter has such an address."""
+    texts = (execution.pipeline_yaml, *map(str, execution.parameters.values()))
+    return [S3] if any(has_address(text) for text in texts) else []
+
+
+def load_driver_secrets(settings: Settings, execution: Execution) -> dict[str, str]:
+    """Return the environment variables with the driver's secrets; raise Conflict when one cannot be decrypted."""
+    return {
+        **decrypt_environment(execution, KeyRing(load_service_key(settings))),
+        **load_storage_secrets(settings),
+        "SPINDLE_EXECUTION_TOKEN": execution_token(settings, execution.id, execution.attempt),
+    }

@@ -1,0 +1,199 @@
+"""Changes of state, with the slots of a project that they take or release, and the events that they record.
+
+A slot is one of the executions that a project may have pending or running at once. A cancelled execution that has been
+claimed keeps its slot until its driver has ended. One that waits for its next attempt is queued, without a slot. Locks
+are always taken in this order: organization, project, execution, job, task.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from core.errors import TooMany
+from core.infra.database import execute_update
+from core.lifecycle.executions.attempts import INITIAL_VALUES, build_attempt
+from core.lifecycle.executions.events import record_state
+from core.lifecycle.executions.retries import FailureCode, compute_pause, has_retry
+from core.lifecycle.executions.states import State, Trigger, get_next_state, get_sources
+from core.lifecycle.usage.bills import store_bill
+from core.tables import Execution, Job, OutboxMessage, Project, Task, now
+from core.tables.executions import QUEUED
+
+MAX_CONCURRENT_EXECUTIONS = 10
+MAX_QUEUED_EXECUTIONS = 1000
+RETRY_AFTER_SECONDS = 10
+
+
+def lock_project(session: Session, project_id: str) -> None:
+    """Let only one transaction at a time change the states of a project's executions.
+
+    On SQLite this locks nothing more: its writers are serialized anyway.
+    """
+    session.execute(select(Project.id).where(Project.id == project_id).with_for_update(key_share=True))
+
+
+def move(
+    session: Session, execution: Execution, trigger: Trigger, *conditions: ColumnElement[bool], **values: Any
+) -> bool:
+    """Apply the trigger where the state table and the conditions allow it; return False when nothing changed."""
+    lock_project(session, execution.project_id)
+    found = session.scalar(select(Execution.state).where(Execution.id == execution.id).with_for_update())
+    state = get_next_state(State(found), trigger) if found else None
+    if found is None or state is None:
+        return False
+    if state.holds_slot:
+        values["holds_slot"] = True
+    if state.terminal:
+        values.setdefault("completed_at", now())
+        values["sealed_environment"] = None  # its secrets are not needed any more
+        values["retry_at"] = None
+    same = (Execution.id == execution.id, Execution.state == found, *conditions)
+    if not execute_update(session, update(Execution).where(*same).values(state=state, updated_at=now(), **values)):
+        return False
+    session.refresh(execution)
+    _touch_job_and_task(session, execution)
+    record_state(session, execution)
+    if state.terminal:
+        store_bill(session, execution)
+        _withdraw_launch(session, execution)
+        if state is not State.CANCELLED or execution.claimed_at is None:
+            release_slot(session, execution)
+    return True
+
+
+def fail_attempt(
+    session: Session, execution: Execution, code: FailureCode, *conditions: ColumnElement[bool], **values: Any
+) -> bool:
+    """End the current attempt as failed; return False when nothing changed.
+
+    The execution waits for its next attempt where its retries allow one, and has FAILED otherwise.
+    """
+    lock_project(session, execution.project_id)
+    state = session.scalar(select(Execution.state).where(Execution.id == execution.id).with_for_update())
+    if state is None:
+        return False
+    session.refresh(execution)
+    is_attempted = get_next_state(State(state), Trigger.POSTPONE) is not None
+    if not (is_attempted and has_retry(execution, code) and _is_enabled(session, execution)):
+        return move(session, execution, Trigger.FAIL, *conditions, error_code=code, **values)
+    ended = {"completed_at": now(), **values, "error_code": code}
+    if not execute_update(session, update(Execution).where(Execution.id == execution.id, *conditions).values(ended)):
+        return False
+    session.refresh(execution)
+    store_bill(session, execution)
+    session.add(build_attempt(execution, State.FAILED))
+    _withdraw_launch(session, execution)
+    following = {
+        "attempt": execution.attempt + 1,
+        "retries": execution.retries + 1,
+        "retry_at": now() + compute_pause(execution),
+    }
+    move(session, execution, Trigger.POSTPONE, **(INITIAL_VALUES | following))
+    release_slot(session, execution)
+    return True
+
+
+def cancel_all(session: Session, condition: ColumnElement[bool], sentence: str) -> None:
+    """Cancel the executions that meet the condition and have not ended, the newest first.
+
+    In this order no queued execution is admitted just before it is cancelled.
+    """
+    query = select(Execution).where(condition, Execution.state.in_(get_sources(Trigger.CANCEL)))
+    for execution in session.scalars(query.order_by(Execution.id.desc())).all():
+        move(session, execution, Trigger.CANCEL, error_message=sentence, error_code=FailureCode.CANCELLED)
+
+
+def release_slot(session: Session, execution: Execution, *conditions: ColumnElement[bool]) -> bool:
+    """Free the execution's slot and admit the next queued one; return False without a slot, or unless conditions hold.
+
+    The caller has locked the project.
+    """
+    held = (Execution.id == execution.id, Execution.holds_slot, *conditions)
+    values = {"holds_slot": False, "updated_at": Execution.updated_at}
+    if not execute_update(session, update(Execution).where(*held).values(values)):
+        return False
+    _add_to_active(session, -1, Project.id == execution.project_id)
+    _admit_next(session, execution.project_id)
+    return True
+
+
+def release_slots(session: Session, condition: ColumnElement[bool]) -> None:
+    """Free the slots of executions that are about to be deleted, whose drivers may still be ending."""
+    for execution in session.scalars(select(Execution).where(condition, Execution.holds_slot)).all():
+        release_slot(session, execution)
+
+
+def take_slot_or_queue(session: Session, project_id: str, queue: bool) -> State:
+    """Return PENDING after taking a slot, or QUEUED where none is free and `queue` is set; raise TooMany otherwise."""
+    lock_project(session, project_id)
+    if _take_slot(session, project_id):
+        return State.PENDING
+    if not queue:
+        sentence = f"This project has {MAX_CONCURRENT_EXECUTIONS} executions, the limit. Try again when one has ended."
+        raise TooMany(sentence, RETRY_AFTER_SECONDS, code="execution-limit")
+    queued = session.scalar(select(func.count()).where(Execution.project_id == project_id, QUEUED)) or 0
+    if queued >= MAX_QUEUED_EXECUTIONS:
+        sentence = f"This project has {MAX_QUEUED_EXECUTIONS} queued executions, the limit. Try again later."
+        raise TooMany(sentence, RETRY_AFTER_SECONDS, code="queue-limit")
+    return State.QUEUED
+
+
+def admit_due(session: Session, project_id: str) -> None:
+    """Admit the project's queued executions whose time has come, while it has free slots."""
+    lock_project(session, project_id)
+    while _admit_next(session, project_id):
+        pass
+
+
+def enqueue_launch(session: Session, execution: Execution) -> None:
+    """Let the launcher start the execution's current attempt once this transaction is committed.
+
+    Where a Dagster run waits to claim it, the launcher starts another one only after the end of that run.
+    """
+    launched = {"dagster_run_id": execution.run_id, "processed_at": now()} if execution.run_id else {}
+    session.add(OutboxMessage(execution_id=execution.id, attempt=execution.attempt, **launched))
+
+
+def _touch_job_and_task(session: Session, execution: Execution) -> None:
+    """Set the time of update of the job and the task whose status is this execution's."""
+    changed = {"updated_at": execution.updated_at}
+    newest = (Job.id == execution.job_id, Job.latest_execution_id == execution.id)
+    session.execute(update(Job).where(*newest).values(changed))
+    session.execute(update(Task).where(Task.execution_id == execution.id).values(changed))
+
+
+def _withdraw_launch(session: Session, execution: Execution) -> None:
+    waiting = (OutboxMessage.execution_id == execution.id, OutboxMessage.processed_at.is_(None))
+    execute_update(session, update(OutboxMessage).where(*waiting).values(processed_at=now()))
+
+
+def _is_enabled(session: Session, execution: Execution) -> bool:
+    """Return whether job and project may still be executed."""
+    query = select(Job.enabled, Project.enabled).join(Project, Project.id == Job.project_id)
+    return all(session.execute(query.where(Job.id == execution.job_id)).one())
+
+
+def _admit_next(session: Session, project_id: str) -> bool:
+    """Launch the project's first queued execution that need not wait any more, if a slot is free."""
+    due = or_(Execution.retry_at.is_(None), Execution.retry_at <= now())
+    query = select(Execution).where(Execution.project_id == project_id, QUEUED, due).order_by(Execution.id).limit(1)
+    execution = session.scalar(query)
+    if execution is None or not _take_slot(session, project_id):
+        return False
+    if not move(session, execution, Trigger.ADMIT, retry_at=None):
+        return False
+    enqueue_launch(session, execution)
+    return True
+
+
+def _take_slot(session: Session, project_id: str) -> bool:
+    """Take a slot by one conditional UPDATE, so that simultaneous submits never exceed the limit."""
+    return _add_to_active(session, 1, Project.id == project_id, Project.active_executions < MAX_CONCURRENT_EXECUTIONS)
+
+
+def _add_to_active(session: Session, number: int, *conditions: ColumnElement[bool]) -> bool:
+    values = {"active_executions": Project.active_executions + number, "updated_at": Project.updated_at}
+    return bool(execute_update(session, update(Project).where(*conditions).values(values)))

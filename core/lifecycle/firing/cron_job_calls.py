@@ -1,0 +1,59 @@
+"""The calls of cron jobs as the dispatcher sends them: with a field of a cloud credential as the API key."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import cast
+
+from sqlalchemy import Select, delete, func, select
+from sqlalchemy.orm import Session
+
+from core.definitions.cron_jobs.repository import SHOWN_CALLS
+from core.definitions.cron_jobs.secret import HEADER, load_secret
+from core.infra.database import Database, execute_update
+from core.infra.dispatcher import Dispatch
+from core.infra.encryption import KeyRing
+from core.infra.http_client import HttpResponse
+from core.infra.secrets import load_service_key
+from core.infra.settings import Settings
+from core.tables import CronJob, CronJobCall
+
+RETENTION = timedelta(days=7)
+GONE = 410
+
+
+class CallQueue:
+    """The calls of cron jobs, as the dispatcher sends them."""
+
+    messages = CronJobCall
+    receivers = CronJob
+
+    def select(self) -> Select[tuple[CronJobCall, CronJob]]:
+        return select(CronJobCall, CronJob).join(CronJob, CronJob.id == CronJobCall.cron_job_id)
+
+    def build_headers(self, settings: Settings, database: Database, dispatch: Dispatch, at: datetime) -> dict[str, str]:
+        """Return the headers; those with the call's id let a receiver recognize a repeated call."""
+        call_id = dispatch.message.id
+        headers = {"Content-Type": "application/json", "webhook-id": call_id, "Idempotency-Key": call_id}
+        cron_job = cast(CronJob, dispatch.receiver)
+        if cron_job.secret_name is None or cron_job.secret_key is None:
+            return headers
+        key_ring = KeyRing(load_service_key(settings))
+        with database.read() as session:
+            secret = load_secret(session, cron_job.organization_id, cron_job.secret_name, cron_job.secret_key, key_ring)
+        return {**headers, HEADER: secret}
+
+    def handle_failure(self, session: Session, dispatch: Dispatch, response: HttpResponse, failure: str) -> None:
+        """Repeat no call whose receiver answers 410. The ticks to come are called all the same."""
+        if response.status == GONE:
+            dispatch.message.state = "FAILED"
+
+    def delete_old(self, session: Session, at: datetime) -> None:
+        """Delete calls that are older than a week, except for the last ones of each cron job."""
+        newest_first = func.row_number().over(partition_by=CronJobCall.cron_job_id, order_by=CronJobCall.tick_at.desc())
+        ranked = select(CronJobCall.id, newest_first.label("rank")).subquery()
+        old = (
+            CronJobCall.created_at < at - RETENTION,
+            CronJobCall.id.in_(select(ranked.c.id).where(ranked.c.rank > SHOWN_CALLS)),
+        )
+        execute_update(session, delete(CronJobCall).where(*old))

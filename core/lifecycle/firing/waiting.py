@@ -1,0 +1,176 @@
+"""Jobs of ticks that have not been submitted: because of other jobs of the tick, an earlier execution, or a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import Select, select, update
+from sqlalchemy.orm import Session
+
+from core.definitions.schedules.repository import ExecutionRequest
+from core.errors import Conflict, SpindleError
+from core.infra.database import Database, execute_update
+from core.infra.encryption import KeyRing
+from core.infra.secrets import load_service_key
+from core.infra.settings import Settings
+from core.lifecycle.executions.parameters import get_allowed_environment
+from core.lifecycle.executions.states import TERMINAL, State
+from core.lifecycle.submission.submit import submit
+from core.tables import Execution, Schedule, ScheduleTick, TickJob, now
+from core.tables.schedules import WAITING
+
+PAGE = 500
+TRIES = 3  # at conflicts with a change of the job at the same time
+FAILED_UPSTREAM = "It reads the output of '{}', which {}."
+
+log = structlog.get_logger()
+
+
+class AlreadyHandled(Exception):
+    """Rolls back the submission of a row or time that another process has handled meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sibling:
+    """Another job of the same tick, with the state of its execution."""
+
+    name: str
+    state: str
+    execution_state: str | None
+
+    @property
+    def outcome(self) -> str | None:
+        """How it failed; empty when its output can be read, None while that is open."""
+        if self.state == "WAITING":
+            return None
+        if self.state != "SUBMITTED":
+            return "was skipped" if self.state == "SKIPPED" else "could not be executed"
+        if self.execution_state is None:
+            return "was deleted"
+        if self.execution_state == State.COMPLETED:
+            return ""
+        return "failed" if self.execution_state in TERMINAL else None
+
+
+def submit_waiting(database: Database, settings: Settings) -> None:
+    """Submit or skip every waiting job that need not wait any longer."""
+    after = ""
+    while True:
+        with database.read() as session:
+            query = select(TickJob).where(WAITING, TickJob.id > after).order_by(TickJob.id).limit(PAGE)
+            rows = session.scalars(query).all()
+            decisions = list(_decide(session, rows))
+        for row, reason in decisions:
+            _settle(database, settings, row, reason)
+        if len(rows) < PAGE:
+            return
+        after = rows[-1].id
+
+
+def submit_tick(database: Database, settings: Settings, tick_id: str) -> None:
+    """Submit the jobs of this tick that need not wait."""
+    with database.read() as session:
+        query = select(TickJob).where(WAITING, TickJob.tick_id == tick_id).order_by(TickJob.id)
+        decisions = list(_decide(session, session.scalars(query).all()))
+    for row, reason in decisions:
+        _settle(database, settings, row, reason)
+
+
+def _decide(session: Session, rows: Sequence[TickJob]) -> Iterator[tuple[TickJob, str | None]]:
+    """Yield the rows to submit, and those to skip with their reason."""
+    siblings = _load_siblings(session, [row.tick_id for row in rows if row.after])
+    queued = [row.job_id for row in rows if row.overlap == "queue"]
+    running = set(session.scalars(_select_running(queued))) if queued else set[str]()
+    oldest = _load_oldest(session, queued) if queued else {}
+    for row in rows:
+        upstream = [siblings[row.tick_id, job_id] for job_id in row.after if (row.tick_id, job_id) in siblings]
+        failed = next((each for each in upstream if each.outcome), None)
+        if failed is not None:
+            yield row, FAILED_UPSTREAM.format(failed.name, failed.outcome)
+        elif any(each.outcome is None for each in upstream):
+            continue
+        elif row.overlap != "queue" or (row.job_id not in running and oldest.get(row.job_id) == row.id):
+            yield row, None
+
+
+def _load_siblings(session: Session, tick_ids: Sequence[str]) -> Mapping[tuple[str, str], _Sibling]:
+    if not tick_ids:
+        return {}
+    columns = (TickJob.tick_id, TickJob.job_id, TickJob.job_name, TickJob.state, Execution.state)
+    query = select(*columns).outerjoin(Execution, Execution.id == TickJob.execution_id)
+    rows = session.execute(query.where(TickJob.tick_id.in_(set(tick_ids))))
+    return {(tick_id, job_id): _Sibling(*rest) for tick_id, job_id, *rest in rows}
+
+
+def _select_running(job_ids: Sequence[str]) -> Select[tuple[str]]:
+    return select(Execution.job_id).where(Execution.job_id.in_(job_ids), Execution.state.not_in(TERMINAL)).distinct()
+
+
+def _load_oldest(session: Session, job_ids: Sequence[str]) -> Mapping[str, str]:
+    """Return the waiting row of the oldest tick of each job."""
+    query = select(TickJob.job_id, TickJob.id).join(ScheduleTick, ScheduleTick.id == TickJob.tick_id)
+    rows = session.execute(
+        query.where(TickJob.state == "WAITING", TickJob.job_id.in_(job_ids)).order_by(ScheduleTick.tick_at.desc())
+    )
+    return dict(rows.tuples().all())
+
+
+def _settle(database: Database, settings: Settings, row: TickJob, reason: str | None) -> None:
+    """Submit the row's job, or skip it for the reason."""
+    if reason is not None:
+        _close(database, row, "SKIPPED", reason, "upstream-failed")
+        return
+    for last in (False,) * (TRIES - 1) + (True,):
+        try:
+            _submit(database, settings, row)
+        except AlreadyHandled:
+            return
+        except SpindleError as error:
+            if error.retryable:
+                log.info("schedule waits", tick_job_id=row.id, reason=error.sentence)
+                return
+            code = error.details[0].code
+            if not last and code == Conflict.default_code:
+                continue
+            _close(database, row, "REFUSED", error.sentence, code)
+        return
+
+
+def _submit(database: Database, settings: Settings, row: TickJob) -> None:
+    """Store the execution and the row's new state in one transaction."""
+    with database.read() as session:
+        tick = session.get_one(ScheduleTick, row.tick_id)
+        schedule = session.get_one(Schedule, tick.schedule_id)
+    request = ExecutionRequest.from_json(schedule.execution_request_json)
+
+    def bind(session: Session, execution: Execution) -> None:
+        waiting = (TickJob.id == row.id, TickJob.state == "WAITING")
+        values = {"state": "SUBMITTED", "execution_id": execution.id, "updated_at": now()}
+        if not execute_update(session, update(TickJob).where(*waiting).values(values)):
+            raise AlreadyHandled
+
+    submit(
+        database,
+        schedule.organization_id,
+        schedule.project_id,
+        row.job_id,
+        key_ring=KeyRing(load_service_key(settings)),
+        credential_ids=request.credential_ids,
+        parameters={**(request.parameters or {}), **schedule.parameters},
+        arguments=request.arguments or (),
+        limit=request.limit,
+        environment=get_allowed_environment(settings),
+        queue=True,
+        trigger="schedule",
+        tick_at=tick.tick_at,
+        on_accept=bind,
+    )
+
+
+def _close(database: Database, row: TickJob, state: str, reason: str, code: str) -> None:
+    waiting = (TickJob.id == row.id, TickJob.state == "WAITING")
+    values = {"state": state, "reason": reason, "code": code, "updated_at": now()}
+    with database.write() as session:
+        execute_update(session, update(TickJob).where(*waiting).values(values))

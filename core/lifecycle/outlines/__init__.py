@@ -1,0 +1,1 @@
+"""Jobs as Dagster shows them: steps and upstream jobs."""

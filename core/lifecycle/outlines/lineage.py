@@ -1,0 +1,122 @@
+"""Lineage: the jobs whose output a job reads, by its input dataset and by the paths in its pipeline."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.data.datasets.repository import SCHEME
+from core.lifecycle.executions.parameters import OUTPUT_PREFIX
+
+_REFERENCE = re.compile(r"\$\{([^{}\s]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class JobPaths:
+    """The inputs and outputs of a job, as whole spindle:// paths of its organization."""
+
+    job_id: str
+    organization_id: str
+    table: str
+    input_dataset_id: str | None = None
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetPlace:
+    """Where a dataset is found, and the job whose output it is."""
+
+    dataset_id: str
+    organization_id: str
+    job_id: str | None
+    table: str
+    logical_path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The jobs that a job reads from, and those that it would read from if that did not close a cycle."""
+
+    inputs: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+def resolve_path(path: str, values: Mapping[str, object], project_slug: str) -> str | None:
+    """Return the whole spindle:// path of a path in a pipeline; None outside the storage or with an open parameter."""
+    missing = False
+
+    def replace(match: re.Match[str]) -> str:
+        nonlocal missing
+        name = match[1]
+        if isinstance(value := values.get(name), str | int | float | bool):
+            return str(value)
+        missing = missing or not name.startswith(OUTPUT_PREFIX)
+        return f"{SCHEME}{project_slug}/{name.lower()}"
+
+    path = _REFERENCE.sub(replace, path)
+    if missing or path.startswith(("/", "~")) or ("://" in path and not path.startswith(SCHEME)):
+        return None
+    return (path if "://" in path else f"{SCHEME}{project_slug}/{path}").rstrip("/")
+
+
+def find_inputs(jobs: Sequence[JobPaths], datasets: Iterable[DatasetPlace]) -> dict[str, tuple[str, ...]]:
+    """Return for each job the ids of the jobs whose output it reads, oldest first."""
+    writers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    tables: dict[tuple[str, str], str] = {(job.organization_id, job.table): job.job_id for job in jobs}
+    for job in jobs:
+        for path in job.writes:
+            writers[job.organization_id, path].add(job.job_id)
+    owners: dict[tuple[str, str], set[str]] = {}
+    for place in datasets:
+        if place.job_id is not None:
+            tables[place.organization_id, place.table] = place.job_id
+            owners[place.organization_id, place.dataset_id] = {place.job_id}
+        else:
+            owners[place.organization_id, place.dataset_id] = writers.get(
+                (place.organization_id, place.logical_path or place.table), set()
+            )
+    known = {job.job_id for job in jobs}
+    found: dict[str, tuple[str, ...]] = {}
+    for job in jobs:
+        organization = job.organization_id
+        upstream = set(owners.get((organization, job.input_dataset_id), ())) if job.input_dataset_id else set[str]()
+        for path in job.reads:
+            if path in job.writes:
+                continue  # its own earlier output, or a file that it has just saved
+            table = tables.get((organization, path))
+            upstream |= writers.get((organization, path)) or ({table} if table else set())
+        found[job.job_id] = tuple(sorted(upstream & known - {job.job_id}))
+    return found
+
+
+def drop_cycles(inputs: Mapping[str, Sequence[str]]) -> dict[str, Lineage]:
+    """Drop the inputs that close a cycle; of equal graphs, always the same ones: a depth-first search by job id."""
+    finished: set[str] = set()
+    dropped: defaultdict[str, list[str]] = defaultdict(list)
+    for root in sorted(inputs):
+        if root in finished:
+            continue
+        path = {root}
+        stack = [(root, iter(inputs[root]))]
+        while stack:
+            job_id, rest = stack[-1]
+            for each in rest:
+                if each in path:
+                    dropped[job_id].append(each)
+                elif each not in finished and each in inputs:
+                    path.add(each)
+                    stack.append((each, iter(inputs[each])))
+                    break
+            else:
+                stack.pop()
+                path.discard(job_id)
+                finished.add(job_id)
+    return {
+        job_id: Lineage(tuple(each for each in all_ if each not in dropped[job_id]), tuple(dropped[job_id]))
+        if job_id in dropped
+        else Lineage(tuple(all_))
+        for job_id, all_ in inputs.items()
+    }

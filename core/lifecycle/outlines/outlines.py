@@ -1,0 +1,299 @@
+"""Outlines of jobs: everything that Dagster needs to draw a job, without a pipeline being parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from core.data.datasets.repository import SCHEME
+from core.definitions.agents.plan_outline import (
+    CheckOutline,
+    ColumnTypes,
+    PlanOutline,
+    StepOutline,
+    dump_outline,
+    outline_pipeline,
+    read_outline,
+)
+from core.definitions.identity.organizations import is_shared
+from core.definitions.jobs.obstacles import (
+    DISABLED_AGENT,
+    DISABLED_JOB,
+    DISABLED_PROJECT,
+    NO_AGENT,
+    NO_PIPELINE,
+    PYTHON_AGENT,
+)
+from core.errors import NotFound
+from core.infra.database import execute_update
+from core.lifecycle.outlines.lineage import DatasetPlace, JobPaths, Lineage, drop_cycles, find_inputs, resolve_path
+from core.tables import Agent, Dataset, Job, Organization, Project
+
+__all__ = ["CheckOutline", "JobKey", "JobOutline", "OutlineLoader", "StepOutline", "load_outline", "load_outlines"]
+
+JobKey = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutline:
+    """A job as an asset.
+
+    `key` is made of the slugs of project and job, with the organization's in front as soon as there are two. `inputs`
+    are the keys of the jobs whose output it reads, without those that would close a cycle; `notes` name the latter.
+    With an `obstacle`, a sentence, the job cannot be executed as it is.
+    """
+
+    organization_id: str
+    organization_slug: str
+    project_id: str
+    project_slug: str
+    project_name: str
+    job_id: str
+    slug: str
+    name: str
+    description: str | None
+    key: JobKey
+    steps: tuple[StepOutline, ...] = ()
+    inputs: tuple[JobKey, ...] = ()
+    checks: tuple[CheckOutline, ...] = ()
+    columns: ColumnTypes = ()
+    has_open_columns: bool = True
+    agent_id: str | None = None
+    agent_name: str | None = None
+    agent_revision: int | None = None
+    pipeline_yaml: str | None = None
+    parameters: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    obstacle: str | None = None
+
+
+def load_outline(session: Session, job_id: str) -> JobOutline:
+    """Return the outline of one job; raise NotFound."""
+    outlines = OutlineLoader().load(session, [job_id])
+    if not outlines:
+        raise NotFound("There is no job with this id.")
+    return outlines[0]
+
+
+def load_outlines(session: Session, job_ids: Collection[str] | None = None) -> list[JobOutline]:
+    """Return the outlines of these jobs, or of all, oldest first; unknown ids are left out."""
+    return OutlineLoader().load(session, job_ids)
+
+
+_ROWS = (
+    select(
+        Job.id,
+        Job.organization_id,
+        Job.project_id,
+        Job.agent_id,
+        Job.slug,
+        Job.name,
+        Job.description,
+        Job.input_dataset_id,
+        Job.parameters,
+        Job.enabled,
+        Project.slug.label("project_slug"),
+        Project.name.label("project_name"),
+        Project.enabled.label("project_enabled"),
+        Project.parameters.label("project_parameters"),
+        Organization.slug.label("organization_slug"),
+    )
+    .join(Project, Project.id == Job.project_id)
+    .join(Organization, Organization.id == Job.organization_id)
+    .order_by(Job.id)
+)
+_PLACES = select(
+    Dataset.id, Dataset.organization_id, Dataset.job_id, Dataset.schema_slug, Dataset.slug, Dataset.logical_path
+)
+_AGENTS = select(Agent.id, Agent.name, Agent.enabled, Agent.revision)
+_PIPELINES = select(
+    Agent.id, Agent.revision, Agent.pipeline_yaml, Agent.code.is_not(None).label("has_code"), Agent.outline
+)
+_CHUNK = 1000  # ids in a statement
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentPlan:
+    """An agent's pipeline in one revision; `is_stored` when its outline was read from the database."""
+
+    revision: int
+    pipeline_yaml: str | None
+    has_code: bool
+    outline: PlanOutline
+    is_stored: bool
+
+
+class OutlineLoader:
+    """Loads outlines, and keeps the agents' plans between its calls."""
+
+    def __init__(self) -> None:
+        self._plans: dict[str, _AgentPlan] = {}
+
+    def load(self, session: Session, job_ids: Collection[str] | None = None) -> list[JobOutline]:
+        """Return the outlines of these jobs, or of all, oldest first; unknown ids are left out."""
+        rows = _select_jobs(session, job_ids)
+        agents = self._load_agents(session, rows)
+        if job_ids is None:
+            self._plans = {agent_id: self._plans[agent_id] for agent_id in agents}
+        readers = {row.organization_id for row in rows if row.input_dataset_id or self._get_plan(row, agents).reads}
+        others: Sequence[Any] = ()
+        if job_ids is not None and readers:
+            loaded = {row.id for row in rows}
+            others = session.execute(_ROWS.where(Job.organization_id.in_(readers))).all()
+            others = [row for row in others if row.id not in loaded]
+            agents |= self._load_agents(session, others)
+        everything = [*rows, *others]
+        lineage = self._find_lineage(session, everything, agents, readers)
+        prefixed = is_shared(session)
+        keys = {row.id: _make_key(row, prefixed) for row in everything}
+        names = {row.id: row.name for row in everything}
+        return [self._build(row, agents, lineage.get(row.id, Lineage()), keys, names) for row in rows]
+
+    def list_missing(self) -> list[tuple[str, int, PlanOutline]]:
+        """Return ids and revisions of the agents whose outline is not stored yet, with the outline."""
+        return [(id_, each.revision, each.outline) for id_, each in self._plans.items() if not each.is_stored]
+
+    def _load_agents(self, session: Session, rows: Iterable[Any]) -> dict[str, Any]:
+        """Return the agents of the jobs by id, and load the pipelines that have a new revision."""
+        chunks = _split(sorted({row.agent_id for row in rows if row.agent_id}))
+        found = (agent for chunk in chunks for agent in session.execute(_AGENTS.where(Agent.id.in_(chunk))))
+        agents = {agent.id: agent for agent in found}
+        plans = self._plans
+        changed = [id_ for id_, agent in agents.items() if id_ not in plans or plans[id_].revision != agent.revision]
+        for chunk in _split(changed):
+            for agent in session.execute(_PIPELINES.where(Agent.id.in_(chunk))):
+                text, stored = agent.pipeline_yaml, read_outline(agent.outline)
+                outline = PlanOutline() if text is None else stored or _outline(text)
+                is_stored = text is None or stored is not None
+                plans[agent.id] = _AgentPlan(agent.revision, text, agent.has_code, outline, is_stored)
+        return {id_: agent for id_, agent in agents.items() if id_ in plans}
+
+    def _get_plan(self, row: Any, agents: Mapping[str, Any]) -> PlanOutline:
+        return self._plans[row.agent_id].outline if row.agent_id in agents else PlanOutline()
+
+    def _find_lineage(
+        self, session: Session, rows: Sequence[Any], agents: Mapping[str, Any], readers: Collection[str]
+    ) -> Mapping[str, Lineage]:
+        if not readers:
+            return {}
+        places = session.execute(_PLACES.where(Dataset.organization_id.in_(readers)))
+        datasets = [
+            DatasetPlace(place.id, place.organization_id, place.job_id, _get_table(place), place.logical_path)
+            for place in places
+        ]
+        paths = [_make_paths(row, self._get_plan(row, agents)) for row in rows]
+        return drop_cycles(find_inputs(paths, datasets))
+
+    def _build(
+        self,
+        row: Any,
+        agents: Mapping[str, Any],
+        lineage: Lineage,
+        keys: Mapping[str, JobKey],
+        names: Mapping[str, str],
+    ) -> JobOutline:
+        agent = agents.get(row.agent_id)
+        pipeline = self._plans[agent.id] if agent else None
+        plan = pipeline.outline if pipeline else PlanOutline()
+        return JobOutline(
+            organization_id=row.organization_id,
+            organization_slug=row.organization_slug,
+            project_id=row.project_id,
+            project_slug=row.project_slug,
+            project_name=row.project_name,
+            job_id=row.id,
+            slug=row.slug,
+            name=row.name,
+            description=row.description,
+            key=keys[row.id],
+            steps=plan.steps,
+            inputs=tuple(keys[each] for each in lineage.inputs),
+            checks=plan.checks,
+            columns=plan.columns,
+            has_open_columns=plan.has_open_columns,
+            agent_id=agent and agent.id,
+            agent_name=agent and agent.name,
+            agent_revision=pipeline and pipeline.revision,
+            pipeline_yaml=pipeline and pipeline.pipeline_yaml,
+            parameters=plan.parameters,
+            notes=tuple(_describe_dropped(names[each]) for each in lineage.dropped),
+            obstacle=_find_obstacle(row, agent, pipeline),
+        )
+
+
+def store_missing_outlines(session: Session, loader: OutlineLoader) -> int:
+    """Store the outlines that the loader had to compute, because an older version wrote the agents."""
+    missing = loader.list_missing()
+    for agent_id, revision, outline in missing:
+        unchanged = (Agent.id == agent_id, Agent.revision == revision)
+        values = {"outline": dump_outline(outline), "updated_at": Agent.updated_at}
+        execute_update(session, update(Agent).where(*unchanged).values(values))
+    return len(missing)
+
+
+def _select_jobs(session: Session, job_ids: Collection[str] | None) -> Sequence[Any]:
+    if job_ids is None:
+        return session.execute(_ROWS).all()
+    return [row for chunk in _split(sorted(job_ids)) for row in session.execute(_ROWS.where(Job.id.in_(chunk)))]
+
+
+def _split(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))
+
+
+def _make_key(row: Any, prefixed: bool) -> JobKey:
+    slugs = (row.project_slug, row.slug)
+    return (row.organization_slug, *slugs) if prefixed else slugs
+
+
+def _make_paths(row: Any, plan: PlanOutline) -> JobPaths:
+    values = {**row.project_parameters, **row.parameters}
+
+    def resolve(paths: Iterable[str]) -> tuple[str, ...]:
+        found = (resolve_path(path, values, row.project_slug) for path in paths)
+        return tuple(path for path in found if path is not None)
+
+    output = () if plan.output_path is None else (plan.output_path,)
+    return JobPaths(
+        job_id=row.id,
+        organization_id=row.organization_id,
+        table=f"{SCHEME}{row.project_slug}/{row.slug}",
+        input_dataset_id=row.input_dataset_id,
+        reads=resolve(plan.reads),
+        writes=resolve((*plan.saves, *output)),
+    )
+
+
+def _describe_dropped(name: str) -> str:
+    return (
+        f"It also reads the output of '{name}', which depends on this job: that input is left out of the lineage, "
+        "because assets cannot depend on each other in a circle."
+    )
+
+
+def _get_table(dataset: Any) -> str:
+    return f"{SCHEME}{dataset.schema_slug}/{dataset.slug}"
+
+
+def _find_obstacle(row: Any, agent: Any, pipeline: _AgentPlan | None) -> str | None:
+    if not row.project_enabled:
+        return DISABLED_PROJECT
+    if not row.enabled:
+        return DISABLED_JOB
+    if pipeline is None:
+        return NO_AGENT
+    if not agent.enabled:
+        return DISABLED_AGENT
+    if pipeline.pipeline_yaml is None:
+        return PYTHON_AGENT if pipeline.has_code else NO_PIPELINE
+    return pipeline.outline.fault
+
+
+@lru_cache(1000)
+def _outline(text: str) -> PlanOutline:
+    return outline_pipeline(text)

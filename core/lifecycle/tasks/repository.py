@@ -1,0 +1,145 @@
+"""Tasks: each is a run of a job, bound to the execution that it started last."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
+
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.schedules.times import check_scheduled_time
+from core.errors import BadInput, Conflict, NotFound
+from core.infra.encryption import AssociatedData, KeyRing
+from core.infra.repository import lock_organization, lock_row, validate_fields
+from core.infra.validation import check_storable
+from core.lifecycle.executions.states import State, Trigger
+from core.lifecycle.executions.transitions import lock_project, move
+from core.lifecycle.tasks.report import TaskWithExecution
+from core.tables import Execution, Task
+
+FIELDS = frozenset(
+    {"name", "description", "bot_id", "task_type", "execution_mode", "execution_log", "scheduled_time", "enabled"}
+)
+CLEARABLE = frozenset({"bot_id", "scheduled_time"})
+TYPES = ("SPARK", "BROWSER", "PYTHON")
+LARGEST_ID = 2**31 - 1
+MAX_KEY_LENGTH = 16 * 2**10
+
+
+class TaskRepository:
+    """The tasks of one organization's jobs. Their ids are integers, as text."""
+
+    def __init__(self, session: Session, organization_id: str) -> None:
+        self.session = session
+        self.organization_id = organization_id
+
+    def create(self, project_id: str, job_id: str, values: Mapping[str, Any]) -> TaskWithExecution:
+        job = JobRepository(self.session, self.organization_id).get(project_id, job_id)
+        known = _validate(values)
+        check_scheduled_time(known.get("scheduled_time"))
+        if "name" not in known:
+            raise BadInput("A task needs a 'name'.", path="name", code="missing-field")
+        task = Task(organization_id=self.organization_id, job_id=job.id, **known)
+        self.session.add(task)
+        self.session.flush()
+        return TaskWithExecution(task, None)
+
+    def list(
+        self, project_id: str, job_id: str, *, limit: int | None = None, after: int | None = None
+    ) -> Sequence[TaskWithExecution]:
+        JobRepository(self.session, self.organization_id).get(project_id, job_id)
+        query = self._select().where(Task.job_id == job_id).order_by(Task.id).limit(limit)
+        if after is not None:
+            query = query.where(Task.id > after)
+        return [TaskWithExecution(*row) for row in self.session.execute(query)]
+
+    def get(self, project_id: str, job_id: str, task_id: str) -> TaskWithExecution:
+        JobRepository(self.session, self.organization_id).get(project_id, job_id)
+        return self._fetch_one(self._select().where(Task.job_id == job_id, Task.id == _parse_id(task_id)))
+
+    def get_by_id(self, task_id: str) -> TaskWithExecution:
+        """Return a task of any job of the organization."""
+        return self._fetch_one(self._select().where(Task.id == _parse_id(task_id)))
+
+    def get_startable(self, project_id: str, job_id: str, task_id: str) -> Task:
+        """Return the task; raise Conflict when it is disabled or running."""
+        found = self.get(project_id, job_id, task_id)
+        if not found.task.enabled:
+            raise Conflict("This task is disabled. Enable it to start it.", code="disabled")
+        if found.execution is not None and not State(found.execution.state).terminal:
+            raise Conflict("This task is running already.", code="already-running")
+        return found.task
+
+    def update(self, project_id: str, job_id: str, task_id: str, changes: Mapping[str, Any]) -> TaskWithExecution:
+        found = self.get(project_id, job_id, task_id)
+        known = _validate(changes)
+        check_scheduled_time(known.get("scheduled_time"), found.task.scheduled_time)
+        for field, value in known.items():
+            setattr(found.task, field, value)
+        self.session.flush()
+        return found
+
+    def store_api_key(self, task: Task, api_key: str, key_ring: KeyRing) -> None:
+        """Encrypt the task's API key; one that is empty or masked, as clients have read it, changes nothing."""
+        if not api_key.strip("*"):
+            return
+        check_storable("apiKey", api_key)
+        if len(api_key) > MAX_KEY_LENGTH:
+            raise BadInput(f"'apiKey' is longer than {MAX_KEY_LENGTH} characters.", path="apiKey")
+        task.sealed_api_key = key_ring.encrypt(api_key, bind_task(task))
+        self.session.flush()
+
+    def delete(self, project_id: str, job_id: str, task_id: str) -> None:
+        """Cancel the task's execution, then delete the task; its executions stay."""
+        found = self.get(project_id, job_id, task_id)
+        if found.execution is not None:
+            move(self.session, found.execution, Trigger.CANCEL, error_message="The task was deleted.")
+        self.session.delete(found.task)
+        self.session.flush()
+
+    def stop(self, project_id: str, job_id: str, task_id: str) -> None:
+        """Cancel the task's execution, if it is running."""
+        found = self.get(project_id, job_id, task_id)
+        if found.execution is not None:
+            move(self.session, found.execution, Trigger.CANCEL, error_message="The task was stopped.")
+
+    def lock(self, project_id: str, task: Task, if_match: Collection[str]) -> None:
+        """Lock the task, and its project first: states of executions change under the project's lock."""
+        lock_organization(self.session, self.organization_id)
+        lock_project(self.session, project_id)
+        lock_row(self.session, self.organization_id, task, if_match)
+
+    def _select(self) -> Select[Any]:
+        query = select(Task, Execution).outerjoin(Execution, Execution.id == Task.execution_id)
+        return query.where(Task.organization_id == self.organization_id)
+
+    def _fetch_one(self, query: Select[Any]) -> TaskWithExecution:
+        row = self.session.execute(query).one_or_none()
+        if row is None:
+            raise _not_found()
+        return TaskWithExecution(*row)
+
+
+def bind_task(task: Task) -> AssociatedData:
+    return AssociatedData(task.organization_id, f"task {task.id}", "api_key")
+
+
+def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
+    known = validate_fields(values, FIELDS, CLEARABLE)
+    if "task_type" in known:
+        known["task_type"] = known["task_type"].upper()
+        if known["task_type"] not in TYPES:
+            raise BadInput(f"'taskType' is one of {', '.join(TYPES)}.", path="taskType")
+    return known
+
+
+def _parse_id(task_id: str) -> int:
+    if not (task_id.isascii() and task_id.isdecimal() and len(task_id) <= 10 and int(task_id) <= LARGEST_ID):
+        raise _not_found()
+    return int(task_id)
+
+
+def _not_found() -> NotFound:
+    return NotFound("There is no task with this id.")

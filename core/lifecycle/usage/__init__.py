@@ -1,0 +1,1 @@
+"""What an execution used and cost: measurements, prices, bills."""

@@ -1,0 +1,118 @@
+"""Keys and scopes, over every operation there is."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from fastapi.routing import iter_route_contexts
+
+from api.app import create_app
+from core.definitions.identity.api_keys import SCOPES, create_key
+from core.infra.database import open_database
+from core.infra.settings import Settings
+from core.tables import ApiKey, now
+from tests.api.operations import OPERATIONS, Operation
+from tests.support.api import Api, Server
+
+UNKNOWN = "01990000-0000-7000-8000-000000000000"
+OPEN = {"/", "/livez", "/readyz", "/api/docs", "/api/openapi.json"}
+
+
+REPORT = {"executionId": UNKNOWN, "status": "FAILED"}  # the one body that is read before its sender is known
+WRONG: list[dict[str, str]] = [
+    {},
+    {"X-API-Key": ""},
+    {"X-API-Key": "sk_wrong"},
+    {"Authorization": "Bearer sk_wrong"},
+    {"Authorization": "Basic c2s6c2s="},
+    {"Authorization": "Bearer"},
+]
+
+
+def path_of(operation: Operation) -> str:
+    return operation.path.format_map(dict.fromkeys(operation.path_parameters, UNKNOWN))
+
+
+def routes() -> list[tuple[str, str]]:
+    """Method and path of all routes, those that the OpenAPI file does not show among them."""
+    found = {
+        (method, re.sub(r"{[^}]*}", UNKNOWN, route.path))
+        for route in iter_route_contexts(create_app(Settings()).routes)
+        if route.path is not None  # as that of the index is
+        for method in (route.methods or {"GET"}) - {"HEAD"}
+    }
+    return sorted(found)
+
+
+@pytest.fixture(scope="module")
+def dead(server: Server, acme: Api) -> list[dict[str, str]]:
+    """Keys that were valid once."""
+    database = open_database(server.settings)
+    with database.write() as session:
+        revoked, first = create_key(session, acme.organization_id, "revoked")
+        revoked.revoked_at = now()
+        _, second = create_key(session, acme.organization_id, "old", expires_at=now() - timedelta(seconds=1))
+    database.close()
+    return [{"X-API-Key": first}, {"Authorization": f"Bearer {second}"}]
+
+
+@pytest.mark.parametrize(("method", "path"), routes())
+def test_every_route_refuses_a_missing_wrong_revoked_or_expired_key(
+    acme: Api, dead: list[dict[str, str]], method: str, path: str
+):
+    if path in OPEN or path.startswith("/api/docs/"):
+        assert acme.client.request(method, path).status_code == 200
+        return
+    for headers in (*WRONG, *dead):
+        response = acme.client.request(method, path, headers=headers, json=REPORT)
+        assert (response.status_code, response.json()["code"]) == (401, 401), headers
+        assert response.headers["WWW-Authenticate"] == "ApiKey"
+
+
+def test_a_key_is_refused_as_soon_as_it_was_revoked(server: Server, acme: Api):
+    used = server.caller(acme.organization_id, "etl:read")
+    assert used.call("GET", "/projects").status_code == 200
+    key_id = next(key["id"] for key in reversed(acme.get("/auth/api-keys")) if key["scopes"] == ["etl:read"])
+    assert acme.call("DELETE", f"/auth/api-keys/{key_id}").status_code == 200
+    assert used.call("GET", "/projects").status_code == 401
+
+
+def test_the_key_is_understood_in_every_header(acme: Api):
+    for headers in (
+        {"X-API-Key": acme.key},
+        {"x-api-key": acme.key},
+        {"Authorization": f"ApiKey {acme.key}"},
+        {"Authorization": f"Bearer {acme.key}"},
+        {"Authorization": f"bearer {acme.key}", "Content-Type": "application/json"},
+    ):
+        assert acme.client.get("/api/svc/api/projects", headers=headers).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def by_scope(server: Server, acme: Api) -> dict[str, Api]:
+    return {scope: server.caller(acme.organization_id, scope) for scope in sorted(SCOPES)}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+def test_an_operation_needs_its_scope_or_admin(by_scope: dict[str, Api], operation: Operation):
+    implied = {"super_admin"} if "super_admin" in operation.scopes else {"admin", "super_admin"}
+    allowed = {*implied, *operation.scopes} if operation.scopes else SCOPES
+    for scope, api in by_scope.items():
+        response = api.call(operation.method, path_of(operation), json=operation.body({}), params=operation.query)
+        assert (response.status_code != 403) == (scope in allowed), f"{scope}: {response.text}"
+
+
+def test_a_malformed_body_is_not_read_before_the_key(acme: Api):
+    response = acme.client.post("/api/svc/api/projects", content=b"{", headers={"Content-Type": "application/json"})
+    assert response.status_code == 401
+
+
+def test_keys_are_stored_hashed(server: Server, acme: Api):
+    database = open_database(server.settings)
+    with database.read() as session:
+        hashes = [key.key_hash for key in session.query(ApiKey)]
+    database.close()
+    assert acme.key not in str(hashes)
+    assert all(len(each) == 64 for each in hashes)

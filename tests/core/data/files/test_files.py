@@ -1,0 +1,114 @@
+"""Uploaded files: what is detected, and what is refused with which code."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core.data.files.errors import RejectedFile
+from core.data.files.intake import take
+
+OPTIONS = {"format": None, "delimiter": None, "header": None, "encoding": None, "maxBytes": 2**30}
+
+
+def take_file(folder: Path, content: bytes, **options: Any) -> dict[str, Any]:
+    (folder / "upload").write_bytes(content)
+    return take({"source": str(folder / "upload"), "folder": str(folder), **OPTIONS, **options})
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"\xef\xbb\xbfname,n\r\nx,1\r\n", [{"name": "x", "n": 1}]),
+        ("näme\tn\nx\t1\n".encode("utf-16"), [{"näme": "x", "n": 1}]),
+        ("name,n\nx,1\n".encode("utf-16-be"), [{"name": "x", "n": 1}]),
+        (gzip.compress(b"name,n\nx,1\n", mtime=0), [{"name": "x", "n": 1}]),
+        (b'{"a": 1, "b": {"c": [1, 2]}}\n\n{"a": 2.5}\n', [{"a": 1, "b": {"c": [1, 2]}}, {"a": 2.5, "b": None}]),
+        (b'\xef\xbb\xbf[{"a": "007"}, {"a": "x"}]', [{"a": "007"}, {"a": "x"}]),
+        (b"1,x\n2,y\n", [{"_c0": 1, "_c1": "x"}, {"_c0": 2, "_c1": "y"}]),
+        (b'a,b\n"",\n', [{"a": "", "b": None}]),
+        (b",a\n0,x\n", [{"_c0": 0, "a": "x"}]),
+        (b"when\n2026-01-02T03:04:05+01:00\n", [{"when": "2026-01-02T02:04:05Z"}]),
+        (b"id\n12345678901234567890\n", [{"id": "12345678901234567890"}]),
+        (b"only,header\n", []),
+    ],
+)
+def test_encodings_compressions_and_formats_are_detected(tmp_path: Path, content: bytes, rows: Any) -> None:
+    taken = take_file(tmp_path, content)
+    assert (taken["preview"], taken["rows"]) == (rows, len(rows))
+    assert pq.read_metadata(tmp_path / "rows.parquet").num_rows == len(rows)
+
+
+def make_zip(*names: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, "a,b\n1,2\n")
+    return buffer.getvalue()
+
+
+PARQUET = to_parquet(pa.table({"a": list(range(1000))}))
+REFUSED = {
+    "an empty file": (b"", "empty-file"),
+    "white space": (b"\n \n", "empty-file"),
+    "a row with more values": (b"a,b\n1,2\n1,2,3\n", "invalid-file"),
+    "a row with fewer values": (b"a,b\n1,2\n1\n", "invalid-file"),
+    "a quote that is not closed": (b'a,b\n1,"x\n2,3\n', "invalid-file"),
+    "equal names": (b"a,b,a\n1,2,3\n", "duplicate-column"),
+    "names that differ in case": (b"Name,name\nx,y\n", "duplicate-column"),
+    "a name with a control character": (b'"a\x01",b\n1,2\n', "invalid-header"),
+    "latin-1": ("name,v\ncafé,1\n".encode("latin-1"), "invalid-encoding"),
+    "binary": (b"\0" * 5000, "unsupported-format"),
+    "an image": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1", "unsupported-format"),
+    "a spreadsheet": (make_zip("[Content_Types].xml", "xl/a.xml"), "unsupported-format"),
+    "two files in a ZIP": (make_zip("a.csv", "b.csv"), "unsupported-format"),
+    "broken JSON": (b'{"a": 1}\n{"a": \n', "invalid-file"),
+    "JSON that is not objects": (b"[1, 2]", "invalid-file"),
+    "half a gzip file": (gzip.compress(b"a,b\n1,2\n" * 1000)[:-9], "truncated-upload"),
+    "half a Parquet file": (PARQUET[: len(PARQUET) // 2], "invalid-file"),
+    "a damaged Parquet file": (PARQUET[:40] + b"\xff" * 400 + PARQUET[440:], "invalid-file"),
+    "a Parquet file with equal names": (
+        to_parquet(pa.table([pa.array([1]), pa.array([2])], names=["a", "A"])),
+        "duplicate-column",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_file_that_cannot_be_read_whole_is_refused(tmp_path: Path, case: str) -> None:
+    content, code = REFUSED[case]
+    with pytest.raises(RejectedFile) as refused:
+        take_file(tmp_path, content)
+    assert refused.value.code == code, refused.value
+    assert str(tmp_path) not in str(refused.value)
+
+
+def test_the_line_of_a_wrong_row_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RejectedFile, match="line 30002"):
+        take_file(tmp_path, b"a,b\n" + b"1,2\n" * 30_000 + b"1,2,3\n" + b"1,2\n" * 10)
+
+
+def test_types_are_those_of_all_rows(tmp_path: Path) -> None:
+    rows = b"n,m,d\n" + b"1,1,2026-01-01\n" * 30_000
+    late = take_file(tmp_path, rows + b"1.5,x,2026-13-01\n")
+    assert [column["type"] for column in late["columns"]] == ["double", "string", "string"]
+    assert late["rows"] == 30_001
+
+
+def test_empty_cells_do_not_make_a_column_text(tmp_path: Path) -> None:
+    rows = b"day,at,zone,flag,n\n,,,,\n2026-01-01,2026-01-01 10:00,2026-01-01T10:00:00Z,True,1\n"
+    columns = take_file(tmp_path, rows)["columns"]
+    assert [column["type"] for column in columns] == ["date", "timestamp_ntz", "timestamp", "boolean", "bigint"]

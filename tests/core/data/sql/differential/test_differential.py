@@ -1,0 +1,90 @@
+"""One statement, one answer: DuckDB and Trino give Trino's rows, names and types, or DuckDB refuses by name.
+
+The tables are Parquet files; in long runs Delta and Iceberg too, on Trino in a bucket where there is one.
+
+`UPDATE_GOLDEN=1` with SPINDLE_TEST_TRINO asks Trino again and writes its answers to golden.json, with which runs
+without Trino compare.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from core.data.sql.embedded.pool import Pool
+from core.data.sql.service import Query
+from core.errors import SpindleError
+from tests.core.data.sql.differential.golden import (
+    GOLDEN,
+    REFUSED_CODES,
+    SCHEMA,
+    Case,
+    describe_error,
+    describe_page,
+    find_difference,
+    load_cases,
+    load_golden,
+    publish_tables,
+    record,
+    widen,
+)
+from tests.support.s3 import find_bucket
+from tests.support.trino import ENGINES
+from tests.support.warehouse import Warehouse, make_warehouse
+
+LAKES = [
+    pytest.param((engine, format_), id=f"{engine}-{format_}", marks=() if format_ == "parquet" else pytest.mark.long)
+    for engine in ENGINES
+    for format_ in ("parquet", "delta", "iceberg")
+]
+
+
+@dataclass
+class Lake:
+    """The tables in one format, on one engine."""
+
+    warehouse: Warehouse
+    format: str
+
+
+@pytest.fixture(scope="module", params=LAKES)
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Generator[Lake]:
+    engine, format_ = request.param
+    bucket = find_bucket() if engine == "trino" and format_ != "parquet" else None  # whose logs Trino reads
+    for warehouse in make_warehouse(tmp_path_factory.mktemp("lake"), pool, engine, bucket):
+        publish_tables(warehouse, format_)
+        if request.param == ("trino", "parquet") and os.environ.get("UPDATE_GOLDEN"):
+            GOLDEN.write_text(_write_json(record(warehouse)))
+        yield Lake(warehouse, format_)
+
+
+@pytest.fixture(scope="module")
+def golden(lake: Lake) -> dict[str, Any]:
+    return load_golden()
+
+
+@pytest.mark.parametrize("case", load_cases(), ids=str)
+def test_a_statement_has_trinos_answer(lake: Lake, golden: dict[str, Any], case: Case) -> None:
+    try:
+        query = Query(case.sql, schema=SCHEMA, limit=10_000)
+        found = describe_page(lake.warehouse.queries.run(lake.warehouse.caller("acme"), query).page)
+    except SpindleError as error:
+        found = describe_error(error)
+    if case.refused and lake.warehouse.settings.trino is None:
+        assert found.get("error") in REFUSED_CODES, found
+        return
+    expected = golden[case.sql]
+    if lake.format == "iceberg":
+        expected, found = widen(expected), widen(found)
+    difference = find_difference(expected, found, case.sql)
+    assert difference is None, f"{case.sql}\n{difference}"
+
+
+def _write_json(answers: dict[str, Any]) -> str:
+    lines = (f"{json.dumps(sql)}: {json.dumps(answer, ensure_ascii=False)}" for sql, answer in answers.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"

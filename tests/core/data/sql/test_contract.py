@@ -1,0 +1,183 @@
+"""The contract of SqlEngine, which every implementation passes."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core.data.sql.catalog import Column, Table
+from core.data.sql.engine import EngineQuery, QueryCancelled, SqlEngine
+from core.data.sql.gate import rewrite
+from core.data.sql.names import TableName
+from core.data.sql.service import open_sql_engine
+from core.data.sql.statement import Select, parse
+from core.errors import BadInput, TooLarge, Unavailable
+from core.infra.settings import Settings
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import Storage
+from core.tables import new_id
+from tests.support.trino import ENDLESS, engine_settings
+
+ORGANIZATION, RIVAL = "organization", "rival"
+
+
+@pytest.fixture(scope="module", params=["duckdb", "trino"])
+def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings that select each engine."""
+    data = tmp_path_factory.mktemp("data")
+    return Settings(data=data, sql_timeout_seconds=60, **engine_settings(request.param))
+
+
+@pytest.fixture(scope="module")
+def storage(settings: Settings) -> Storage:
+    return open_storage(settings)
+
+
+@pytest.fixture(scope="module")
+def engine(settings: Settings, storage: Storage) -> Generator[SqlEngine]:
+    engine = open_sql_engine(settings, storage)
+    yield engine
+    engine.close()
+
+
+def store(storage: Storage, key: str, rows: pa.Table) -> None:
+    content = io.BytesIO()
+    pq.write_table(rows, content)
+    content.seek(0)
+    storage.put(key, content)
+
+
+COLUMNS = (Column("id", "bigint"), Column("name", "string"))
+
+
+def make_table(
+    *locations: str, name: str = "products", rows: int | None = None, columns: tuple[Column, ...] = COLUMNS
+) -> Table:
+    return Table(new_id(), "shop", name, columns, "parquet", locations, None, rows, None)
+
+
+@pytest.fixture(scope="module")
+def products(storage: Storage) -> Table:
+    """A table of two folders, as after an append; the second one has a column more."""
+    store(storage, f"{ORGANIZATION}/a/part-0.parquet", pa.table({"id": [1, 2], "name": ["kettle", "mug"]}))
+    store(storage, f"{ORGANIZATION}/b/part-0.parquet", pa.table({"id": [3], "name": ["pot"], "price": [19.5]}))
+    columns = (*COLUMNS, Column("price", "double"))
+    return make_table(f"{ORGANIZATION}/a", f"{ORGANIZATION}/b", rows=3, columns=columns)
+
+
+def make_query(engine: SqlEngine, sql: str, *tables: Table, limit: int = 100, offset: int = 0) -> EngineQuery:
+    """A query in Trino's dialect, rewritten for the engine as the query service does."""
+    parsed = parse(sql)
+    assert isinstance(parsed, Select)
+    relations = {TableName(table.name): engine.register(ORGANIZATION, table) for table in tables}
+    text = rewrite(parsed.tree, relations, engine.dialect, limit, offset)
+    return EngineQuery(new_id(), ORGANIZATION, text, tuple(relations.values()), parsed.explain)
+
+
+def test_a_page_has_columns_in_trinos_types_and_rows_as_json(engine: SqlEngine, products: Table) -> None:
+    page = engine.run(make_query(engine, "SELECT id, name, price FROM products ORDER BY id", products))
+    assert page.columns == (Column("id", "bigint"), Column("name", "varchar"), Column("price", "double"))
+    assert page.row_count == 3
+    assert json.loads(page.json) == page.rows
+    assert page.rows[0] == {"id": 1, "name": "kettle", "price": None}
+    assert page.rows[2] == {"id": 3, "name": "pot", "price": 19.5}
+
+
+@pytest.mark.parametrize(("limit", "offset", "ids"), [(2, 0, [1, 2]), (2, 2, [3]), (2, 4, []), (0, 0, [])])
+def test_pages_are_cut_by_limit_and_offset(
+    engine: SqlEngine, products: Table, limit: int, offset: int, ids: list[int]
+) -> None:
+    query = make_query(engine, "SELECT id FROM products ORDER BY id", products, limit=limit, offset=offset)
+    assert [row["id"] for row in engine.run(query).rows] == ids
+
+
+def test_a_table_without_rows_has_its_columns(engine: SqlEngine) -> None:
+    page = engine.run(make_query(engine, "SELECT * FROM nothing", make_table(name="nothing", rows=0)))
+    assert page.columns == (Column("id", "bigint"), Column("name", "varchar"))
+    assert page.rows == []
+
+
+def test_register_refuses_files_of_another_organization(engine: SqlEngine, storage: Storage) -> None:
+    store(storage, f"{RIVAL}/a/part-0.parquet", pa.table({"id": [1]}))
+    for location in (f"{RIVAL}/a", f"{ORGANIZATION}/../{RIVAL}/a"):
+        with pytest.raises(Unavailable):
+            engine.register(ORGANIZATION, make_table(location, rows=1))
+
+
+def test_register_refuses_a_table_whose_files_are_missing(engine: SqlEngine) -> None:
+    with pytest.raises(Unavailable):
+        engine.register(ORGANIZATION, make_table(f"{ORGANIZATION}/missing", rows=1))
+
+
+def test_a_query_reads_only_the_tables_of_its_organization(engine: SqlEngine, products: Table) -> None:
+    query = make_query(engine, "SELECT id FROM products", products)
+    with pytest.raises(BadInput):
+        engine.run(EngineQuery(new_id(), RIVAL, query.sql, ()))
+
+
+def test_a_failing_query_leaves_the_engine_working(engine: SqlEngine, products: Table) -> None:
+    with pytest.raises(BadInput):
+        engine.run(make_query(engine, "SELECT missing FROM products", products))
+    assert engine.run(make_query(engine, "SELECT 1 AS x")).rows == [{"x": 1}]
+
+
+def test_store_keeps_rows_and_order_in_the_storage(engine: SqlEngine, products: Table, storage: Storage) -> None:
+    query = make_query(engine, "SELECT id, price, name AS n FROM products ORDER BY id DESC", products)
+    key = f"{ORGANIZATION}/queries/{query.id}.parquet"
+    result = engine.store(query, key, lambda _: None)
+    columns = (Column("id", "bigint"), Column("price", "double"), Column("n", "varchar"))
+    assert (result.columns, result.row_count) == (columns, 3)
+    with storage.open(key) as content:
+        rows = pq.read_table(io.BytesIO(content.read()))
+    assert rows.to_pydict() == {"id": [3, 2, 1], "price": [19.5, None, None], "n": ["pot", "mug", "kettle"]}
+    failed = f"{ORGANIZATION}/queries/{query.id}-failed.parquet"
+    with pytest.raises(BadInput):
+        engine.store(make_query(engine, "SELECT cast('x' AS integer)"), failed, lambda _: None)
+    stored = {file.key for file in storage.list(f"{ORGANIZATION}/queries")}
+    assert (key in stored, failed in stored) == (True, False)
+
+
+def test_an_answer_beyond_the_limit_is_too_large(engine: SqlEngine) -> None:
+    with pytest.raises(TooLarge):
+        engine.run(make_query(engine, "SELECT lpad('x', 40000000, 'x') AS x"))
+
+
+def test_cancel_stops_a_running_query_and_no_other(engine: SqlEngine) -> None:
+    query = make_query(engine, ENDLESS)
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(engine.run, query)
+        while not engine.cancel(query.id):
+            assert not running.done()
+            threading.Event().wait(0.01)
+        with pytest.raises(QueryCancelled):
+            running.result(60)
+    assert engine.cancel(query.id) is False
+    assert engine.run(make_query(engine, "SELECT 1 AS x")).rows == [{"x": 1}]
+
+
+def test_a_query_past_its_time_is_stopped(settings: Settings, storage: Storage, tmp_path: Path) -> None:
+    engine = open_sql_engine(settings.model_copy(update={"data": tmp_path, "sql_timeout_seconds": 0.5}), storage)
+    try:
+        with pytest.raises(BadInput) as error:
+            engine.run(make_query(engine, ENDLESS))
+        assert error.value.details[0].code == "query-timeout"
+    finally:
+        engine.close()
+
+
+def test_explain_returns_the_plan(engine: SqlEngine, products: Table) -> None:
+    page = engine.run(make_query(engine, "EXPLAIN SELECT id FROM products", products))
+    assert page.row_count > 0
+
+
+def test_functions_are_lower_case_names(engine: SqlEngine) -> None:
+    assert "count" in engine.functions
+    assert all(name == name.lower() for name in engine.functions)

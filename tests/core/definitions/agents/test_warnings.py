@@ -1,0 +1,39 @@
+"""Warnings about the pipeline of an agent that is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.definitions.agents.validation import find_warnings
+from pipelines.spark.jars import read_list
+
+LOADS = "pipeline:\n- {stage: load_csv, args: [goods]}\n"
+TABLE = f"{LOADS}- {{stage: save_delta, args: [saved]}}\n"
+
+
+@pytest.fixture(autouse=True)
+def nothing_can_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPINDLE_JARS", str(tmp_path / "jars"))
+    monkeypatch.setenv("SPINDLE_MAVEN", "http://127.0.0.1:9")
+
+
+def test_java_libraries_that_are_missing_are_named_with_the_way_to_get_them(tmp_path: Path) -> None:
+    assert find_warnings(LOADS, {}) == []
+    (warning,) = find_warnings(TABLE, {})
+    assert warning.startswith("line 3: ")
+    assert "spindle jars delta" in warning
+    assert not (tmp_path / "jars").exists(), "nothing is fetched while an agent is written"
+    (tmp_path / "jars").mkdir()
+    for jar in read_list():
+        (tmp_path / "jars" / jar.name).touch()
+    assert find_warnings(TABLE, {}) == []
+
+
+def test_so_are_those_of_data_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPINDLE_SPARK_SOURCES", "weather=org.example:weather:1.0; rain=/none.jar; own")
+    for name, found in (("weather", "spindle jars weather"), ("rain", "/none.jar")):
+        (warning,) = find_warnings(f"pipeline: [{{stage: load, args: [{name}]}}]", {})
+        assert found in warning
+    assert find_warnings("pipeline: [{stage: load, args: [own]}]", {}) == []

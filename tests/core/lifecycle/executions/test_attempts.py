@@ -1,0 +1,212 @@
+"""Retries by themselves, timeouts, and what is shown of the attempts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from core.definitions.jobs.repository import JobRepository
+from core.errors import BadInput
+from core.lifecycle.executions.attempts import list_attempts
+from core.lifecycle.executions.outbox import fetch_due
+from core.lifecycle.executions.reconcile import admit_retries, fail_lost, fail_overdue, fail_zombies, list_overdue
+from core.lifecycle.executions.reports import cancel, claim, fail
+from core.lifecycle.executions.retries import FailureCode
+from core.tables import Execution, ExecutionAttempt, ExecutionBill, ExecutionEvent, now
+from tests.support.shop import Shop
+
+LONG_AGO = timedelta(days=1)
+
+
+def change_job(shop: Shop, **fields: Any) -> None:
+    with shop.database.write() as session:
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, fields)
+
+
+def start(shop: Shop) -> Execution:
+    execution = shop.submit()
+    begin(shop, execution, 1)
+    return execution
+
+
+def begin(shop: Shop, execution: Execution, attempt: int) -> None:
+    assert claim(shop.database, execution.id, attempt, f"run {attempt}") is not None
+    shop.report(execution, "RUNNING", additional_metrics={"attempt": attempt, "progress": {"fraction": 0.5}})
+
+
+def lose(shop: Shop, execution: Execution) -> str:
+    return fail(shop.database, execution.id, "It was lost.", code=FailureCode.DRIVER_LOST)
+
+
+def wait_out(shop: Shop, execution: Execution) -> None:
+    """The pause before the next attempt passes."""
+    with shop.database.write() as session:
+        session.execute(update(Execution).where(Execution.id == execution.id).values(retry_at=now()))
+    admit_retries(shop.database, now())
+
+
+def attempts(shop: Shop, execution: Execution) -> list[ExecutionAttempt]:
+    with shop.database.read() as session:
+        return [*list_attempts(session, session.get_one(Execution, execution.id))]
+
+
+def states(shop: Shop) -> list[str]:
+    """The states that the events show."""
+    with shop.database.read() as session:
+        events = session.query(ExecutionEvent).filter(ExecutionEvent.kind == "state").order_by(ExecutionEvent.id)
+        return [event.data["state"] for event in events]
+
+
+def test_a_lost_driver_is_retried_after_a_pause(shop: Shop) -> None:
+    change_job(shop, max_retries=2, retry_backoff_seconds=60)
+    execution = start(shop)
+    change_job(shop, max_retries=0)  # what was accepted stays
+    assert lose(shop, execution) == "QUEUED"
+    waiting = shop.reload(execution)
+    assert (waiting.attempt, waiting.retries, waiting.error_message, waiting.progress) == (2, 1, None, {})
+    assert waiting.retry_at is not None
+    assert timedelta(seconds=50) < waiting.retry_at - now() <= timedelta(seconds=60)
+    assert shop.active() == 0  # others may run meanwhile
+    admit_retries(shop.database, now())
+    assert shop.reload(execution).state == "QUEUED"
+
+    before = shop.content(execution)
+    for late in ({"attempt": 1}, {}):
+        for status in ("RUNNING", "FAILED", "COMPLETED"):
+            assert shop.report(execution, status, additional_metrics=late) == "QUEUED"
+    assert shop.content(execution) == before
+
+    wait_out(shop, execution)
+    assert (shop.reload(execution).state, shop.reload(execution).retry_at, shop.active()) == ("PENDING", None, 1)
+    with shop.database.read() as session:
+        assert [(each.execution_id, each.attempt) for each in fetch_due(session, now())] == [(execution.id, 2)]
+    begin(shop, execution, 2)
+    lose(shop, execution)
+    pause = (shop.reload(execution).retry_at or now()) - now()
+    assert timedelta(seconds=110) < pause <= timedelta(seconds=120)
+    wait_out(shop, execution)
+    begin(shop, execution, 3)
+    assert lose(shop, execution) == "FAILED"
+    assert shop.active() == 0
+    ended = attempts(shop, execution)
+    assert [(each.attempt, each.state, each.run_id) for each in ended] == [
+        (number, "FAILED", f"run {number}") for number in (1, 2, 3)
+    ]
+    assert {(each.error_message, each.error_code) for each in ended} == {("It was lost.", "driver-lost")}
+    assert all(each.started_at and each.completed_at for each in ended)
+    assert states(shop).count("FAILED") == 1
+    with shop.database.read() as session:
+        assert session.query(ExecutionBill).count() == 3
+
+
+def test_without_a_pause_the_next_attempt_begins_at_once(shop: Shop) -> None:
+    change_job(shop, max_retries=1, retry_backoff_seconds=0)
+    execution = start(shop)
+    assert lose(shop, execution) == "PENDING"
+    assert shop.active() == 1
+    begin(shop, execution, 2)
+    assert shop.complete(execution, additional_metrics={"attempt": 2}) == "COMPLETED"
+    assert shop.complete(execution, additional_metrics={"attempt": 1}) == "COMPLETED"
+    assert [each.state for each in attempts(shop, execution)] == ["FAILED", "COMPLETED"]
+    assert shop.active() == 0
+
+
+@pytest.mark.parametrize("retry_on", ["infrastructure", "any"])
+def test_failures_of_the_pipeline_are_retried_where_wanted(shop: Shop, retry_on: str) -> None:
+    change_job(shop, max_retries=1, retry_on=retry_on)
+    execution = start(shop)
+    state = shop.report(execution, "FAILED", error_message="It broke.", additional_metrics={"attempt": 1})
+    assert state == ("FAILED" if retry_on == "infrastructure" else "QUEUED")
+    assert attempts(shop, execution)[0].error_code == "pipeline-failed"
+    lost = start(shop)
+    known = {"attempt": 1, "errorCode": "driver-lost"}  # as the driver knows it
+    assert shop.report(lost, "FAILED", error_message="Spark ended.", additional_metrics=known) == "QUEUED"
+    assert attempts(shop, lost)[0].error_code == "driver-lost"
+
+
+def test_a_cancel_during_the_pause_ends_it(shop: Shop) -> None:
+    change_job(shop, max_retries=5)
+    execution = start(shop)
+    lose(shop, execution)
+    assert cancel(shop.database, shop.organization_id, execution.id, "Stopped.") == "CANCELLED"
+    assert (shop.active(), shop.reload(execution).retry_at, shop.reload(execution).error_code) == (0, None, "cancelled")
+    wait_out(shop, execution)
+    assert shop.reload(execution).state == "CANCELLED"
+
+
+def test_a_retry_waits_for_a_slot(shop: Shop) -> None:
+    change_job(shop, max_retries=1)
+    execution = start(shop)
+    lose(shop, execution)
+    for _ in range(10):
+        shop.submit()
+    wait_out(shop, execution)
+    assert (shop.reload(execution).state, shop.active()) == ("QUEUED", 10)
+    shop.free_one_slot()
+    assert (shop.reload(execution).state, shop.active()) == ("PENDING", 10)
+
+
+def test_nothing_is_retried_that_somebody_has_ended(shop: Shop) -> None:
+    change_job(shop, max_retries=5, retry_on="any")
+    given_up, disabled = start(shop), start(shop)
+    fail_zombies(shop.database, shop.organization_id, 0, now() + timedelta(hours=1))
+    assert (shop.reload(given_up).state, shop.reload(given_up).error_code) == ("FAILED", "given-up")
+    disabled = start(shop)
+    change_job(shop, enabled=False)
+    assert lose(shop, disabled) == "FAILED"
+
+
+def test_a_retry_by_hand_begins_the_count_anew(shop: Shop) -> None:
+    change_job(shop, max_retries=1, retry_backoff_seconds=0)
+    execution = start(shop)
+    lose(shop, execution)
+    assert lose(shop, execution) == "FAILED"
+    shop.retry(execution)
+    assert shop.reload(execution).error_code is None
+    assert lose(shop, execution) == "PENDING"
+    assert [each.attempt for each in attempts(shop, execution)] == [1, 2, 3, 4]
+
+
+def test_a_silent_driver_is_retried(shop: Shop) -> None:
+    change_job(shop, max_retries=1)
+    execution = start(shop)
+    with shop.database.write() as session:
+        session.execute(update(Execution).values(heartbeat_at=now() - timedelta(seconds=61)))
+    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == [execution.id]
+    assert shop.reload(execution).state == "QUEUED"
+    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == []
+
+
+def test_an_attempt_ends_at_its_timeout(shop: Shop) -> None:
+    change_job(shop, timeout_seconds=60, max_retries=1, retry_on="any", retry_backoff_seconds=0)
+    execution, unclaimed = start(shop), shop.submit()
+    assert list_overdue(shop.database, now() + timedelta(seconds=59)) == []
+    (overdue,) = list_overdue(shop.database, now() + timedelta(seconds=61))
+    assert overdue.id == execution.id
+    assert fail_overdue(shop.database, overdue) == "PENDING"
+    assert fail_overdue(shop.database, overdue) == "PENDING"  # the next attempt has its own time
+    assert list_overdue(shop.database, now() + timedelta(seconds=61)) == []
+    begin(shop, execution, 2)
+    (overdue,) = list_overdue(shop.database, now() + timedelta(seconds=61))
+    assert fail_overdue(shop.database, overdue) == "FAILED"
+    stored = shop.reload(execution)
+    assert (stored.error_code, "60 seconds" in (stored.error_message or "")) == ("timeout", True)
+    assert shop.reload(unclaimed).state == "PENDING"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_retries", -1),
+        ("max_retries", 21),
+        ("retry_backoff_seconds", -1),
+        ("timeout_seconds", -1),
+        ("retry_on", "x"),
+    ],
+)
+def test_fields_out_of_range_are_refused(shop: Shop, field: str, value: object) -> None:
+    with pytest.raises(BadInput):
+        change_job(shop, **{field: value})

@@ -1,0 +1,216 @@
+"""What COMPLETED publishes: versions, append and overwrite, logical paths and the loads that read them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+
+import pytest
+from sqlalchemy import select
+
+from core.data.datasets.repository import DatasetRepository, get_address
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.repository import ProjectRepository
+from core.errors import BadInput
+from core.infra.storage.protocol import output_key
+from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job
+from tests.support.shop import PIPELINE, Shop
+
+NO_ROWS = {"rows": 0, "bytes": 0}
+LOAD = "pipeline:\n  - {stage: load_csv, args: [{path: '%s'}]}\n"
+
+
+def current(shop: Shop, execution: Execution) -> tuple[Dataset, DatasetVersion]:
+    with shop.database.read() as session:
+        datasets = DatasetRepository(session, shop.organization_id)
+        dataset = datasets.get(shop.reload(execution).dataset_id or "")
+        version = datasets.find_version(dataset)
+    assert version is not None
+    return dataset, version
+
+
+def key(execution: Execution) -> str:
+    return output_key(execution.organization_id, execution.id, execution.attempt)
+
+
+def output(mode: str, path: str = "spindle://shop/all") -> str:
+    return f"{PIPELINE}output: {{path: '{path}', mode: {mode}}}\n"
+
+
+def test_completion_publishes_the_jobs_table(shop: Shop) -> None:
+    execution = shop.submit()
+    shop.complete(execution, rows=3, output_file_size_bytes=2**40)
+    dataset, version = current(shop, execution)
+    assert (dataset.schema_slug, dataset.slug, dataset.format) == ("shop", "books", "parquet")
+    assert (version.locations, version.row_count, version.size_bytes) == ([key(execution)], 3, 2**40)
+    assert version.columns == [{"name": "title", "type": "string"}]
+    assert get_address(dataset) == "spindle://shop/books"
+    with shop.database.read() as session:
+        assert session.get_one(Job, shop.job_id).output_dataset_id == dataset.id
+        assert [each.dataset.id for each in DatasetRepository(session, shop.organization_id).list()] == [dataset.id]
+
+
+def test_without_output_block_the_newest_output_replaces(shop: Shop) -> None:
+    first, second = shop.submit(), shop.submit()
+    shop.complete(first)
+    shop.complete(second, rows=5)
+    _, version = current(shop, second)
+    assert (version.locations, version.row_count) == ([key(second)], 5)
+
+
+def test_append_adds_to_the_files_at_the_path(shop: Shop) -> None:
+    shop.write_pipeline(output("append"))
+    first, second = shop.submit(), shop.submit()
+    shop.complete(first)
+    shop.complete(second)
+    dataset, version = current(shop, second)
+    assert dataset.logical_path == "spindle://shop/all"
+    assert (version.locations, version.row_count) == ([key(first), key(second)], 6)
+
+
+def test_overwrite_keeps_the_new_folder_only(shop: Shop) -> None:
+    shop.write_pipeline(output("append"))
+    for _ in range(2):
+        shop.complete(shop.submit())
+    shop.write_pipeline(output("overwrite"))
+    last = shop.submit()
+    shop.complete(last)
+    assert current(shop, last)[1].locations == [key(last)]
+
+
+def test_appends_of_two_jobs_to_one_path_add_up(shop: Shop) -> None:
+    shop.write_pipeline(output("append"))
+    with shop.database.write() as session:
+        jobs = JobRepository(session, shop.organization_id)
+        ids = [shop.job_id, jobs.create(shop.project_id, {"name": "Toys", "agent_id": shop.agent_id}).id]
+    executions: list[Execution] = []
+    for job_id in ids * 4:
+        shop.job_id = job_id
+        executions.append(shop.submit())
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(shop.complete, executions))
+    with shop.database.read() as session:
+        found = DatasetRepository(session, shop.organization_id).find_at("spindle://shop/all")
+    assert found is not None
+    assert sorted(found.locations) == sorted(map(key, executions))
+
+
+def test_a_failed_execution_publishes_nothing(shop: Shop) -> None:
+    first, second = shop.submit(), shop.submit()
+    shop.complete(first)
+    shop.report(second, "FAILED", error_message="It broke.")
+    shop.complete(second)
+    assert current(shop, first)[1].locations == [key(first)]
+
+
+def test_a_path_that_is_not_the_attempts_own_is_recorded_and_not_read(shop: Shop) -> None:
+    first = shop.submit()
+    shop.complete(first)
+    other = shop.submit()
+    for path in ("/etc", f"/elsewhere/{key(other)}"):
+        execution = shop.submit()
+        shop.complete(execution, output_dataset_path=path, output_dataset_schema="any text")
+        stored = shop.reload(execution)
+        assert (stored.state, stored.dataset_id) == ("COMPLETED", None)
+        assert stored.metrics["output_dataset_path"] == path
+        assert stored.metrics["output_dataset_schema"] == "any text"
+        assert path in stored.metrics["warnings"][0]
+    assert current(shop, first)[1].locations == [key(first)]
+
+
+def test_an_output_without_files_is_not_published(shop: Shop) -> None:
+    first, second = shop.submit(), shop.submit()
+    shop.complete(first)
+    path = shop.storage.url_for(key(second), "spark")
+    shop.storage.put(f"{key(second)}/_SUCCESS", BytesIO())
+    saves = {"saves": [{"path": "all", "mode": "overwrite", "format": "csv", "folder": "1", "columns": [], **NO_ROWS}]}
+    shop.report(second, "COMPLETED", output_dataset_path=path, additional_metrics=saves)
+    assert shop.reload(second).dataset_id is None
+    assert current(shop, first)[1].locations == [key(first)]
+    with shop.database.read() as session:
+        assert DatasetRepository(session, shop.organization_id).find_at("spindle://shop/all") is None
+
+
+def test_a_malformed_schema_is_refused_and_changes_nothing(shop: Shop) -> None:
+    execution = shop.submit()
+    with pytest.raises(BadInput, match="outputDatasetSchema"):
+        shop.complete(execution, output_dataset_schema="title string")
+    assert shop.reload(execution).state == "PENDING"
+    assert shop.active() == 1
+
+
+@pytest.mark.parametrize("path", ["spindle://shop/all", "spindle://shop/all/", "all"])
+def test_spellings_of_an_output_path(shop: Shop, path: str) -> None:
+    shop.write_pipeline(output("overwrite", path))
+    assert shop.submit().output_name == "spindle://shop/all"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/srv/data",
+        "~/data",
+        "file:///srv/data",
+        "../other",
+        "spindle://shop",
+        "spindle://shop/../other",
+        "spindle://shop//x",
+        "spindle://rivals_project/x",
+        "spindle://shop/" + "x" * 2000,
+    ],
+)
+def test_an_output_path_outside_of_the_storage_is_refused(shop: Shop, path: str) -> None:
+    shop.write_pipeline(output("overwrite", path))
+    with pytest.raises(BadInput, match="outside of the organization's storage") as error:
+        shop.submit()
+    assert error.value.details[0].path == "output.path"
+
+
+def test_another_organizations_project_is_outside(shop: Shop, other_shop: Shop) -> None:
+    with other_shop.database.write() as session:
+        ProjectRepository(session, other_shop.organization_id).create({"name": "Secret"})
+    shop.write_pipeline(output("overwrite", "spindle://secret/x"))
+    with pytest.raises(BadInput, match="outside"):
+        shop.submit()
+
+
+def test_a_load_reads_the_version_current_at_submission(shop: Shop) -> None:
+    shop.write_pipeline(output("overwrite", "${OUTPUT_CSV}"))
+    first = shop.submit()
+    shop.complete(first)
+    shop.write_pipeline(LOAD % "${OUTPUT_CSV}")
+    reader = shop.submit()
+    expected = {"spindle://shop/output_csv": {"locations": [key(first)], "format": "parquet", "snapshot": None}}
+    with shop.database.read() as session:
+        (version,) = session.scalars(select(DatasetVersion))
+        (read,) = session.scalars(select(DatasetRead))
+    expected["spindle://shop/output_csv"] |= {"dataset": version.dataset_id, "version": version.id}
+    assert reader.inputs == expected
+    assert (read.execution_id, read.dataset_id, read.version_id) == (reader.id, version.dataset_id, version.id)
+
+
+def test_a_load_finds_tables_by_schema_and_name(shop: Shop) -> None:
+    first = shop.submit()
+    shop.complete(first)
+    shop.write_pipeline(LOAD % "spindle://shop/books")
+    assert shop.submit().inputs["spindle://shop/books"]["locations"] == [key(first)]
+
+
+def test_the_input_dataset_is_input_path(shop: Shop) -> None:
+    first = shop.submit()
+    shop.complete(first)
+    with shop.database.write() as session:
+        changes = {"input_dataset_id": shop.reload(first).dataset_id}
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, changes)
+    shop.write_pipeline(LOAD % "${INPUT_PATH}")
+    reader = shop.submit()
+    assert reader.parameters == {"INPUT_PATH": "spindle://shop/books"}
+    assert reader.inputs["spindle://shop/books"]["locations"] == [key(first)]
+
+
+def test_a_load_of_nothing_is_refused_with_its_line(shop: Shop, other_shop: Shop) -> None:
+    other_shop.complete(other_shop.submit())
+    shop.write_pipeline(LOAD % "spindle://shop/books")
+    with pytest.raises(BadInput, match="no dataset at 'spindle://shop/books'") as error:
+        shop.submit()
+    assert error.value.details[0].path == "line 2"

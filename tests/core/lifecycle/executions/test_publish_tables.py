@@ -1,0 +1,124 @@
+"""Publishing of tables: versions are snapshots at one location, the last in the table's log is current."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.data.datasets.collector import FileCollector
+from core.data.datasets.repository import DatasetRepository
+from core.errors import BadInput, Conflict, Unavailable
+from core.lifecycle.executions.outputs import get_table_location, load_targets
+from core.tables import DatasetVersion, Execution, now
+from pipelines.planning.context import OUTPUT
+from tests.support.shop import PIPELINE, Shop
+
+
+@pytest.fixture(autouse=True)
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jars in Spark's own folder, which are not looked into."""
+    (tmp_path / "spark" / "jars").mkdir(parents=True)
+    for name in ("delta-spark_4.1_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults"):
+        (tmp_path / "spark" / "jars" / f"{name}-4.4.0.jar").touch()
+    (tmp_path / "spark" / "jars" / "delta-kernel-unitycatalog-4.4.0.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+
+
+def begin(shop: Shop, mode: str = "append", path: str = "spindle://shop/all") -> Execution:
+    shop.write_pipeline(f"{PIPELINE}output: {{path: '{path}', mode: {mode}, format: delta}}\n")
+    return shop.submit()
+
+
+def complete(shop: Shop, execution: Execution, snapshot: str, rows: int) -> None:
+    location = get_table_location(execution, OUTPUT) or ""
+    layout: dict[str, Any] = {"partitionBy": [], "table": {"snapshot": snapshot, "rows": rows, "bytes": 9}}
+    shop.complete(
+        execution,
+        output_dataset_path=shop.storage.url_for(location, "spark"),
+        output_dataset_format="delta",
+        additional_metrics={"output": layout},
+    )
+
+
+def find(shop: Shop, execution: Execution) -> DatasetVersion:
+    with shop.database.read() as session:
+        datasets = DatasetRepository(session, shop.organization_id)
+        version = datasets.find_version(datasets.get(shop.reload(execution).dataset_id or ""))
+    assert version is not None
+    return version
+
+
+def test_versions_share_a_location_and_the_next_run_continues_the_published_one(shop: Shop) -> None:
+    first = begin(shop)
+    complete(shop, first, "0", 3)
+    second, third = begin(shop), begin(shop)
+    with shop.database.read() as session:
+        target = load_targets(session, shop.storage, second)[OUTPUT]
+    assert (target.exists, target.format, target.snapshot) == (True, "delta", "0")
+    assert target.writers == (third.id,)
+    complete(shop, second, "2", 9)
+    complete(shop, third, "1", 6)
+    version = find(shop, second)
+    assert (version.snapshot, version.row_count) == ("2", 9), "the last one in the log, not the last report"
+    assert version.locations == [get_table_location(first, OUTPUT)]
+    assert version.files is None
+
+
+def test_a_report_without_a_snapshot_is_refused(shop: Shop) -> None:
+    execution = begin(shop)
+    with pytest.raises(BadInput):
+        complete(shop, execution, "latest", 1)
+
+
+def test_the_mode_error_protects_rows(shop: Shop) -> None:
+    complete(shop, begin(shop), "0", 1)
+    with pytest.raises(Conflict):
+        begin(shop, "error")
+    assert begin(shop, "error", "spindle://shop/other").outputs[OUTPUT]["mode"] == "error"
+
+
+def test_an_execution_whose_libraries_cannot_be_had_is_not_accepted(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_HOME")
+    monkeypatch.setenv("SPINDLE_JARS", str(tmp_path / "jars"))
+    monkeypatch.setenv("SPINDLE_MAVEN", "http://127.0.0.1:9")
+    with pytest.raises(Unavailable, match="SPINDLE_MAVEN") as error:
+        begin(shop)
+    assert [(each.code, each.path) for each in error.value.details] == [("missing-libraries", "output")]
+
+
+def test_files_of_a_table_stay_while_a_version_or_a_run_names_it(shop: Shop) -> None:
+    first = begin(shop)
+    location = get_table_location(first, OUTPUT) or ""
+    file = f"{location}/part-0.parquet"
+    shop.storage.put(file, io.BytesIO(b"rows"))
+
+    def list_files() -> list[str]:
+        return [each.key for each in shop.storage.list(location)]
+
+    complete(shop, first, "0", 3)
+    second = begin(shop)
+    complete(shop, second, "1", 6)
+    collector = FileCollector(shop.settings, shop.database, shop.storage)
+    late = now() + timedelta(days=9)
+    with shop.database.write() as session:
+        dataset = DatasetRepository(session, shop.organization_id).get(shop.reload(second).dataset_id or "")
+        dataset.retained_versions = 1
+    collector.collect(late)
+    collector.collect(late + timedelta(days=9))
+    assert list_files() == [file], "the current version is in the same files"
+    running = begin(shop)
+    with shop.database.write() as session:
+        session.delete(DatasetRepository(session, shop.organization_id).get(shop.reload(second).dataset_id or ""))
+    collector.sweep(late)
+    collector.collect(late + timedelta(days=9))
+    assert list_files() == [file], "an unfinished execution writes it"
+    shop.report(running, "FAILED", error_message="It broke.")
+    collector.sweep(late + timedelta(days=20))
+    collector.collect(late + timedelta(days=40))
+    assert list_files() == []

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from core.infra.settings import Settings
+from core.infra.storage.protocol import checkpoints_key, files_key, output_key, pages_key, saves_key
+from core.lifecycle.executions.spec import build_spec, load_driver_secrets
+from core.tables import Execution
+from tests.support.shop import Shop
+
+
+@pytest.mark.folder
+def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
+    first = shop.submit()
+    shop.complete(first)
+    shop.write_pipeline("pipeline:\n  - {stage: load_csv, args: [{path: 'spindle://shop/books'}]}\n")
+    execution = shop.submit(parameters={"limit": 5}, arguments=["--fast", "CITY=Rome"])
+    settings = Settings(
+        data=shop.settings.data,
+        port=9000,
+        root_path="/etl",
+        service_segment="jobs",
+        fetch_allow_networks=("127.0.0.1/32",),
+        local_folders=("/srv/files",),
+        spark_master="local[2]",
+    )
+    text = build_spec(settings, shop.storage, execution).to_json()
+    completion = f"projects/id/{shop.project_id}/jobs/{shop.job_id}/completion"
+    assert json.loads(text) == {
+        "executionId": execution.id,
+        "jobId": shop.job_id,
+        "projectId": shop.project_id,
+        "organizationId": shop.organization_id,
+        "jobName": "Books",
+        "attempt": 1,
+        "pipelineYaml": execution.pipeline_yaml,
+        "parameters": {},
+        "arguments": ["--fast"],
+        "rowTransforms": {},
+        "isolateTransforms": True,
+        "credentials": {},
+        "publicVariables": [],
+        "limit": 5,
+        **describe_places(shop, first, execution),
+        "targets": {},
+        "localFolders": ["/srv/files"],
+        "webhook": {"url": f"http://127.0.0.1:9000/etl/jobs/api/{completion}"},
+        "heartbeatSeconds": 10.0,
+        "fetch": {"allowNetworks": ["127.0.0.1/32"], "ownEndpoints": [["127.0.0.1", 9000], ["127.0.0.1", 3000]]},
+        "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}, "libraries": []},
+        "previewRows": 20,
+        "scratch": None,
+    }
+    token = load_driver_secrets(settings, execution)["SPINDLE_EXECUTION_TOKEN"]
+    assert token.startswith("whsec_")
+    assert token not in text
+
+
+def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[str, Any]:
+    """The parts of an execution's spec that name places in the storage; it reads the output of the first one."""
+
+    def url(key: str) -> str:
+        return shop.storage.url_for(key, "spark")
+
+    place = (shop.organization_id, execution.id, 1)
+    return {
+        "output": {
+            "path": url(output_key(*place)),
+            "saves": url(saves_key(*place)),
+            "files": url(files_key(*place[:2])),
+        },
+        "checkpoints": {"folder": url(checkpoints_key(*place)), "earlier": []},
+        "inputs": {
+            "spindle://shop/books": {
+                "paths": [url(output_key(shop.organization_id, first.id, 1))],
+                "format": "parquet",
+                "snapshot": None,
+                "columns": [],
+                "partitionBy": [],
+            }
+        },
+        "pages": {
+            "folder": url(pages_key(shop.organization_id)),
+            "lifetimeSeconds": 1800.0,
+            "trustedSince": execution.created_at.isoformat().replace("+00:00", "Z"),
+            "keepSeconds": 30 * 86400.0,
+            "maxBytes": 10_000_000_000,
+        },
+    }
+
+
+def test_attempts_write_to_folders_of_their_own() -> None:
+    assert output_key("o", "e", 1) != output_key("o", "e", 2)

@@ -1,0 +1,83 @@
+"""A project with a schedule and several jobs, and a clock that tests set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from core.definitions.identity.api_keys import Identity
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.schedules.repository import TickWithJobs
+from core.definitions.schedules.service import ScheduleService, ScheduleState
+from core.lifecycle.firing.schedules import FiredTick, fire
+from core.lifecycle.firing.waiting import submit_waiting
+from core.tables import Execution, Schedule
+from tests.support.shop import Shop
+
+MONDAY = datetime(2027, 3, 1, tzinfo=UTC)
+
+
+@dataclass
+class Timed:
+    """The shop with a schedule, each hour from the start of `MONDAY` on."""
+
+    shop: Shop
+
+    @property
+    def caller(self) -> Identity:
+        return Identity(self.shop.organization_id, "key", frozenset({"admin"}))
+
+    @property
+    def schedules(self) -> ScheduleService:
+        return ScheduleService(self.shop.database)
+
+    def set(self, **changes: Any) -> ScheduleState:
+        return self.schedules.update(self.caller, self.shop.project_id, changes, ()).value
+
+    def rewind(self, at: datetime = MONDAY) -> None:
+        """Let the schedule be handled up to and without this time."""
+        with self.shop.database.write() as session:
+            session.scalars(select(Schedule).where(Schedule.project_id == self.shop.project_id)).one().next_tick_at = at
+
+    @property
+    def id(self) -> str:
+        return self.schedules.get(self.caller, self.shop.project_id).value.schedule.id
+
+    def fire(self, tick_at: datetime, at: datetime | None = None) -> FiredTick:
+        return fire(self.shop.database, self.shop.settings, self.id, tick_at, at or tick_at)
+
+    def sync(self) -> None:
+        submit_waiting(self.shop.database, self.shop.settings)
+
+    def ticks(self) -> list[TickWithJobs]:
+        """Return the ticks, oldest first."""
+        return list(reversed(self.schedules.list_ticks(self.caller, self.shop.project_id)))
+
+    def outcomes(self) -> list[tuple[int, str, Mapping[str, str]]]:
+        """Return the hour, the state and the jobs' states of each tick."""
+        return [
+            (each.tick.tick_at.hour, each.tick.state, {job.job_name: job.state for job in each.jobs})
+            for each in self.ticks()
+        ]
+
+    def executions(self) -> list[Execution]:
+        with self.shop.database.read() as session:
+            return list(session.scalars(select(Execution).order_by(Execution.id)))
+
+    def add_job(self, name: str, **values: Any) -> str:
+        with self.shop.database.write() as session:
+            jobs = JobRepository(session, self.shop.organization_id)
+            return jobs.create(self.shop.project_id, {"name": name, "agent_id": self.shop.agent_id, **values}).id
+
+
+@pytest.fixture
+def timed(shop: Shop) -> Timed:
+    timed = Timed(shop)
+    timed.set(cron_schedule="@hourly")
+    timed.rewind()
+    return timed

@@ -1,0 +1,31 @@
+"""The switch of a schedule here and in Dagster's UI."""
+
+from __future__ import annotations
+
+from core.definitions.schedules.switches import agree_on_switches
+from tests.core.lifecycle.firing.conftest import Timed
+
+
+def test_whichever_switch_was_turned_last_holds(timed: Timed) -> None:
+    database = timed.shop.database
+
+    def is_enabled() -> bool:
+        return timed.schedules.get(timed.caller, timed.shop.project_id).value.schedule.enabled
+
+    assert agree_on_switches(database, {"shop": False}) == {"shop": True}  # a new schedule wins over an old state
+    assert agree_on_switches(database, {"shop": True}) == {}
+    assert agree_on_switches(database, {"shop": False}) == {}  # turned off in Dagster
+    assert not is_enabled()
+    assert timed.schedules.get(timed.caller, timed.shop.project_id).value.next_ticks == []
+    timed.set(enabled=True)
+    assert agree_on_switches(database, {"shop": False}) == {"shop": True}
+    assert agree_on_switches(database, {"shop": False}) == {"shop": True}  # the launcher died before it turned it
+    assert agree_on_switches(database, {"shop": True, "unknown": True}) == {}
+    assert is_enabled()
+    assert agree_on_switches(database, {}) == {}
+    timed.set(enabled=False)
+    timed.set(enabled=True)
+    assert agree_on_switches(database, {"shop": True}) == {}
+    timed.set(enabled=False)
+    assert agree_on_switches(database, {"shop": False}) == {}
+    assert not is_enabled()

@@ -1,0 +1,163 @@
+"""Outlines of jobs: steps, columns, checks, lineage and obstacles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from core.definitions.agents.plan_outline import VERSION
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.repository import ProjectRepository
+from core.errors import NotFound
+from core.infra.database import execute_update
+from core.lifecycle.outlines.outlines import (
+    JobOutline,
+    OutlineLoader,
+    load_outline,
+    load_outlines,
+    store_missing_outlines,
+)
+from core.tables import Agent
+from tests.support.shop import Shop
+
+CRAWL = """
+pipeline:
+  - {stage: wget, args: ["http://shop/"]}
+  - {stage: wgetJoin, args: ["a.item"]}
+  - {stage: extract, args: [{selector: h1, method: text, as: title}]}
+  - {stage: extract, args: [{selector: .price, method: price, as: price}]}
+  - {stage: save_csv, args: ["${OUTPUT_PRICES}"]}
+checks:
+  - {check: row_count, min: 1}
+  - {check: not_null, columns: [title], severity: warn}
+  - {check: not_null, columns: [price]}
+"""
+UNKNOWN = "01a1fdfc-0000-7000-8000-000000000000"
+
+
+def load_csv(path: str) -> str:
+    return f"pipeline: [{{stage: load_csv, args: ['{path}']}}]"
+
+
+def add_job(shop: Shop, name: str, pipeline: str | None = None, **values: Any) -> str:
+    """Create a job, with an agent of its own if a pipeline is given; return its id."""
+    with shop.database.write() as session:
+        if pipeline is not None:
+            agents = AgentRepository(session, shop.organization_id)
+            values["agent_id"] = agents.create({"name": name, "pipeline_yaml": pipeline}).id
+        jobs = JobRepository(session, shop.organization_id)
+        return jobs.create(shop.project_id, {"name": name, **values}).id
+
+
+def outline(shop: Shop, job_id: str) -> JobOutline:
+    """Return the outline, which must be the same alone and among all."""
+    with shop.database.read() as session:
+        alone = load_outline(session, job_id)
+        assert {each.job_id: each for each in load_outlines(session)}[job_id] == alone
+    return alone
+
+
+def test_an_outline_has_the_steps_columns_and_checks_of_the_plan(shop: Shop) -> None:
+    found = outline(shop, add_job(shop, "Prices", CRAWL, description="All prices."))
+    assert found.key == ("shop", "prices")
+    assert [step.name for step in found.steps] == [
+        "wget",
+        "wgetJoin",
+        "extract",
+        "extract_2",
+        "save_csv",
+        "write_output",
+    ]
+    assert [step.key for step in found.steps][:2] == ["s01_wget", "s02_wgetJoin"]
+    assert found.steps[2].columns == (("title", "string"),)
+    assert found.columns == (("title", "string"), ("price", "double"))
+    assert not found.has_open_columns
+    assert [(check.name, check.path, check.severity) for check in found.checks] == [
+        ("row_count", "checks[0]", "error"),
+        ("not_null", "checks[1]", "warn"),
+        ("not_null_2", "checks[2]", "error"),
+    ]
+    assert (found.name, found.description, found.agent_revision) == ("Prices", "All prices.", 1)
+    assert found.pipeline_yaml == CRAWL
+    assert found.obstacle is None
+
+
+def test_unknown_jobs_have_no_outline(shop: Shop) -> None:
+    with shop.database.read() as session:
+        assert load_outlines(session, [UNKNOWN]) == []
+        with pytest.raises(NotFound):
+            load_outline(session, UNKNOWN)
+
+
+def test_paths_of_other_jobs_are_inputs(shop: Shop) -> None:
+    crawl = add_job(shop, "Prices", CRAWL)
+    by_name = add_job(shop, "By name", load_csv("${OUTPUT_PRICES}"))
+    by_table = add_job(shop, "By table", load_csv("spindle://shop/prices"))
+    by_parameter = add_job(shop, "By parameter", load_csv("${SOURCE}"), parameters={"SOURCE": "output_prices"})
+    elsewhere = add_job(shop, "Elsewhere", load_csv("${UNKNOWN}/x.csv"))
+    assert outline(shop, crawl).inputs == outline(shop, elsewhere).inputs == ()
+    for each in (by_name, by_table, by_parameter):
+        assert outline(shop, each).inputs == (("shop", "prices"),)
+
+
+def test_a_cycle_is_broken_at_one_place_with_a_note(shop: Shop) -> None:
+    first = add_job(shop, "First", load_csv("spindle://shop/second"))
+    second = add_job(shop, "Second", load_csv("spindle://shop/third"))
+    third = add_job(shop, "Third", load_csv("spindle://shop/first"))
+    assert [outline(shop, each).inputs for each in (first, second, third)] == [
+        (("shop", "second"),),
+        (("shop", "third"),),
+        (),
+    ]
+    (note,) = outline(shop, third).notes
+    assert "First" in note
+    assert outline(shop, first).notes == ()
+
+
+def test_a_job_that_reads_its_own_output_does_not_depend_on_itself(shop: Shop) -> None:
+    own = add_job(shop, "Own", load_csv("spindle://shop/own"))
+    assert (outline(shop, own).inputs, outline(shop, own).notes) == ((), ())
+
+
+def test_the_second_organization_puts_slugs_in_front(shop: Shop, request: pytest.FixtureRequest) -> None:
+    assert outline(shop, shop.job_id).key == ("shop", "books")
+    rival: Shop = request.getfixturevalue("other_shop")
+    keys = {outline(each, each.job_id).key for each in (shop, rival)}
+    assert {len(key) for key in keys} == {3}
+    assert len(keys) == 2
+
+
+def test_obstacles(shop: Shop) -> None:
+    disabled = add_job(shop, "Disabled", CRAWL, enabled=False)
+    without = add_job(shop, "Without agent")
+    ready = add_job(shop, "Ready", CRAWL)
+    assert "disabled" in (outline(shop, disabled).obstacle or "")
+    assert "agent" in (outline(shop, without).obstacle or "")
+    assert outline(shop, ready).obstacle is None
+    with shop.database.write() as session:
+        ProjectRepository(session, shop.organization_id).update(shop.project_id, {"enabled": False})
+    assert "project is disabled" in (outline(shop, ready).obstacle or "")
+
+
+def test_plans_are_stored_with_agents_and_outlined_anew_where_they_are_missing(shop: Shop) -> None:
+    job_id = add_job(shop, "Prices", CRAWL)
+    stored = outline(shop, job_id)
+    with shop.database.write() as session:
+        plan = session.scalars(select(Agent.outline).where(Agent.pipeline_yaml == CRAWL)).one()
+        assert plan is not None
+        assert plan["version"] == VERSION
+        execute_update(session, update(Agent).values(outline=None))
+    assert outline(shop, job_id) == stored
+    loader = OutlineLoader()
+    with shop.database.write() as session:
+        assert loader.load(session, [job_id]) == [stored]
+        assert store_missing_outlines(session, loader) == 1
+        assert session.scalars(select(Agent.outline).where(Agent.pipeline_yaml == CRAWL)).one() == plan
+    with shop.database.write() as session:
+        execute_update(session, update(Agent).values(outline=None, pipeline_yaml="pipeline: [{stage: gone}]"))
+    broken = outline(shop, job_id)
+    assert "gone" in (broken.obstacle or "")
+    assert broken.steps == ()

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.repository import ProjectRepository
+from core.errors import BadInput, Conflict, NotFound, SpindleError, TooMany
+from core.infra.settings import Settings
+from core.lifecycle.executions.outbox import fetch_due
+from core.lifecycle.executions.parameters import get_allowed_environment
+from core.lifecycle.executions.reports import cancel, fail
+from core.lifecycle.executions.states import State
+from core.tables import Execution, Job, Task, now
+from tests.support.shop import PIPELINE, Shop
+
+
+def test_accepted_means_execution_task_slot_and_launch(shop: Shop) -> None:
+    execution = shop.submit()
+    with shop.database.read() as session:
+        stored = session.get_one(Execution, execution.id)
+        task = session.get_one(Task, stored.task_id)
+        job = session.get_one(Job, shop.job_id)
+        messages = fetch_due(session, now())
+    assert (stored.state, stored.attempt, stored.agent_revision) == ("PENDING", 1, 1)
+    assert (task.name, task.execution_id) == ("Books #1", execution.id)
+    assert (job.latest_execution_id, job.execution_count) == (execution.id, 1)
+    assert [(message.execution_id, message.attempt) for message in messages] == [(execution.id, 1)]
+    assert shop.active() == 1
+
+
+def test_the_pipeline_is_frozen(shop: Shop) -> None:
+    execution = shop.submit()
+    shop.write_pipeline(PIPELINE.replace("h1", "h2"))
+    assert shop.reload(execution).pipeline_yaml == PIPELINE
+    assert shop.reload(shop.submit()).agent_revision == 2
+
+
+def test_an_execution_beyond_the_tenth_is_refused_and_leaves_nothing(shop: Shop) -> None:
+    executions = [shop.submit() for _ in range(10)]
+    with pytest.raises(TooMany, match="10 executions") as refused:
+        shop.submit()
+    assert refused.value.retry_after > 0
+    with shop.database.read() as session:
+        assert session.get_one(Job, shop.job_id).execution_count == 10
+        assert session.query(Task).count() == session.query(Execution).count() == 10
+    fail(shop.database, executions[0].id, "It broke.")
+    shop.submit()
+
+
+def test_two_hundred_submits_at_once_start_exactly_ten(shop: Shop) -> None:
+    def attempt(_: int) -> bool:
+        try:
+            shop.submit()
+        except TooMany:
+            return False
+        return True
+
+    with ThreadPoolExecutor(40) as pool:
+        assert sum(pool.map(attempt, range(200))) == 10
+    assert shop.active() == 10
+    with shop.database.read() as session:
+        assert session.query(Execution).count() == 10
+
+
+def test_slots_come_back_from_every_end(shop: Shop) -> None:
+    first, second, third, fourth = (shop.submit() for _ in range(4))
+    shop.complete(first)
+    shop.report(second, "FAILED", error_message="It broke.")
+    cancel(shop.database, shop.organization_id, third.id, "It was stopped.")
+    fail(shop.database, fourth.id, "It was lost.")
+    assert shop.active() == 0
+
+
+def test_projects_have_slots_of_their_own(shop: Shop, other_shop: Shop) -> None:
+    for _ in range(10):
+        shop.submit()
+    other_shop.submit()
+    assert (shop.active(), other_shop.active()) == (10, 1)
+
+
+@pytest.mark.parametrize(
+    ("job", "agent", "sentence"),
+    [
+        ({"enabled": False}, {}, "This job is disabled"),
+        ({}, {"enabled": False}, "agent of this job is disabled"),
+    ],
+)
+def test_executing_an_unfit_job_is_a_conflict(
+    shop: Shop, job: dict[str, object], agent: dict[str, object], sentence: str
+) -> None:
+    with shop.database.write() as session:
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, job)
+        AgentRepository(session, shop.organization_id).update(shop.agent_id, agent)
+    with pytest.raises(Conflict, match=sentence):
+        shop.submit()
+    assert shop.active() == 0
+
+
+def test_a_job_without_agent_or_pipeline_is_a_conflict(shop: Shop) -> None:
+    with shop.database.write() as session:
+        empty = AgentRepository(session, shop.organization_id).create({"name": "Empty"})
+        jobs = JobRepository(session, shop.organization_id)
+        bare, hollow = (
+            jobs.create(shop.project_id, each) for each in ({"name": "A"}, {"name": "B", "agent_id": empty.id})
+        )
+    shop.job_id = bare.id
+    with pytest.raises(Conflict, match="no agent"):
+        shop.submit()
+    shop.job_id = hollow.id
+    with pytest.raises(Conflict, match="no pipeline"):
+        shop.submit()
+
+
+def test_python_code_is_accepted_and_fails_with_a_sentence(shop: Shop) -> None:
+    with shop.database.write() as session:
+        AgentRepository(session, shop.organization_id).update(shop.agent_id, {"code": "print('hello')"})
+    execution = shop.reload(shop.submit())
+    assert execution.state == State.FAILED
+    assert "Python" in (execution.error_message or "")
+    assert shop.active() == 0
+    with shop.database.read() as session:
+        assert fetch_due(session, now()) == []
+
+
+def test_another_organizations_job_is_an_unknown_job(shop: Shop, other_shop: Shop) -> None:
+    told: list[SpindleError] = []
+    for job_id in (other_shop.job_id, "01a1fdfc-0000-7000-8000-000000000000", "\0", "x" * 500):
+        shop.job_id = job_id
+        with pytest.raises(NotFound) as error:
+            shop.submit()
+        told.append(error.value)
+    assert {error.sentence for error in told} == {"There is no job with this id."}
+
+
+PARAMETERS = """\
+pipeline:
+  - {stage: wget, args: ["${URL}"]}
+  - {stage: extract, args: [{selector: "${SELECTOR}", method: text, as: "${COLUMN}"}]}
+"""
+
+
+def test_parameters_come_from_the_nearest_place_that_sets_them(shop: Shop) -> None:
+    shop.write_pipeline(PARAMETERS)
+    with shop.database.write() as session:
+        everywhere = {"URL": "http://project/", "SELECTOR": "project", "COLUMN": "project"}
+        ProjectRepository(session, shop.organization_id).update(shop.project_id, {"parameters": everywhere})
+        JobRepository(session, shop.organization_id).update(
+            shop.project_id, shop.job_id, {"parameters": {"SELECTOR": "job", "COLUMN": "job"}}
+        )
+    execution = shop.submit(
+        parameters={"COLUMN": "body", "unused": 1}, arguments=["SELECTOR=a[rel=next]", "COLUMN=no", "--flag"]
+    )
+    assert execution.parameters == {"URL": "http://project/", "SELECTOR": "a[rel=next]", "COLUMN": "body"}
+
+
+def test_every_missing_parameter_is_listed_with_its_line(shop: Shop) -> None:
+    shop.write_pipeline(PARAMETERS)
+    with pytest.raises(BadInput) as error:
+        shop.submit(parameters={"SELECTOR": "h1"})
+    assert [detail.path.partition(",")[0] for detail in error.value.details] == ["line 2", "line 3"]
+    assert "URL" in error.value.details[0].message
+    assert "COLUMN" in error.value.details[1].message
+    assert shop.active() == 0
+
+
+def test_built_in_parameters(shop: Shop) -> None:
+    names = ["EXECUTION_ID", "JOB_ID", "PROJECT_ID", "RUN_DATE", "OUTPUT_PATH", "OUTPUT_Images"]
+    query = "&".join(f"${{{name}}}" for name in names)
+    shop.write_pipeline(f"fetch: {{url: 'http://127.0.0.1/?{query}'}}\n{PIPELINE.partition(chr(10))[2]}")
+    execution = shop.submit()
+    assert execution.parameters == {
+        "EXECUTION_ID": execution.id,
+        "JOB_ID": shop.job_id,
+        "PROJECT_ID": shop.project_id,
+        "RUN_DATE": execution.created_at.date().isoformat(),
+        "OUTPUT_PATH": "spindle://shop/output_path",
+        "OUTPUT_Images": "spindle://shop/output_images",
+    }
+
+
+def test_allowed_environment_variables_come_last(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.write_pipeline(PARAMETERS)
+    for name in ("URL", "SELECTOR", "COLUMN"):
+        monkeypatch.setenv(name, f"environment-{name.lower()}")
+    settings = Settings(parameter_environment=("URL", "SELECTOR", "UNSET"))
+    given = {"URL": "http://body/", "COLUMN": "body"}
+    execution = shop.submit(parameters=given, environment=get_allowed_environment(settings))
+    assert execution.parameters == {**given, "SELECTOR": "environment-selector"}
+    with pytest.raises(BadInput, match="COLUMN"):
+        shop.submit(parameters={"URL": "http://body/"}, environment=get_allowed_environment(settings))
+
+
+@pytest.mark.parametrize(("given", "limit"), [({}, None), ({"limit": 5}, 5), ({"limit": "7"}, 7), ({"limit": 0}, 0)])
+def test_the_parameter_limit_caps_the_rows(shop: Shop, given: dict[str, object], limit: int | None) -> None:
+    assert shop.submit(parameters=given).row_limit == limit
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, True, "many", [], {}, "²"])
+def test_another_limit_is_refused(shop: Shop, limit: object) -> None:
+    with pytest.raises(BadInput, match="whole number"):
+        shop.submit(parameters={"limit": limit})
+
+
+@pytest.mark.parametrize("value", ["\0", "\ud800", float("nan"), {"deep": ["\0"]}])
+def test_parameters_that_cannot_be_stored_are_refused(shop: Shop, value: object) -> None:
+    with pytest.raises(BadInput, match="parameters"):
+        shop.submit(parameters={"X": value})
