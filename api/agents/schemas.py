@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Name, Record, example
+from api.kit.schemas import Body, Record
 from core.definitions.agents.service import AgentWithScript
+from core.infra.changes import Name, example
 
 EXAMPLE = "fetch: {url: https://example.com/}\npipeline:\n  - {stage: extract, args: [{selector: h1, as: title}]}\n"
 

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Name, Record, example
+from api.kit.schemas import Body, Record
 from core.definitions.categories.repository import VISIBILITIES, CategoryWithAgents
+from core.infra.changes import Name, example
 
 Visibility = Annotated[str, Field(json_schema_extra={"enum": [*VISIBILITIES]})]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Record, example
+from api.kit.schemas import Body, Record
 from core.definitions.credentials.repository import MASK, SECRETS
+from core.infra.changes import example
 from core.infra.encryption import CALLER_PREFIX
 from core.tables import CloudCredential
 

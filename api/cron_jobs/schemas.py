@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Name, Record, example
+from api.kit.schemas import Body, Record
 from api.webhooks.schemas import Try
 from core.definitions.cron_jobs.scheduler import CronJobStatus
+from core.infra.changes import Name, example
 from core.tables import CronJobCall
 
 

@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, Field
 from sqlalchemy import RowMapping
 
 from api.executions.progress import Progress
-from api.kit.schemas import LOWER, WHOLE, Body, Record, example
+from api.kit.schemas import Body, Record
+from core.infra.changes import LOWER, WHOLE, example
 from core.lifecycle.executions.payload import OUTPUT_TEXTS
 from core.lifecycle.executions.repository import Status
 from core.lifecycle.executions.states import State

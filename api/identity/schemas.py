@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.kit.schemas import Body, ClearableTime, Name, Record, example
+from api.kit.schemas import Body, Record
 from core.definitions.identity.api_keys import SCOPES
+from core.infra.changes import ClearableTime, Name, example
 from core.tables import ApiKey, Organization
 
 Scope = Annotated[str, Field(json_schema_extra={"enum": [*sorted(SCOPES)]})]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from api.kit.schemas import LOWER, WHOLE, Body, ClearableTime, Name, Record, example
+from api.kit.schemas import Body, Record
 from core.definitions.jobs.repository import JobWithTasks
+from core.infra.changes import LOWER, WHOLE, ClearableTime, Name, example
 from core.lifecycle.executions.retries import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from api.kit.schemas import Body, Name, Record, example
+from api.kit.schemas import Body, Record
 from core.definitions.projects.repository import ProjectWithJobs
+from core.infra.changes import Name, example
 
 
 class ProjectUpdate(Body):

@@ -7,9 +7,10 @@ from typing import Annotated, Any, cast
 
 from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
-from api.kit.schemas import Body, Record, example
+from api.kit.schemas import Body, Record
 from core.definitions.python_extensions.scripts import ProcessedPipeline, write_pipeline
 from core.definitions.python_extensions.validation import ExtensionFunction
+from core.infra.changes import example
 from core.infra.validation import replace_unstorable
 from core.tables import PythonExtension
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from api.kit.schemas import Body, Record, example
+from api.kit.schemas import Body, Record
 from core.definitions.schedules.repository import TickWithJobs
 from core.definitions.schedules.service import ScheduleState
+from core.infra.changes import example
 
 
 class ScheduleUpdate(Body):

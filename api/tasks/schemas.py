@@ -7,8 +7,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from api.kit.schemas import Body, ClearableTime, Name, Record, example
+from api.kit.schemas import Body, Record
 from core.definitions.credentials.repository import MASK
+from core.infra.changes import ClearableTime, Name, example
 from core.lifecycle.executions.reconcile import MarkedZombies
 from core.lifecycle.tasks.report import TaskWithExecution
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Record, example
+from api.kit.schemas import Body, Record
+from core.infra.changes import example
 from core.lifecycle.executions.events import TYPES
 from core.tables import Delivery, Webhook
 
