@@ -22,10 +22,10 @@ from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.parameters import get_allowed_environment
 from core.lifecycle.executions.reports import cancel, claim
-from core.lifecycle.executions.states import State
 from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.submission.submit import retry, submit
 from core.tables import Execution
+from core.tables.states import State
 from orchestration.run_tags import build_run_tags, get_execution_tag
 
 WAIT_SECONDS = 0.5

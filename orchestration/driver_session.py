@@ -38,10 +38,10 @@ from core.lifecycle.executions.reports import cancel, fail, record_report, relea
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.spec import build_spec, load_driver_secrets
-from core.lifecycle.executions.states import State
 from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.usage.bills import get_bill
 from core.tables import Execution, now
+from core.tables.states import State
 from orchestration.acceptance import TERMINATED
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.metadata import build_check_results, build_links, build_publication_metadata

@@ -31,11 +31,11 @@ from core.lifecycle.executions.reconcile import admit_retries, fail_lost, fail_o
 from core.lifecycle.executions.reports import cancel, fail, release_cancelled
 from core.lifecycle.executions.repository import list_claimed, list_stopping
 from core.lifecycle.executions.retries import FailureCode
-from core.lifecycle.executions.states import State
 from core.lifecycle.firing.once import execute_scheduled
 from core.lifecycle.firing.schedules import fire_overdue
 from core.lifecycle.firing.waiting import submit_waiting
 from core.tables import Execution, OutboxMessage, now
+from core.tables.states import State
 from orchestration.client import DagsterClient, LaunchedRun
 from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute, DriverHandle

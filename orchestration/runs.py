@@ -31,9 +31,9 @@ from core.errors import NotFound
 from core.infra.database import open_database
 from core.infra.settings import Settings
 from core.lifecycle.executions.parameters import is_built_in
-from core.lifecycle.executions.states import State
 from core.lifecycle.outlines.outlines import JobOutline, load_outline, load_outlines
 from core.tables import Execution
+from core.tables.states import State
 from orchestration.acceptance import Attempt
 from orchestration.assets import build_definitions, build_job_asset, get_graph_name
 from orchestration.cron_jobs import call_cron_job

@@ -15,8 +15,8 @@ from api.kit.schemas import Body, Record
 from core.infra.changes import LOWER, WHOLE, example
 from core.lifecycle.executions.payload import OUTPUT_TEXTS
 from core.lifecycle.executions.repository import Status
-from core.lifecycle.executions.states import State
 from core.tables import Execution, ExecutionAttempt
+from core.tables.states import State
 
 CLUSTER = "local"
 

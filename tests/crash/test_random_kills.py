@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import func, select
 
-from core.lifecycle.executions.states import TERMINAL
 from core.tables import DatasetVersion, Execution, Project, ScheduleTick, TickJob
+from core.tables.states import TERMINAL
 from tests.support import postgres
 from tests.support.crashes import (
     OF_DRIVERS,

@@ -17,8 +17,8 @@ from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.run_socket import get_run_socket
 from core.infra.settings import Settings
-from core.lifecycle.executions.states import State
 from core.tables import Execution
+from core.tables.states import State
 from orchestration import launcher
 from orchestration.client import DagsterClient
 from orchestration.compute import create_compute

@@ -18,9 +18,9 @@ from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage, output_key, saves_key
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reports import fail, record_report
-from core.lifecycle.executions.states import State
 from core.lifecycle.submission.submit import retry, submit
 from core.tables import Execution, Project
+from core.tables.states import State
 
 PIPELINE = """\
 fetch: {url: "http://127.0.0.1/"}

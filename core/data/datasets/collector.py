@@ -28,8 +28,8 @@ from core.infra.database import Database
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage, datasets_key, executions_key, tables_key
-from core.lifecycle.executions.states import State
 from core.tables import Dataset, Execution, FileRemoval, Organization, now
+from core.tables.states import State
 
 ROUND_SECONDS = 60
 SWEEP_SECONDS = 86_400

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from core.errors import NotFound
 from core.infra.validation import is_storable
-from core.lifecycle.executions.states import State
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, FileRemoval, Job
+from core.tables.states import State
 
 MAX_NUMBER_DIGITS = 9
 

@@ -22,9 +22,9 @@ from core.infra.slugs import make_unique_slug
 from core.infra.validation import is_storable
 from core.lifecycle.executions.retries import FIELDS as RETRY_FIELDS
 from core.lifecycle.executions.retries import validate_retry_fields
-from core.lifecycle.executions.states import State
 from core.lifecycle.executions.transitions import cancel_all, lock_project, release_slots
 from core.tables import Execution, Job, Task
+from core.tables.states import State
 
 _TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id)
 _NEWEST_STATE = select(Execution.state).where(Execution.id == Job.latest_execution_id).scalar_subquery()

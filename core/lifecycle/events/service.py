@@ -14,8 +14,8 @@ from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database
 from core.lifecycle.executions.events import STATE, build_event_data
 from core.lifecycle.executions.repository import ExecutionRepository
-from core.lifecycle.executions.states import State
 from core.tables import ExecutionEvent
+from core.tables.states import State
 
 BATCH = 200
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.lifecycle.executions.states import State
 from core.tables import Execution, ExecutionAttempt
+from core.tables.states import State
 
 INITIAL_VALUES = {
     "run_id": None,

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from core.infra.database import execute_update
 from core.infra.validation import format_optional_time, format_time
-from core.lifecycle.executions.states import State
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
+from core.tables.states import State
 
 STATE, PROGRESS = "state", "progress"
 PREFIX = "execution."

@@ -12,8 +12,8 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
 from core.infra.database import execute_update
-from core.lifecycle.executions.states import State
 from core.tables import Execution, OutboxMessage, now
+from core.tables.states import State
 
 
 def fetch_due(session: Session, at: datetime, limit: int = 100) -> Sequence[OutboxMessage]:

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from core.data.datasets.repository import DatasetRepository
 from core.infra.storage.protocol import Storage, table_key
 from core.lifecycle.executions.paths import is_local, resolve_output
-from core.lifecycle.executions.states import State
 from core.tables import Dataset, DatasetVersion, Execution, Project
+from core.tables.states import State
 from driver.spec import TargetSpec
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.planning.context import OUTPUT

@@ -13,9 +13,10 @@ from core.infra.database import Database
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.executions.retries import FailureCode
-from core.lifecycle.executions.states import State, Trigger, get_sources
+from core.lifecycle.executions.states import Trigger, get_sources
 from core.lifecycle.executions.transitions import admit_due, fail_attempt, move
 from core.tables import Execution, Task
+from core.tables.states import State
 
 MAX_HOURS = 24 * 365 * 100
 LOST = "The execution lost its driver: nothing was heard from it for {seconds:.0f} seconds. Execute the job again."

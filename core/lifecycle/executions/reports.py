@@ -29,9 +29,10 @@ from core.lifecycle.executions.publishing import (
     publish_saves,
 )
 from core.lifecycle.executions.retries import REPORTED, FailureCode
-from core.lifecycle.executions.states import State, Trigger
+from core.lifecycle.executions.states import Trigger
 from core.lifecycle.executions.transitions import fail_attempt, lock_project, move, release_slot
 from core.tables import Execution, now
+from core.tables.states import State
 
 MAX_WARNINGS = 20
 NO_MESSAGE = "The execution failed without saying why; its log may tell more."

@@ -12,9 +12,10 @@ from sqlalchemy.orm import Session
 from core.definitions.jobs.repository import JobRepository
 from core.infra.repository import Repository
 from core.infra.validation import is_storable
-from core.lifecycle.executions.states import State, Trigger, get_sources
+from core.lifecycle.executions.states import Trigger, get_sources
 from core.lifecycle.usage.usage import measure_seconds
 from core.tables import Execution
+from core.tables.states import State
 
 # without the pipeline, which may be long, and the other columns that only a driver needs
 PUBLIC_COLUMNS = select(

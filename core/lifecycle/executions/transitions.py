@@ -17,10 +17,11 @@ from core.infra.database import execute_update
 from core.lifecycle.executions.attempts import INITIAL_VALUES, build_attempt
 from core.lifecycle.executions.events import record_state
 from core.lifecycle.executions.retries import FailureCode, compute_pause, has_retry
-from core.lifecycle.executions.states import State, Trigger, get_next_state, get_sources
+from core.lifecycle.executions.states import Trigger, get_next_state, get_sources
 from core.lifecycle.usage.bills import store_bill
 from core.tables import Execution, Job, OutboxMessage, Project, Task, now
 from core.tables.executions import QUEUED
+from core.tables.states import State
 
 MAX_CONCURRENT_EXECUTIONS = 10
 MAX_QUEUED_EXECUTIONS = 1000

@@ -18,11 +18,11 @@ from core.definitions.schedules.cron import Cron
 from core.definitions.schedules.repository import ScheduleRepository, find_cron
 from core.infra.database import Database, execute_update
 from core.infra.settings import Settings
-from core.lifecycle.executions.states import TERMINAL
 from core.lifecycle.firing.waiting import submit_tick
 from core.lifecycle.outlines.outlines import load_outlines
 from core.tables import Execution, Job, Project, Schedule, ScheduleTick, TickJob
 from core.tables.schedules import WAITING
+from core.tables.states import TERMINAL
 
 GRACE = timedelta(seconds=15)  # for Dagster to fire a tick before the launcher does
 LATE = timedelta(minutes=5)  # from here on, a tick counts as missed where missed ones are not fired

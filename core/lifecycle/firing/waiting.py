@@ -16,10 +16,10 @@ from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.parameters import get_allowed_environment
-from core.lifecycle.executions.states import TERMINAL, State
 from core.lifecycle.submission.submit import submit
 from core.tables import Execution, Schedule, ScheduleTick, TickJob, now
 from core.tables.schedules import WAITING
+from core.tables.states import TERMINAL, State
 
 PAGE = 500
 TRIES = 3  # at conflicts with a change of the job at the same time

@@ -42,10 +42,11 @@ from core.lifecycle.executions.parameters import (
 from core.lifecycle.executions.paths import record_reads, resolve_inputs
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
-from core.lifecycle.executions.states import State, Trigger, get_next_state
+from core.lifecycle.executions.states import Trigger, get_next_state
 from core.lifecycle.executions.transitions import enqueue_launch, lock_project, move, take_slot_or_queue
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Agent, Execution, Job, Project, Task, new_id, now
+from core.tables.states import State
 from pipelines.errors import PipelineError
 from pipelines.filesystem import is_bucket_variable
 from pipelines.language.formats import Mode, list_format_libraries

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from core.infra.validation import format_optional_time, format_time, is_storable
-from core.lifecycle.executions.states import State
 from core.lifecycle.usage.usage import measure_seconds
 from core.tables import Execution, Task
+from core.tables.states import State
 
 # fields of a task's metrics that the driver reports, and their names in `Execution.metrics`
 _COUNTS = {

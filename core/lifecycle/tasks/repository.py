@@ -14,10 +14,11 @@ from core.errors import BadInput, Conflict, NotFound
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.repository import lock_organization, lock_row, validate_fields
 from core.infra.validation import check_storable
-from core.lifecycle.executions.states import State, Trigger
+from core.lifecycle.executions.states import Trigger
 from core.lifecycle.executions.transitions import lock_project, move
 from core.lifecycle.tasks.report import TaskWithExecution
 from core.tables import Execution, Task
+from core.tables.states import State
 
 FIELDS = frozenset(
     {"name", "description", "bot_id", "task_type", "execution_mode", "execution_log", "scheduled_time", "enabled"}

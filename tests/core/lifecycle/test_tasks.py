@@ -9,10 +9,10 @@ import pytest
 
 from core.errors import BadInput, Conflict, NotFound
 from core.lifecycle.executions.outbox import fetch_due
-from core.lifecycle.executions.states import State
 from core.lifecycle.tasks.report import TaskWithExecution
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Task, now
+from core.tables.states import State
 from tests.support.shop import Shop
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

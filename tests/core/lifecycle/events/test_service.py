@@ -9,8 +9,8 @@ import pytest
 from core.definitions.identity.api_keys import Identity
 from core.lifecycle.events import service
 from core.lifecycle.events.service import EventBatch, EventService
-from core.lifecycle.executions.states import State
 from core.tables import Execution
+from core.tables.states import State
 from tests.support.shop import Shop
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
-from core.lifecycle.executions.states import TRANSITIONS, State, Trigger
+from core.lifecycle.executions.states import TRANSITIONS, Trigger
+from core.tables.states import State
 from tests.core.lifecycle.executions.test_states import happen
 from tests.support.shop import Shop, make_shop
 

@@ -15,9 +15,10 @@ from core.errors import Conflict
 from core.lifecycle.executions.reconcile import admit_retries
 from core.lifecycle.executions.reports import cancel, fail
 from core.lifecycle.executions.retries import FailureCode
-from core.lifecycle.executions.states import State, Trigger, get_next_state
+from core.lifecycle.executions.states import Trigger, get_next_state
 from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS, cancel_all, move
 from core.tables import Execution, now
+from core.tables.states import State
 from tests.support.shop import Shop
 
 TABLE = Path(__file__).with_name("states.txt")

@@ -12,8 +12,8 @@ from core.infra.settings import Settings
 from core.lifecycle.executions.outbox import fetch_due
 from core.lifecycle.executions.parameters import get_allowed_environment
 from core.lifecycle.executions.reports import cancel, fail
-from core.lifecycle.executions.states import State
 from core.tables import Execution, Job, Task, now
+from core.tables.states import State
 from tests.support.shop import PIPELINE, Shop
 
 
