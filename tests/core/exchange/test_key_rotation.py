@@ -99,7 +99,7 @@ KILLED_AT = {
 }
 SCRIPT = """
 import os, pathlib, signal, sys
-from core.definitions.credentials import rotation
+from core.exchange import key_rotation as rotation
 from core.infra import encryption as sealing
 from core.infra.database import open_database
 from core.infra.settings import Settings
