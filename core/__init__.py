@@ -3,17 +3,16 @@
 `exchange` > `lifecycle` > `data` > `definitions` > `infra` > `tables`; `infra` is what all share, `tables` the
 database's schema.
 
-How a noun is built, with projects as the example to copy:
+How a noun is built, with categories as the example to copy:
 
-- `core/tables`: the ORM class (`Project`).
-- `core/definitions/projects/repository.py`: `ProjectRepository(session, organization_id)`, the only code that uses the
-  session.
-  It derives from `core.infra.repository.Repository`, so each query is limited to the caller's organization.
-- `core/definitions/projects/service.py`: `ProjectService(database)`. A method is one transaction: it takes the caller's
-  identity, opens `database.read()` or `.write()`, calls `projects.lock(row, if_match)` before a change that may carry
-  `If-Match`, and returns rows or frozen dataclasses that need no session; `Versioned(value, etag)` where the noun
-  has an ETag.
-- `api/kit/services.py`: `Services`, the container of all services, which routes receive as `services: ServicesOf`.
-- `api/projects/endpoints.py`: a route parses, makes one service call and returns a schema:
-  `return project_record(set_etag(response, services.projects.update(caller, project_id, body.values(), if_match)))`.
+- `core/tables`: the ORM class (`Category`).
+- `core/definitions/categories/models.py`: `CategoryUpdate` and `CategoryCreate`, the fields that a request sets. They
+  are the bodies of the REST operations too, and `to_columns()` gives their values to the row.
+- `core/definitions/categories/repository.py`: `CategoryRepository(session, organization_id)`, the only code that uses
+  the session. It derives from `core.infra.repository.Repository`, so each query is limited to the organization.
+- `core/definitions/categories/service.py`: a function per operation. It takes the request's session, the caller's
+  identity and the model, calls `categories.lock(row, if_match)` before a change that may carry `If-Match`, and returns
+  rows or frozen dataclasses; `Versioned(value, etag)` where the noun has an ETag. It does not commit.
+- `api/categories/endpoints.py`: a route declares `session: ReadSession` or `WriteSession` (api/kit/sessions.py), makes
+  one service call and returns a schema. Its transaction ends before the answer is sent.
 """

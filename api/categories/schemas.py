@@ -3,30 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
 
-from pydantic import Field
-
-from api.kit.schemas import Body, Record
-from core.definitions.categories.repository import VISIBILITIES, CategoryWithAgents
-from core.infra.changes import Name, example
-
-Visibility = Annotated[str, Field(json_schema_extra={"enum": [*VISIBILITIES]})]
-
-
-class CategoryUpdate(Body):
-    model_config = example({"name": "Shops", "description": "Agents that read shops", "visibility": "PUBLIC"})
-
-    name: str | None = None
-    description: str | None = None
-    icon: str | None = None
-    visibility: Visibility | None = None
-    enabled: bool | None = None
-    """Informational; true when left out at the creation."""
-
-
-class CategoryCreate(CategoryUpdate):
-    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+from api.kit.schemas import Record
+from core.definitions.categories.repository import CategoryWithAgents
 
 
 class CategoryRecord(Record):

@@ -15,6 +15,7 @@ from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
 from api.kit.services import get_services
+from api.kit.sessions import open_sessions
 from core.definitions.identity.api_keys import Identity
 from core.errors import Forbidden, TooMany, Unauthorized, Unavailable
 from core.infra.rate_limits import Allowance
@@ -89,6 +90,8 @@ def _require_key(request: Request) -> str:
 
 
 def _run_in_thread(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    endpoint = open_sessions(endpoint)
+
     @wraps(endpoint)
     async def run(**arguments: Any) -> Any:
         return await run_in_threadpool(endpoint, **arguments)

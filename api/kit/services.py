@@ -20,7 +20,6 @@ from core.data.sql.stored.results import ResultReader, open_result_reader
 from core.data.sql.stored.runner import QueryRunner
 from core.data.sql.stored.service import StoredQueryService
 from core.definitions.agents.service import AgentService
-from core.definitions.categories.service import CategoryService
 from core.definitions.credentials.service import CredentialService
 from core.definitions.cron_jobs.embedded import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
@@ -78,7 +77,6 @@ class Services:
     projects: ProjectService
     records: RecordService
     schedules: ScheduleService
-    categories: CategoryService
     agents: AgentService
     python_extensions: PythonExtensionService
     jobs: JobService
@@ -124,7 +122,6 @@ def open_services(settings: Settings) -> Services:
         projects=ProjectService(database),
         records=RecordService(database),
         schedules=ScheduleService(database),
-        categories=CategoryService(database),
         agents=AgentService(database),
         python_extensions=PythonExtensionService(database),
         jobs=JobService(database),

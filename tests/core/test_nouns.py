@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from core.data.datasets.repository import DatasetRepository
 from core.data.sql.catalog import Catalog
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.categories.models import CategoryCreate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.jobs.repository import JobRepository
@@ -114,8 +115,8 @@ class TestCategories:
     def test_private_ones_are_seen_by_their_creator_and_by_admins(self, shop: Shop) -> None:
         with shop.database.write() as session:
             admin = CategoryRepository(session, shop.organization_id)
-            admin.create({"name": "Open"}, created_by_key_id="k1")
-            private = admin.create({"name": "Mine", "visibility": "private"}, created_by_key_id="k1")
+            admin.create(CategoryCreate(name="Open"), created_by_key_id="k1")
+            private = admin.create(CategoryCreate(name="Mine", visibility="private"), created_by_key_id="k1")
 
             def names(key_id: str | None) -> list[str]:
                 return [each.name for each in CategoryRepository(session, shop.organization_id, key_id).list()]
@@ -131,7 +132,7 @@ class TestCategories:
                 CategoryRepository(session, shop.organization_id),
                 AgentRepository(session, shop.organization_id),
             )
-            category = categories.create({"name": "Books"})
+            category = categories.create(CategoryCreate(name="Books"))
             agents.update(shop.agent_id, {"category_id": category.id})
             assert categories.load_agent_ids([category])[0].agent_ids == [shop.agent_id]
             categories.delete(category.id)
@@ -141,13 +142,13 @@ class TestCategories:
     def test_names_and_visibility_are_checked(self, shop: Shop) -> None:
         with shop.database.write() as session:
             categories = CategoryRepository(session, shop.organization_id)
-            categories.create({"name": "Books"})
+            categories.create(CategoryCreate(name="Books"))
             with pytest.raises(Conflict):
-                categories.create({"name": "Books"})
+                categories.create(CategoryCreate(name="Books"))
             with pytest.raises(BadInput, match="reserved"):
-                categories.create({"name": "test"})
+                categories.create(CategoryCreate(name="test"))
             with pytest.raises(BadInput, match="PUBLIC or PRIVATE"):
-                categories.create({"name": "Toys", "visibility": "SECRET"})
+                categories.create(CategoryCreate(name="Toys", visibility="SECRET"))
             assert categories.get_by_name("Books").visibility == "PUBLIC"
 
 
@@ -193,7 +194,7 @@ class TestAgents:
         with shop.database.write() as session:
             agents = AgentRepository(session, shop.organization_id)
             first, second = (
-                CategoryRepository(session, shop.organization_id).create({"name": n}).id for n in ("A", "B")
+                CategoryRepository(session, shop.organization_id).create(CategoryCreate(name=n)).id for n in ("A", "B")
             )
             agent = agents.create({"name": "X", "category_id": first})
             other = agents.create({"name": "X", "category_id": second})
@@ -205,7 +206,7 @@ class TestAgents:
 
     def test_the_category_must_be_the_organizations_own(self, shop: Shop, other_shop: Shop) -> None:
         with shop.database.write() as session:
-            theirs = CategoryRepository(session, other_shop.organization_id).create({"name": "A"}).id
+            theirs = CategoryRepository(session, other_shop.organization_id).create(CategoryCreate(name="A")).id
             for category_id in (theirs, UNKNOWN):
                 with pytest.raises(BadInput, match="no category with this id") as error:
                     AgentRepository(session, shop.organization_id).create({"name": "X", "category_id": category_id})

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from core.errors import BadInput, Conflict
-from core.infra.repository import Repository, lock_organization, validate_fields
+from core.definitions.categories.models import CategoryCreate, CategoryUpdate
+from core.errors import Conflict
+from core.infra.repository import Repository, lock_organization
 from core.infra.validation import check_not_reserved, is_storable
 from core.tables import Agent, Category
-
-VISIBILITIES = ("PUBLIC", "PRIVATE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +28,24 @@ class CategoryRepository(Repository[Category]):
 
     row = Category
     noun = "category"
-    fields = frozenset({"name", "description", "icon", "visibility", "enabled"})
 
     def __init__(self, session: Session, organization_id: str, viewer_key_id: str | None = None) -> None:
         super().__init__(session, organization_id)
         self.viewer_key_id = viewer_key_id
 
-    def create(self, values: Mapping[str, Any], *, created_by_key_id: str | None = None) -> Category:
+    def create(self, new: CategoryCreate, *, created_by_key_id: str | None = None) -> Category:
         """Store a new category; raise BadInput without a valid name, Conflict when the name is taken."""
-        category = self.build(values, created_by_key_id=created_by_key_id)
+        category = self.build(new, created_by_key_id=created_by_key_id)
         self._check_name_is_free(category.name)
         self.session.add(category)
         self.session.flush()
         return category
 
-    def build(self, values: Mapping[str, Any], *, created_by_key_id: str | None = None) -> Category:
+    def build(self, new: CategoryCreate, *, created_by_key_id: str | None = None) -> Category:
         """Return a valid category that is not stored yet: its name may be taken."""
-        known = _validate(values)
-        if "name" not in known:
-            raise BadInput("A category needs a 'name'.", path="name", code="missing-field")
-        check_not_reserved(known["name"])
-        return Category(organization_id=self.organization_id, created_by_key_id=created_by_key_id, **known)
+        columns = new.to_columns()
+        check_not_reserved(new.name)
+        return Category(organization_id=self.organization_id, created_by_key_id=created_by_key_id, **columns)
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Category]:
         return self._fetch_page(self._select(), limit, after)
@@ -63,12 +58,12 @@ class CategoryRepository(Repository[Category]):
             raise self._not_found("name")
         return self._fetch_one(self._select().where(Category.name == name), "name")
 
-    def update(self, category_id: str, changes: Mapping[str, Any]) -> Category:
-        category, known = self.get(category_id), _validate(changes)
-        if known.get("name", category.name) != category.name:
-            check_not_reserved(known["name"])
-            self._check_name_is_free(known["name"])
-        return self._apply(category, known)
+    def update(self, category_id: str, changes: CategoryUpdate) -> Category:
+        category, columns = self.get(category_id), changes.to_columns()
+        if changes.name is not None and changes.name != category.name:
+            check_not_reserved(changes.name)
+            self._check_name_is_free(changes.name)
+        return self._apply(category, columns)
 
     def delete(self, category_id: str) -> None:
         """Delete the category; its agents stay, without a category."""
@@ -94,12 +89,3 @@ class CategoryRepository(Repository[Category]):
         lock_organization(self.session, self.organization_id)
         if self.session.scalar(super()._select().where(Category.name == name)):
             raise Conflict("There is a category with this name already.", path="name", code="name-taken")
-
-
-def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
-    known = validate_fields(values, CategoryRepository.fields)
-    if "visibility" in known:
-        known["visibility"] = known["visibility"].upper()
-        if known["visibility"] not in VISIBILITIES:
-            raise BadInput("'visibility' is PUBLIC or PRIVATE.", path="visibility")
-    return known

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.plan_outline import PlanOutline
 from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
+from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import CredentialRepository, get_job_credential_ids
 from core.definitions.identity.api_keys import Identity
@@ -74,7 +75,7 @@ class Applier:
         for key in (*declared, *surplus):
             self._check_unique(key)
         for category in declaration.categories or ():
-            self._write(("category", category.name), _dump(category), self._create_category, self._categories.update)
+            self._write(("category", category.name), _dump(category), self._create_category, self._update_category)
         for agent in declaration.agents or ():
             self._write_agent(agent)
         for project in declaration.projects or ():
@@ -127,7 +128,10 @@ class Applier:
             raise BadInput(sentence, code="too-large")
 
     def _create_category(self, values: Mapping[str, Any]) -> Any:
-        return self._categories.create(values, created_by_key_id=self._caller.key_id)
+        return self._categories.create(CategoryCreate(**values), created_by_key_id=self._caller.key_id)
+
+    def _update_category(self, category_id: str, values: Mapping[str, Any]) -> Any:
+        return self._categories.update(category_id, CategoryUpdate(**values))
 
     def _write_agent(self, declared: AgentDeclaration) -> None:
         names = declared.category or "", declared.name

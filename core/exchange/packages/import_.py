@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.plan_outline import PlanOutline
 from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
+from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import get_job_credential_ids
 from core.definitions.jobs.repository import JobRepository
@@ -107,12 +108,16 @@ class _Importer:
     def _import_categories(self, parts: Sequence[CategoryPart]) -> Mapping[str, Category]:
         repository = CategoryRepository(self._session, self._organization_id)
         categories = {row.name: row for row in repository.list()}
-        create = partial(repository.build, created_by_key_id=self._key_id)
+
+        def create(values: Mapping[str, Any]) -> Category:
+            return repository.build(CategoryCreate(**values), created_by_key_id=self._key_id)
+
+        def update(category_id: str, values: Mapping[str, Any]) -> Category:
+            return repository.update(category_id, CategoryUpdate(**values))
+
         for part in parts:
             row = categories.get(part.name)
-            categories[part.name] = self._writer.write(
-                "category", part.name, row, part.model_dump(), create, repository.update
-            )
+            categories[part.name] = self._writer.write("category", part.name, row, part.model_dump(), create, update)
         self._session.flush()
         return categories
 

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import event, select
 
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.categories.models import CategoryCreate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.jobs.repository import JobRepository
@@ -49,7 +50,9 @@ def fill(shop: Shop) -> None:
             CategoryRepository(session, shop.organization_id),
             AgentRepository(session, shop.organization_id),
         )
-        tools = categories.create({"name": "Tools", "icon": "wrench", "visibility": "PRIVATE", "description": "\u00e9"})
+        tools = categories.create(
+            CategoryCreate(name="Tools", icon="wrench", visibility="PRIVATE", description="\u00e9")
+        )
         for text in (PIPELINE, PIPELINE.replace("h1", "h2"), "print('python')"):
             agents.create({"name": "Twin", "code": text})
         filed = agents.create({"name": "Filed", "category_id": tools.id, "pipeline_yaml": PIPELINE, "enabled": False})
