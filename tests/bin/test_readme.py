@@ -1,4 +1,4 @@
-"""The README's first pipeline, line by line; only ports and folders are a test's own."""
+"""The first pipeline, line by line, as README.md and docs/rest.md have it; only ports and folders are a test's own."""
 
 from __future__ import annotations
 
@@ -13,21 +13,18 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
 from core.infra.settings import Settings
 from tests.support.service import PATIENCE_SECONDS, READY_SECONDS, free_port
 
 CLONE = Path(__file__).parents[2]
-DECLARATION = re.compile(r"^```yaml\n(# spindle.yaml\n.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(port: str) -> list[str]:
-    text = (CLONE / "README.md").read_text(encoding="utf-8")
+def read_blocks(page: str, port: str, shop_port: str) -> list[str]:
+    text = (CLONE / page).read_text(encoding="utf-8")
     for there, here in {
         "8080": port,
-        "8900": str(free_port()),
+        "8900": shop_port,
         "bin/spindle": str(CLONE / "bin/spindle"),
         ".venv/bin/python": str(CLONE / ".venv/bin/python"),
     }.items():
@@ -55,41 +52,45 @@ def terminal(block: str, folder: Path, until: str, **environment: str) -> Genera
         process.wait(PATIENCE_SECONDS)
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_the_first_pipeline_by_hand_and_from_a_file(tmp_path: Path, times: int) -> None:
-    port = str(free_port())
-    up, shop, by_hand, from_a_file, *_ = blocks(port)
+def paste(block: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-ec", block],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def test_the_first_pipeline_with_commands_and_over_rest(tmp_path: Path) -> None:
+    port, shop_port = str(free_port()), str(free_port())
+    up, shop, commands, *_ = read_blocks("README.md", port, shop_port)
     ports = {"SPINDLE_PORT": port, "SPINDLE_UI_PORT": str(free_port())}
+    server = {"SPINDLE_URL": f"http://127.0.0.1:{port}", "COLUMNS": "120"}
     with ExitStack() as stack:
         stack.enter_context(terminal(f"env {up}", tmp_path, "Spindle is ready", **ports))
         stack.enter_context(terminal(shop, tmp_path, "shop at"))
-        pasted = [
-            subprocess.run(
-                ["bash", "-c", by_hand], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
-            ).stdout
-            for _ in range(times)
-        ]
-        tmp_path.joinpath("spindle.yaml").write_text(DECLARATION.findall((CLONE / "README.md").read_text())[0])
-        applied = subprocess.run(
-            ["bash", "-ec", from_a_file],
-            cwd=tmp_path,
-            env={**os.environ, "SPINDLE_URL": f"http://127.0.0.1:{port}"},
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-    assert {*pasted} == {pasted[0]}, "pasted twice, it gives the same"
-    rows = json.loads(pasted[0])["results"]
+        first, second = paste(commands, tmp_path, **server), paste(commands, tmp_path, **server)
+        rest = paste("".join(read_blocks("docs/rest.md", port, shop_port)), tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "Created 4, changed 0, deleted 0" in first.stdout
+    assert "Completed after" in first.stdout
+    assert "Garden of Moss" in first.stdout
+    assert second.returncode == 0, second.stderr
+    assert "Created 0, changed 0, deleted 0" in second.stdout
+    assert rest.returncode == 0, rest.stderr
+    rows = json.loads(rest.stdout.splitlines()[-1])["results"]
     assert rows[0] == {"title": "Garden of Moss", "price": 3200.0, "currency": "JPY"}
     assert len(rows) == 5
-    assert applied.returncode == 0, applied.stderr
-    assert "Created 0, changed 0, deleted 0" in applied.stdout
-    assert "Completed after" in applied.stdout
 
 
 def test_the_first_pipeline_without_a_server_ends_with_errors(tmp_path: Path) -> None:
-    by_hand = blocks(str(free_port()))[2]
-    done = subprocess.run(["bash", "-c", by_hand], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    tmp_path.joinpath("first.yaml").write_text("pipeline: []")
+    tmp_path.joinpath(".spindle").mkdir()
+    tmp_path.joinpath(".spindle/admin-key").write_text("key")
+    blocks = read_blocks("docs/rest.md", str(free_port()), "")
+    done = paste("".join(blocks), tmp_path)
     assert done.returncode != 0
     assert "curl: " in done.stderr
 
