@@ -41,7 +41,7 @@ def migrate(settings: Settings) -> None:
 def check_current(settings: Settings) -> None:
     """Raise NewerSchema or OlderSchema unless the database is at this version."""
     with _connect(settings) as connection:
-        scripts = ScriptDirectory.from_config(create_config(connection))
+        scripts = ScriptDirectory.from_config(_create_config(connection))
         if _check_known(connection, scripts) != set(scripts.get_heads()):
             raise OlderSchema("The metadata database is older than this version of Spindle. Run `spindle migrate`.")
 
@@ -56,7 +56,7 @@ def _connect(settings: Settings) -> Generator[Connection]:
         engine.dispose()
 
 
-def create_config(connection: Connection) -> Config:
+def _create_config(connection: Connection) -> Config:
     """Return Alembic's configuration, which has no file."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
@@ -67,7 +67,7 @@ def create_config(connection: Connection) -> Config:
 def _upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-    config = create_config(connection)
+    config = _create_config(connection)
     _check_known(connection, ScriptDirectory.from_config(config))
     command.upgrade(config, "head")
 

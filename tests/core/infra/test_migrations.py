@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ from sqlalchemy import inspect, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from core.infra.database import Database, open_database
-from core.infra.migrations import NewerSchema, migrate
+from cli.data_folder import prepare
+from core.infra.database import Database, database_url, open_database
+from core.infra.migrations import NewerSchema, OlderSchema, migrate
 from core.infra.settings import Settings
 from core.tables import Base
 
@@ -57,7 +60,7 @@ def test_processes_that_start_at_once_migrate_once(empty: Settings) -> None:
     database.close()
 
 
-def test_a_newer_database_is_refused(empty: Settings) -> None:
+def test_a_newer_database_is_refused_in_a_sentence(empty: Settings) -> None:
     migrate(empty)
     database = open_database(empty)
     with database.write() as session:
@@ -65,6 +68,20 @@ def test_a_newer_database_is_refused(empty: Settings) -> None:
     database.close()
     with pytest.raises(NewerSchema, match="newer version of Spindle"):
         migrate(empty)
+    ended = run("-m", "cli.data_folder", settings=empty)
+    assert ended.returncode == 1
+    assert ended.stderr.strip().splitlines() == [
+        "The metadata database belongs to a newer version of Spindle. Start that version instead."
+    ]
+
+
+def test_a_server_without_automatic_migration_names_the_command(empty: Settings) -> None:
+    empty.data.mkdir()
+    held = empty.model_copy(update={"migrate": False})
+    with pytest.raises(OlderSchema, match="spindle migrate"):
+        prepare(held)
+    run("-m", "cli.main", "migrate", "--data", str(empty.data), settings=empty)
+    prepare(held)
 
 
 def test_every_table_compiles_for_postgresql() -> None:
@@ -78,3 +95,8 @@ def test_every_table_compiles_for_postgresql() -> None:
 def test_only_its_owner_can_read_the_data_folder(tmp_path: Path) -> None:
     migrate(Settings(data=tmp_path / "data"))
     assert (tmp_path / "data").stat().st_mode & 0o077 == 0
+
+
+def run(*arguments: str, settings: Settings) -> subprocess.CompletedProcess[str]:
+    environment = {"SPINDLE_DATA": str(settings.data), "SPINDLE_DATABASE_URL": database_url(settings)}
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
