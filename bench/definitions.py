@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dagster._core.remote_representation.external_data import RepositorySnap
-from dagster._serdes import serialize_value
 from sqlalchemy import insert
 
 from core.definitions.agents.repository import AgentRepository
@@ -24,6 +22,7 @@ from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import OutlineLoader
 from core.tables import Job, new_id
+from orchestration.dagster_internals import serialize_definitions
 from orchestration.definitions_builder import DefinitionsBuilder, load_outlines
 
 JOBS_OF_A_PROJECT = 100
@@ -51,8 +50,7 @@ def main(count: int) -> None:
             measure("outlines again", lambda: load_outlines(session, loader))
         definitions = measure("build and load", lambda: builder.build(outlines))
         measure("load, nothing changed", lambda: builder.build(outlines))
-        repository = definitions.get_repository_def()
-        size = measure("serialize", lambda: len(serialize_value(RepositorySnap.from_def(repository, True))))
+        size = measure("serialize", lambda: len(serialize_definitions(definitions)))
         print(f"{'serialized':<24}{size / 1e6:8.1f} MB")
         database.close()
 

@@ -57,7 +57,7 @@ def measure(number: int) -> list[float]:
             served = ["-m", "orchestration.definitions", "-d", os.getcwd(), "--location-name", "spindle"]
             code = ["dagster", "api", "grpc", "--host", "127.0.0.1", "--port", str(port), *served]
             ready = ["orchestration.wait_until_ready", str(port)]
-            daemon = [*ready, "dagster._daemon.cli", "run", *workspace]
+            daemon = [*ready, "dagster-daemon", "run", *workspace]
             for name, command in (("code", code), ("daemon", daemon)):
                 stack.enter_context(run_process(["-m", *command], environment, data / f"{name}.log"))
             if datetime.now(UTC) > due - timedelta(seconds=START_SECONDS):

@@ -190,8 +190,8 @@ def _create_children(
         "launcher": ["orchestration.launcher"],
         "webhooks": ["core.exchange.webhooks"],
         "code": ["orchestration.code_server", str(code_port)],
-        "ui": [*ready, "dagster_webserver.cli", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
-        "daemon": [*ready, "dagster._daemon.cli", "run", *workspace],
+        "ui": [*ready, "dagster-webserver", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
+        "daemon": [*ready, "dagster-daemon", "run", *workspace],
     }
     return [
         Child(name, _build_command(*command), environment, settings.data, log) for name, command in commands.items()

@@ -8,12 +8,11 @@ attempt of that run's execution. Both wait for one of the project's slots.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dagster import DagsterRunStatus, OpExecutionContext
-from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG, RESUME_RETRY_TAG
 
 from core.errors import Conflict, NotFound
 from core.infra.database import Database
@@ -26,6 +25,7 @@ from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.submission.submit import retry, submit
 from core.tables import Execution
 from core.tables.states import State
+from orchestration.dagster_internals import is_resumed
 from orchestration.run_tags import build_run_tags, get_execution_tag
 
 WAIT_SECONDS = 0.5
@@ -65,11 +65,12 @@ class Acceptance:
         if self._attempt is not None:
             return self._claim(context, self._attempt)
         parent = self._find_parent(context)
-        if options is not None and not (parent and _is_resumed(context)):
+        if options is not None and not (parent and is_resumed(context.run)):
             return self._await_slot(context, self._submit(context, options))
         if parent is None:
             raise Conflict("There is no execution to continue. Materialize the asset, or re-execute the whole run.")
-        if f"{context.op_handle.path[0]}.publish" not in _get_selected_steps(context):
+        steps = context.run.step_keys_to_execute
+        if steps is not None and f"{context.op_handle.path[0]}.publish" not in steps:
             raise Conflict("Stages cannot be executed alone. Select the later stages and `publish` too.")
         return self._await_slot(context, self._retry(context, parent))
 
@@ -150,11 +151,3 @@ class Acceptance:
         if run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
             organization_id = self._outline.organization_id
             cancel(self._database, organization_id, attempt.execution_id, TERMINATED, attempt.attempt)
-
-
-def _is_resumed(context: OpExecutionContext) -> bool:
-    return any(context.run.tags.get(tag) == "true" for tag in (RESUME_RETRY_TAG, ASSET_RESUME_RETRY_TAG))
-
-
-def _get_selected_steps(context: OpExecutionContext) -> Sequence[str]:
-    return context.get_step_execution_context().plan_data.execution_plan.step_keys_to_execute

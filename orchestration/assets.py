@@ -15,18 +15,25 @@ from dagster import (
     DependencyDefinition,
     GraphDefinition,
     InputMapping,
-    MultiDependencyDefinition,
     NodeInvocation,
     OutputMapping,
     ResourceDefinition,
     ScheduleDefinition,
     in_process_executor,
 )
-from dagster._core.definitions.composition import MappedInputPlaceholder
 
 from core.lifecycle.outlines.outlines import JobKey, JobOutline
 from orchestration.asset_specs import build_attributes, build_plain_asset
-from orchestration.steps import AFTER, RESOURCE, RESULT, get_check_output, make_publish, make_start, stage
+from orchestration.steps import (
+    AFTER,
+    RESOURCE,
+    RESULT,
+    get_check_output,
+    get_start_input,
+    make_publish,
+    make_start,
+    stage,
+)
 
 START, PUBLISH = "start", "publish"
 
@@ -78,13 +85,9 @@ def get_graph_name(key: JobKey) -> str:
 def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> GraphDefinition:
     outputs = {spec.get_python_identifier(): get_check_output(number) for number, spec in enumerate(checks)}
     publish = make_publish(len(outputs))
-    start, config = make_start(outline.parameters)
+    start, config = make_start(outline.parameters, len(outline.inputs))
     names = [START, *(step.name for step in outline.steps), PUBLISH]
-    dependencies: dict[NodeInvocation, Any] = {
-        NodeInvocation(start.name, alias=START): {
-            AFTER: MultiDependencyDefinition([MappedInputPlaceholder] * len(outline.inputs))
-        }
-    }
+    dependencies: dict[NodeInvocation, Any] = {NodeInvocation(start.name, alias=START): {}}
     for before, name in pairwise(names):
         node = publish if name == PUBLISH else stage
         dependencies[NodeInvocation(node.name, alias=name)] = {AFTER: DependencyDefinition(before)}
@@ -96,8 +99,7 @@ def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> Graph
             InputMapping(
                 graph_input_name=_name_input(each),
                 mapped_node_name=START,
-                mapped_node_input_name=AFTER,
-                fan_in_index=number,
+                mapped_node_input_name=get_start_input(number),
             )
             for number, each in enumerate(outline.inputs)
         ],

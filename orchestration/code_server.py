@@ -10,7 +10,6 @@ The template has no threads and, when it forks, no database connections, which a
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import select
 import signal
@@ -23,15 +22,7 @@ from typing import NoReturn
 from uuid import uuid4
 
 import structlog
-from dagster import DagsterInstance, Definitions
-from dagster._core.errors import DagsterUserCodeUnreachableError
-from dagster._core.remote_representation.external_data import RepositorySnap
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
-from dagster._core.utils import FuturesAwareThreadPoolExecutor
-from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
-from dagster._grpc.client import DagsterGrpcClient
-from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
-from dagster._serdes import serialize_value
+from dagster import DagsterInstance
 
 from core.errors import Unavailable
 from core.infra import logs
@@ -40,6 +31,13 @@ from core.infra.definition_changes import ChangeReader, delete_old_changes
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import store_missing_outlines
 from orchestration import definitions as served
+from orchestration.dagster_internals import (
+    SERVER_MODULES,
+    create_code_server,
+    has_server_id,
+    import_before_fork,
+    serialize_definitions,
+)
 from orchestration.definitions_builder import Outlines, load_outlines
 from orchestration.instance import LOCATION
 
@@ -47,22 +45,16 @@ log = structlog.get_logger()
 
 HOST = "127.0.0.1"
 ROOT = Path(__file__).resolve().parents[1]
-ORIGIN = LoadableTargetOrigin(
-    executable_path=sys.executable,
-    module_name=served.__name__,
-    attribute="definitions",
-    working_directory=str(ROOT),
-)
 POLL_SECONDS = 1.0
 READY_SECONDS = 60.0
 RETRY_SECONDS = 30.0
 STOP_SECONDS = 10.0
 CLEAN_SECONDS = 3600.0
-MAX_THREADS = 8
 
 
 def main() -> None:
     logs.configure("code")
+    import_before_fork(SERVER_MODULES)
     with DagsterInstance.get():
         pass  # imports the parts that Dagster loads lazily
     signal.signal(signal.SIGTERM, _raise_exit)
@@ -84,7 +76,7 @@ class Template:
         self._port = port
         self._database = open_database(Settings())
         self._reader = ChangeReader()
-        self._serialized = _serialize(served.definitions)
+        self._serialized = serialize_definitions(served.definitions)
         self._child: int | None = None
         self._retired: dict[int, float] = {}
         self._alive_pipe = os.pipe()  # children see its end when the template dies
@@ -118,7 +110,7 @@ class Template:
             outlines = self._load_changed()
             if outlines is not None:
                 served.definitions = served.builder.build(outlines)
-                self._serialized = _serialize(served.definitions)
+                self._serialized = serialize_definitions(served.definitions)
                 gc.collect()  # the definitions before them are full of cycles
                 self._replace_child()
                 log.info("definitions changed", jobs=len(outlines.jobs), seconds=round(time.monotonic() - started, 2))
@@ -192,40 +184,23 @@ class ChildFailed(Exception):
     """A child that does not serve."""
 
 
-class _Servicer(DagsterApiServer):
-    """Answers with the definitions as the template has serialized them: at 10,000 jobs that takes many seconds."""
-
-    serialized = ""
-
-    def _get_serialized_external_repository_data(self, request: ExternalRepositoryRequest) -> str:
-        if request.defer_snapshots:
-            return self.serialized
-        return super()._get_serialized_external_repository_data(request)
-
-
-def _serialize(definitions: Definitions) -> str:
-    return serialize_value(RepositorySnap.from_def(definitions.get_repository_def(), defer_snapshots=True))
-
-
 def _serve(port: int, serialized: str, server_id: str, template: int, report: int) -> NoReturn:
     """In the child: serve until SIGTERM or the end of the template. The definitions are loaded already."""
     gc.freeze()  # otherwise the collector would copy all memory that is shared with the template
     exit_code = 1
     try:
         ended = threading.Event()
-        executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_THREADS)
-        logger = logging.getLogger("dagster.code_server")
-        servicer = _Servicer(
-            server_termination_event=ended,
-            logger=logger,
-            server_threadpool_executor=executor,
-            loadable_target_origin=ORIGIN,
-            fixed_server_id=server_id,
-            location_name=LOCATION,
+        server = create_code_server(
+            HOST,
+            port,
+            module=served.__name__,
+            folder=ROOT,
+            location=LOCATION,
+            serialized=serialized,
+            server_id=server_id,
+            ended=ended,
         )
-        servicer.serialized = serialized
         signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())  # Dagster has replaced the handler before
-        server = DagsterGrpcServer(ended, servicer, logger, executor, host=HOST, port=port)
         threading.Thread(target=_report_ready, args=(port, server_id, report), daemon=True).start()
         threading.Thread(target=_end_with_template, args=(template, ended), daemon=True).start()
         server.serve()
@@ -240,14 +215,10 @@ def _serve(port: int, serialized: str, server_id: str, template: int, report: in
 
 def _report_ready(port: int, server_id: str, report: int) -> None:
     """Write to the template's pipe once this server answers; an earlier one may still listen on the same port."""
-    client = DagsterGrpcClient(port=port, host=HOST)
-    while True:
-        with suppress(DagsterUserCodeUnreachableError):
-            if client.get_server_id(timeout=1) == server_id:
-                os.write(report, b"1")
-                os.close(report)
-                return
+    while not has_server_id(HOST, port, server_id):
         time.sleep(0.01)
+    os.write(report, b"1")
+    os.close(report)
 
 
 def _end_with_template(template: int, ended: threading.Event) -> None:

@@ -7,7 +7,6 @@ which a fork would not survive.
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import os
 import signal
@@ -28,16 +27,11 @@ from core.infra.run_socket import get_run_pidfile, get_run_socket
 from core.infra.settings import Settings
 from orchestration.acceptance import Attempt
 from orchestration.compute import create_compute
+from orchestration.dagster_internals import RUN_MODULES, import_before_fork
 from orchestration.runs import execute_attempt, execute_run, preload
 from pipelines.registry.catalog import load_plugins
 
 STOP_SECONDS = 12
-PRELOADED = (
-    "dagster._core.execution.plan.execute_plan",
-    "dagster._core.executor.in_process",
-    "dagster._core.storage.local_compute_log_manager",
-    "dagster._core.workspace.autodiscovery",
-)
 
 
 def main() -> None:
@@ -56,8 +50,7 @@ def main() -> None:
 
 def _preload() -> None:
     """Import the modules of a run; opening an instance imports the parts that Dagster loads lazily."""
-    for name in PRELOADED:
-        importlib.import_module(name)
+    import_before_fork(RUN_MODULES)
     with dagster.DagsterInstance.get():
         load_plugins()
     preload()

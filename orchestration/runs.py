@@ -7,8 +7,6 @@ server takes part. A run of the UI exists already.
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -16,14 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from dagster import AssetKey, DagsterInstance, DagsterRun, JobDefinition
-from dagster._core.code_pointer import ModuleCodePointer
-from dagster._core.definitions.job_base import InMemoryJob
-from dagster._core.events import EngineEventData
-from dagster._core.execution.api import create_execution_plan, execute_run_iterator
-from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
-from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
-from dagster._utils.interrupts import capture_interrupts
+from dagster import AssetKey, DagsterInstance, JobDefinition
 
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.jobs.keys import find_job_ids
@@ -37,15 +28,19 @@ from core.tables.states import State
 from orchestration.acceptance import Attempt
 from orchestration.assets import build_definitions, build_job_asset, get_graph_name
 from orchestration.cron_jobs import call_cron_job
+from orchestration.dagster_internals import (
+    RemoteRepositoryOrigin,
+    create_run,
+    execute_stored_run,
+    locate_repository,
+    plan_job,
+)
 from orchestration.instance import LOCATION
 from orchestration.run_drivers import build_drivers
 from orchestration.run_tags import build_run_tags, get_schedule_name
 from orchestration.schedules import record_run_of_tick
 
-REPOSITORY = "__repository__"
-ASSET_JOB = "__ASSET_JOB"
 CODE = "orchestration.definitions"
-NO_CONSOLE = {"console": {"config": {"log_level": "CRITICAL"}}}  # the run's page shows the log
 EXAMPLE = """\
 fetch: {url: "http://localhost/"}
 pipeline: [{stage: extract, args: [{selector: h1}]}]
@@ -59,7 +54,7 @@ def preload() -> None:
     """Define an example asset, so that Dagster and the engine import their lazy modules."""
     plan = outline_pipeline(EXAMPLE)
     example = JobOutline("", "", "", "", "", "", "", "", None, ("a", "b"), steps=plan.steps, checks=plan.checks)
-    create_execution_plan(build_run_job([example]))
+    plan_job(build_run_job([example]))
 
 
 def execute_attempt(run_id: str, attempt: Attempt) -> None:
@@ -74,26 +69,31 @@ def execute_attempt(run_id: str, attempt: Attempt) -> None:
         outline = _freeze(load_outline(session, execution.job_id), execution)
     job = build_run_job([outline], attempt)
     with DagsterInstance.get() as instance:
-        origin = _make_remote_origin(Path(instance.root_directory))
-        run = instance.create_run_for_job(
+        repository = _locate_repository(Path(instance.root_directory))
+        run = create_run(
+            instance,
             job,
-            run_id=run_id,
-            run_config=_build_config(outline, execution),
+            run_id,
+            config=_build_config(outline, execution),
             tags=build_run_tags(outline, execution),
-            asset_selection={AssetKey(outline.key)},
-            remote_job_origin=origin,
-            job_code_origin=_make_code_origin(),
+            asset=AssetKey(outline.key),
+            repository=repository,
+            module=CODE,
         )
-        shown = _show_in_tick(instance, origin, outline, execution, run_id)
+        shown = _show_in_tick(instance, repository, outline, execution, run_id)
         try:
-            _execute(instance, job, run)
+            execute_stored_run(instance, job, run)
         finally:
             if not shown:
-                _show_in_tick(instance, origin, outline, execution, run_id)
+                _show_in_tick(instance, repository, outline, execution, run_id)
 
 
 def _show_in_tick(
-    instance: DagsterInstance, origin: RemoteJobOrigin, outline: JobOutline, execution: Execution, run_id: str
+    instance: DagsterInstance,
+    repository: RemoteRepositoryOrigin,
+    outline: JobOutline,
+    execution: Execution,
+    run_id: str,
 ) -> bool:
     """Add the run to the tick of the schedule that caused it; return False while the tick is not finished.
 
@@ -101,9 +101,8 @@ def _show_in_tick(
     """
     if execution.trigger != "schedule" or execution.tick_at is None:
         return True
-    repository, name = origin.repository_origin, get_schedule_name(outline)
     try:
-        return record_run_of_tick(instance, repository, name, execution.tick_at, run_id)
+        return record_run_of_tick(instance, repository, get_schedule_name(outline), execution.tick_at, run_id)
     except Exception:
         log.exception("the tick does not show its run", execution_id=execution.id, run_id=run_id)
         return True
@@ -117,7 +116,7 @@ def execute_run(run_id: str) -> None:
         if run is None:
             return
         if run.job_name == call_cron_job.name:
-            _execute(instance, call_cron_job, run)
+            execute_stored_run(instance, call_cron_job, run)
             return
         checked = {key.asset_key for key in run.asset_check_selection or ()}
         keys = sorted(tuple(key.path) for key in {*(run.asset_selection or ()), *checked})
@@ -129,7 +128,7 @@ def execute_run(run_id: str) -> None:
                 return
         # an obstacle becomes the error of the job's first step
         job = build_run_job([replace(outline, obstacle=None) for outline in outlines])
-        _execute(instance, job, run)
+        execute_stored_run(instance, job, run)
 
 
 def build_run_job(outlines: Sequence[JobOutline], attempt: Attempt | None = None) -> JobDefinition:
@@ -137,16 +136,6 @@ def build_run_job(outlines: Sequence[JobOutline], attempt: Attempt | None = None
     drivers = build_drivers({get_graph_name(outline.key): outline for outline in outlines}, attempt)
     definitions = build_definitions([build_job_asset(outline) for outline in outlines], drivers)
     return definitions.resolve_implicit_global_asset_job_def()
-
-
-def _execute(instance: DagsterInstance, job: JobDefinition, run: DagsterRun) -> None:
-    with capture_interrupts():
-        pid = os.getpid()
-        instance.report_engine_event(f"Started process {pid}.", run, EngineEventData.in_process(pid))
-        config = {**run.run_config, "loggers": NO_CONSOLE}
-        quiet = run._replace(run_config=config)  # pyright: ignore[reportPrivateUsage]
-        for _event in execute_run_iterator(InMemoryJob(job), quiet, instance):
-            pass
 
 
 def _freeze(outline: JobOutline, execution: Execution) -> JobOutline:
@@ -172,13 +161,7 @@ def _build_config(outline: JobOutline, execution: Execution) -> dict[str, Any]:
     return {"ops": {get_graph_name(outline.key): {"config": config}}}
 
 
-def _make_remote_origin(home: Path) -> RemoteJobOrigin:
+def _locate_repository(home: Path) -> RemoteRepositoryOrigin:
     """Return the origin by which the webserver finds the definitions of a run, to execute it again."""
     server = json.loads((home / "workspace.yaml").read_text())["load_from"][0]["grpc_server"]
-    location = GrpcServerCodeLocationOrigin(server["host"], server["port"], location_name=LOCATION)
-    return RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), ASSET_JOB)
-
-
-def _make_code_origin() -> JobPythonOrigin:
-    pointer = ModuleCodePointer(CODE, "definitions", os.getcwd())
-    return JobPythonOrigin(ASSET_JOB, RepositoryPythonOrigin(sys.executable, pointer))
+    return locate_repository(server["host"], server["port"], LOCATION)

@@ -19,9 +19,6 @@ from dagster import (
     ScheduleEvaluationContext,
     SkipReason,
 )
-from dagster._core.definitions.selector import InstigatorSelector
-from dagster._core.remote_origin import RemoteInstigatorOrigin, RemoteRepositoryOrigin
-from dagster._core.scheduler.instigation import TickStatus
 
 from core.definitions.schedules.outlines import ScheduleOutline
 from core.infra.database import Database, open_database
@@ -29,8 +26,7 @@ from core.infra.settings import Settings
 from core.lifecycle.firing.results import describe_tick
 from core.lifecycle.firing.schedules import FiredTick, fire
 from core.tables import now
-
-ASSET_JOB = "__ASSET_JOB"
+from orchestration.dagster_internals import ASSET_JOB, RemoteRepositoryOrigin, add_run_to_tick
 
 
 def build_schedule(outline: ScheduleOutline) -> ScheduleDefinition:
@@ -51,21 +47,11 @@ def build_schedule(outline: ScheduleOutline) -> ScheduleDefinition:
 def record_run_of_tick(
     instance: DagsterInstance, repository: RemoteRepositoryOrigin, name: str, tick_at: datetime, run_id: str
 ) -> bool:
-    """Add the run to its tick, which then counts as a success; return False while the daemon still works on it."""
-    origin = RemoteInstigatorOrigin(repository, name)
-    location = repository.code_location_origin.location_name
-    selector = InstigatorSelector(location_name=location, repository_name=repository.repository_name, name=name)
+    """Add the run to its tick; return False while the daemon still works on the tick."""
     lock_path = Path(instance.root_directory) / "ticks.lock"
     with lock_path.open("w") as lock:  # several runs of a tick start at the same time
         fcntl.flock(lock, fcntl.LOCK_EX)
-        tick = instance.get_tick(origin.get_id(), selector.get_id(), tick_at.timestamp())
-        if tick is None or tick.status is TickStatus.STARTED:
-            return False
-        if run_id not in tick.run_ids:
-            # a tick whose process was killed has an error, and was fired all the same
-            run_ids = [*tick.run_ids, run_id]
-            instance.update_tick(tick.with_status(TickStatus.SUCCESS, skip_reason=None, error=None, run_ids=run_ids))
-        return True
+        return add_run_to_tick(instance, repository, name, tick_at, run_id)
 
 
 def _make_tick_function(schedule_id: str) -> Callable[[ScheduleEvaluationContext], SkipReason]:

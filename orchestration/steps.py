@@ -39,15 +39,18 @@ def _get_priority(number: int) -> dict[str, str]:
 
 
 @lru_cache
-def make_start(parameters: tuple[str, ...]) -> tuple[OpDefinition, ConfigMapping]:
-    """Return the op for pipelines with parameters of these names, which the launchpad shows, and its graph's config."""
+def make_start(parameters: tuple[str, ...], inputs: int) -> tuple[OpDefinition, ConfigMapping]:
+    """Return the op for pipelines with parameters of these names, which the launchpad shows, and its graph's config.
+
+    It has an input for each of the other assets that it reads.
+    """
     named = {name: Field(Any, is_required=False) for name in parameters}
     values = Field(Permissive(named), is_required=False, default_value={}, description=PARAMETERS)
     schema = {"parameters": values, "limit": LIMIT}
 
     @op(
-        name="__".join(("start", *parameters)),
-        ins={AFTER: In(Nothing)},
+        name="__".join(("start" if not inputs else f"start_after_{inputs}", *parameters)),
+        ins={get_start_input(number): In(Nothing) for number in range(inputs)},
         out=Out(Nothing),
         config_schema=schema,
         required_resource_keys={RESOURCE},
@@ -93,6 +96,10 @@ def make_publish(checks: int) -> OpDefinition:
             yield Output(None, RESULT, metadata=driver.complete(context))
 
     return publish
+
+
+def get_start_input(number: int) -> str:
+    return f"{AFTER}_{number}"
 
 
 def get_check_output(number: int) -> str:

@@ -1,15 +1,15 @@
-"""`python -m orchestration.wait_until_ready PORT MODULE ARGUMENT...`: run a Dagster command behind the code server.
+"""`python -m orchestration.wait_until_ready PORT COMMAND ARGUMENT...`: run a Dagster command behind the code server.
 
-It imports the command's module while the code server starts, and runs it when the server accepts connections: Dagster
-itself would retry a server that is not ready only after a long pause.
+It imports the command while the code server starts, and runs it when the server accepts connections: Dagster itself
+would retry a server that is not ready only after a long pause.
 """
 
 from __future__ import annotations
 
-import importlib
 import socket
 import sys
 import time
+from importlib.metadata import entry_points
 
 
 def wait_until_ready(port: int) -> None:
@@ -24,7 +24,8 @@ def wait_until_ready(port: int) -> None:
 
 if __name__ == "__main__":
     port, name, *arguments = sys.argv[1:]
-    module = importlib.import_module(name)
+    (command,) = entry_points(group="console_scripts", name=name)
+    main = command.load()
     wait_until_ready(int(port))
     sys.argv = [name, *arguments]
-    module.main()
+    main()

@@ -36,14 +36,14 @@ def prepare_instance(settings: Settings, code_port: int) -> Path:
 
 def _check_workspace(path: Path) -> None:
     """Raise BadInput when Dagster cannot read the user's workspace.yaml; it does not load the code locations."""
-    from dagster._core.workspace.load import location_origins_from_yaml_paths
+    from orchestration.dagster_internals import read_location_names  # imports Dagster, which few starts need
 
     try:
-        origins = location_origins_from_yaml_paths([str(path)])
+        names = read_location_names(path)
     except Exception as error:  # what is wrong with a file has many types in Dagster
         reason = " ".join(str(error).split())
         raise BadInput(f"SPINDLE_DAGSTER_WORKSPACE: {path} is not a workspace.yaml of Dagster: {reason}") from None
-    if any(origin.location_name == LOCATION for origin in origins):
+    if LOCATION in names:
         sentence = f"{path} has a code location named '{LOCATION}', which is that of the service"
         raise BadInput(f"SPINDLE_DAGSTER_WORKSPACE: {sentence}. Set another location_name.")
 

@@ -21,8 +21,8 @@ PARTS = (
     "orchestration.launcher",
     "orchestration.code_server",
     "orchestration.run_server",
-    "dagster._daemon.cli",
-    "dagster_webserver.cli",
+    "dagster-daemon",
+    "dagster-webserver",
 )
 
 PIPELINE = """\

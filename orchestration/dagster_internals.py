@@ -1,0 +1,292 @@
+"""Dagster's private API. No other module uses it.
+
+Each use says why the public API does not serve, and what is left without it. When a new Dagster moves something,
+tests/orchestration/test_dagster_internals.py fails with these sentences. What `import dagster` does not load anyway is
+imported where it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import threading
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dagster import AssetKey, DagsterInstance, DagsterRun, Definitions, JobDefinition, serialize_value
+from dagster._core.code_pointer import ModuleCodePointer
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.definitions.selector import InstigatorSelector
+from dagster._core.errors import DagsterUserCodeUnreachableError
+from dagster._core.events import EngineEventData
+from dagster._core.execution.api import create_execution_plan, execute_run_iterator
+from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
+from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+from dagster._core.remote_origin import (
+    GrpcServerCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG, RESUME_RETRY_TAG
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.utils import FuturesAwareThreadPoolExecutor
+from dagster._serdes import ConfigurableClass, ConfigurableClassData
+from dagster._utils.interrupts import capture_interrupts
+
+if TYPE_CHECKING:
+    from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
+    from dagster._grpc.server import DagsterGrpcServer
+
+REPOSITORY = "__repository__"
+ASSET_JOB = "__ASSET_JOB"
+NO_CONSOLE = {"console": {"config": {"log_level": "CRITICAL"}}}  # the run's page shows the log
+RUN_MODULES = (
+    "dagster._core.executor.in_process",
+    "dagster._core.scheduler.instigation",
+    "dagster._core.storage.local_compute_log_manager",
+    "dagster._core.workspace.autodiscovery",
+)
+SERVER_MODULES = ("dagster._grpc.client", "dagster._grpc.server")
+MAX_THREADS = 8
+
+
+def import_before_fork(modules: Sequence[str]) -> None:
+    """Import RUN_MODULES or SERVER_MODULES, which would otherwise be imported in each process that is forked.
+
+    Public API: none; Dagster imports them when it needs them. Without it: leave it out, and each fork takes longer.
+    """
+    for name in modules:
+        importlib.import_module(name)
+
+
+def plan_job(job: JobDefinition) -> None:
+    """Plan a job without a run, which imports what planning and its types need.
+
+    Public API: only the execution of a job plans it. Without it: leave it out, and each run takes longer.
+    """
+    create_execution_plan(job)
+
+
+def locate_repository(host: str, port: int, location: str) -> RemoteRepositoryOrigin:
+    """Return the origin of the code server's repository, which runs and ticks refer to.
+
+    Public API: origins have none. Without it: runs without origin, which the UI cannot launch again.
+    """
+    return RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin(host, port, location_name=location), REPOSITORY)
+
+
+def create_run(
+    instance: DagsterInstance,
+    job: JobDefinition,
+    run_id: str,
+    *,
+    config: Mapping[str, Any],
+    tags: Mapping[str, str],
+    asset: AssetKey,
+    repository: RemoteRepositoryOrigin,
+    module: str,
+) -> DagsterRun:
+    """Create the run of an asset with a chosen id, without the webserver and the code server.
+
+    `module` has the attribute `definitions`. Public API: `execute_in_process` stores no origin, so the UI could not
+    launch the run again. Without it: GraphQL's `launchRun`, which takes two seconds and chooses the id itself.
+    """
+    pointer = ModuleCodePointer(module, "definitions", os.getcwd())
+    return instance.create_run_for_job(
+        job,
+        run_id=run_id,
+        run_config=config,
+        tags=tags,
+        asset_selection={asset},
+        remote_job_origin=RemoteJobOrigin(repository, ASSET_JOB),
+        job_code_origin=JobPythonOrigin(ASSET_JOB, RepositoryPythonOrigin(sys.executable, pointer)),
+    )
+
+
+def execute_stored_run(instance: DagsterInstance, job: JobDefinition, run: DagsterRun) -> None:
+    """Execute a stored run in this process; SIGTERM interrupts its step.
+
+    Public API: `execute_in_process` and `execute_job` create another run. Without it: `dagster api execute_run`, whose
+    process takes two seconds to start.
+    """
+    with capture_interrupts():
+        pid = os.getpid()
+        instance.report_engine_event(f"Started process {pid}.", run, EngineEventData.in_process(pid))
+        config = {**run.run_config, "loggers": NO_CONSOLE}
+        quiet = run._replace(run_config=config)  # pyright: ignore[reportPrivateUsage]
+        for _event in execute_run_iterator(InMemoryJob(job), quiet, instance):
+            pass
+
+
+def is_resumed(run: DagsterRun) -> bool:
+    """Return whether the UI launched the run from the failed steps or assets of another one.
+
+    Public API: the tags' names have none. Without it: their texts, as the page of such a run shows them.
+    """
+    return any(run.tags.get(tag) == "true" for tag in (RESUME_RETRY_TAG, ASSET_RESUME_RETRY_TAG))
+
+
+def add_run_to_tick(
+    instance: DagsterInstance, repository: RemoteRepositoryOrigin, schedule: str, tick_at: datetime, run_id: str
+) -> bool:
+    """Add the run to its tick, which then counts as a success; return False while the daemon still works on it.
+
+    Public API: a schedule returns run requests, which Dagster launches later and without an execution. Without it:
+    ticks show no runs; these have the tags of their schedule all the same.
+    """
+    from dagster._core.scheduler.instigation import TickStatus
+
+    location = repository.code_location_origin.location_name
+    selector = InstigatorSelector(location_name=location, repository_name=repository.repository_name, name=schedule)
+    origin = RemoteInstigatorOrigin(repository, schedule)
+    tick = instance.get_tick(origin.get_id(), selector.get_id(), tick_at.timestamp())
+    if tick is None or tick.status is TickStatus.STARTED:
+        return False
+    if run_id not in tick.run_ids:
+        # a tick whose process was killed has an error, and was fired all the same
+        run_ids = [*tick.run_ids, run_id]
+        instance.update_tick(tick.with_status(TickStatus.SUCCESS, skip_reason=None, error=None, run_ids=run_ids))
+    return True
+
+
+def read_location_names(workspace: Path) -> set[str]:
+    """Return the names of the code locations of a workspace.yaml; raise what Dagster raises for an invalid one.
+
+    Public API: only `dagster` commands read it. Without it: users see Dagster's message in the log of the start.
+    """
+    from dagster._core.workspace.load import location_origins_from_yaml_paths
+
+    return {origin.location_name for origin in location_origins_from_yaml_paths([str(workspace)])}
+
+
+def serialize_definitions(definitions: Definitions) -> str:
+    """Return the definitions as the code server sends them, without the snapshots of jobs.
+
+    Public API: `dagster api grpc` serializes them for each request. Without it: that command, as for the next function.
+    """
+    from dagster._core.remote_representation.external_data import RepositorySnap
+
+    return serialize_value(RepositorySnap.from_def(definitions.get_repository_def(), defer_snapshots=True))
+
+
+def create_code_server(
+    host: str,
+    port: int,
+    *,
+    module: str,
+    folder: Path,
+    location: str,
+    serialized: str,
+    server_id: str,
+    ended: threading.Event,
+) -> DagsterGrpcServer:
+    """Return a server of the definitions in `module`; its `serve` returns when the event is set.
+
+    It answers with `serialized` where it can: at 10,000 jobs, serializing takes many seconds. Public API: `dagster api
+    grpc` loads the definitions anew, in seconds (docs/adr/0019). Without it: that command, started again at changes.
+    """
+    from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
+
+    class Servicer(DagsterApiServer):
+        def _get_serialized_external_repository_data(self, request: ExternalRepositoryRequest) -> str:
+            if request.defer_snapshots:
+                return serialized
+            return super()._get_serialized_external_repository_data(request)
+
+    executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_THREADS)
+    logger = logging.getLogger("dagster.code_server")
+    servicer = Servicer(
+        server_termination_event=ended,
+        logger=logger,
+        server_threadpool_executor=executor,
+        loadable_target_origin=LoadableTargetOrigin(
+            executable_path=sys.executable,
+            module_name=module,
+            attribute="definitions",
+            working_directory=str(folder),
+        ),
+        fixed_server_id=server_id,
+        location_name=location,
+    )
+    return DagsterGrpcServer(ended, servicer, logger, executor, host=host, port=port)
+
+
+def has_server_id(host: str, port: int, server_id: str) -> bool:
+    """Return whether the code server that answers at this port is the one with this id.
+
+    Public API: none, and a connection alone does not tell apart two servers on one port. Without it: a pause instead.
+    """
+    from dagster._grpc.client import DagsterGrpcClient
+
+    try:
+        return DagsterGrpcClient(port=port, host=host).get_server_id(timeout=1) == server_id
+    except DagsterUserCodeUnreachableError:
+        return False
+
+
+class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):
+    """Base of a run launcher that dagster.yaml names and that has no configuration.
+
+    Public API: dagster.yaml names launchers by class, but only integrations export theirs, not the base. Without it:
+    Dagster's own launcher, whose runs start two seconds later.
+    """
+
+    def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
+        self._inst_data = inst_data
+        super().__init__()
+
+    @abstractmethod
+    def start(self, run: DagsterRun) -> None:
+        """Start a process that executes the run."""
+
+    @abstractmethod
+    def has_process(self, run_id: str) -> bool: ...
+
+    @property
+    def instance(self) -> DagsterInstance:
+        return self._instance
+
+    @property
+    def inst_data(self) -> ConfigurableClassData | None:
+        return self._inst_data
+
+    @classmethod
+    def config_type(cls) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
+    ) -> ConfiguredRunLauncher:
+        return cls(inst_data, **config_value)
+
+    def launch_run(self, context: LaunchRunContext) -> None:
+        self.start(context.dagster_run)
+
+    @property
+    def supports_check_run_worker_health(self) -> bool:
+        return True
+
+    def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
+        if self.has_process(run.run_id):
+            return CheckRunHealthResult(WorkerStatus.RUNNING)
+        return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "The run's process is gone.")
+
+
+def build_command(instance: DagsterInstance, run: DagsterRun) -> list[str]:
+    """Return the command that executes a run of another code location, with the interpreter of that one.
+
+    Public API: Dagster's launcher builds the same command inside. Without it: runs of other code locations go to a
+    launcher of Dagster.
+    """
+    from dagster._grpc.types import ExecuteRunArgs
+
+    if run.job_code_origin is None:
+        raise ValueError(f"Run {run.run_id} has no code origin.")
+    return list(ExecuteRunArgs(run.job_code_origin, run.run_id, instance.get_ref()).get_command_args())

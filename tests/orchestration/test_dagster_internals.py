@@ -1,0 +1,218 @@
+"""Dagster's private API is what orchestration.dagster_internals expects; a failure says what the use is for.
+
+The module is imported in the tests: where a name is missing, its import fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import sys
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster
+import pytest
+from dagster import AssetKey, DagsterInstance, Definitions, JobDefinition, asset, in_process_executor
+
+from tests.support.service import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULE = ROOT / "orchestration" / "dagster_internals.py"
+RUN_ID = "0b8f1f3e-5a5e-4ba9-9f0a-6d9ad7d4a0b1"
+ROOMS = ("api", "bench", "cli", "core", "driver", "orchestration", "pipelines", "plugins", "spindle")
+PRIVATE = re.compile(r"\bdagster\._")
+PRIVATE_ATTRIBUTE = re.compile(r"\b(instance|run|context|definitions)\._[a-z]")
+TREE = ast.parse(MODULE.read_text())
+BLOCKS = [node for node in TREE.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+USES = {node.name: " ".join((ast.get_docstring(node) or "").split()) for node in BLOCKS}
+
+
+@contextmanager
+def use(name: str) -> Generator[None]:
+    """Fail with the reason for the use and what is left without it."""
+    try:
+        yield
+    except Exception as error:
+        pytest.fail(describe(name, str(error) or repr(error)), pytrace=False)
+
+
+def describe(name: str, change: str) -> str:
+    return f"Dagster {dagster.__version__} has changed what dagster_internals.{name} uses: {change}. {USES[name]}"
+
+
+def test_every_private_name_exists() -> None:
+    imports = [node for node in ast.walk(TREE) if isinstance(node, ast.ImportFrom) and is_private(node.module)]
+    texts = [node.value for node in ast.walk(TREE) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    modules = [text for text in texts if is_private(text) and " " not in text]
+    found = {alias.name: f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+    assert len(found) > 20
+    missing = [describe_import(name, path) for name, path in found.items() if not exists(path)]
+    missing += [describe("import_before_fork", f"there is no {path}") for path in modules if not exists(path)]
+    assert not missing, "\n".join(missing)
+
+
+def is_private(module: str | None) -> bool:
+    return (module or "").startswith("dagster._")
+
+
+def exists(path: str) -> bool:
+    """Return whether there is this module, or this name in a module."""
+    module, _, name = path.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(module), name) or bool(importlib.import_module(path))
+    except ImportError:
+        return False
+
+
+def describe_import(name: str, path: str) -> str:
+    users = [
+        node.name for node in BLOCKS if any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))
+    ]
+    return "\n".join(describe(user, f"there is no {path}") for user in users)
+
+
+def test_every_use_gives_its_reason_and_what_is_left_without_it() -> None:
+    for name, text in USES.items():
+        assert "Public API: " in text, name
+        assert "Without it: " in text, name
+
+
+def test_no_other_module_uses_the_private_api() -> None:
+    files = [path for room in ROOMS for kind in ("*.py", "*.yaml") for path in (ROOT / room).rglob(kind)]
+    assert MODULE in files
+    users = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in files
+        if path != MODULE
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if PRIVATE.search(line) or (path.is_relative_to(MODULE.parent) and PRIVATE_ATTRIBUTE.search(line))
+    ]
+    assert not users, f"Dagster's private API belongs into orchestration/dagster_internals.py, not into {users}"
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
+    launcher = {"run_launcher": {"module": "orchestration.run_launcher", "class": "ForkingRunLauncher"}}
+    (tmp_path / "instance").mkdir()
+    with DagsterInstance.local_temp(str(tmp_path / "instance"), overrides=launcher) as instance:
+        yield instance
+
+
+@asset
+def books() -> None: ...
+
+
+def make_job() -> JobDefinition:
+    return Definitions(assets=[books], executor=in_process_executor).resolve_implicit_global_asset_job_def()
+
+
+def test_a_run_is_created_with_an_id_and_an_origin_and_executed_here(instance: DagsterInstance) -> None:
+    from orchestration.dagster_internals import create_run, execute_stored_run, is_resumed, locate_repository, plan_job
+
+    job = make_job()
+    with use("plan_job"):
+        plan_job(job)
+    with use("locate_repository"):
+        repository = locate_repository("127.0.0.1", 1, "shop")
+    with use("create_run"):
+        run = create_run(
+            instance,
+            job,
+            RUN_ID,
+            config={},
+            tags={"dagster/is_resume_retry": "true"},
+            asset=AssetKey("books"),
+            repository=repository,
+            module="shop.definitions",
+        )
+        assert run.remote_job_origin is not None
+        assert (run.run_id, run.remote_job_origin.location_name) == (RUN_ID, "shop")
+    with use("is_resumed"):
+        assert is_resumed(run)
+    with use("execute_stored_run"):
+        execute_stored_run(instance, job, run)
+        stored = instance.get_run_by_id(RUN_ID)
+        assert stored is not None
+        assert stored.is_success
+
+
+def test_runs_of_other_locations_have_a_command(instance: DagsterInstance) -> None:
+    from orchestration.dagster_internals import build_command, create_run, locate_repository
+
+    repository = locate_repository("127.0.0.1", 1, "shop")
+    run = create_run(
+        instance, make_job(), RUN_ID, config={}, tags={}, asset=AssetKey("books"), repository=repository, module="shop"
+    )
+    with use("build_command"):
+        command = build_command(instance, run)
+        assert command[0] == sys.executable
+        assert "execute_run" in command
+
+
+def test_dagster_asks_the_launcher_for_the_process_of_a_run(instance: DagsterInstance) -> None:
+    from orchestration.dagster_internals import ConfiguredRunLauncher
+
+    run = instance.create_run_for_job(make_job())
+    with use("ConfiguredRunLauncher"):
+        launcher = instance.run_launcher
+        assert isinstance(launcher, ConfiguredRunLauncher)
+        assert launcher.instance is instance
+        assert launcher.supports_check_run_worker_health
+        assert launcher.check_run_worker_health(run).status.value == "NOT_FOUND"
+
+
+def test_a_code_server_answers_with_what_was_serialized_before(tmp_path: Path) -> None:
+    from dagster._grpc.client import DagsterGrpcClient
+
+    from orchestration.dagster_internals import (
+        create_code_server,
+        has_server_id,
+        locate_repository,
+        serialize_definitions,
+    )
+
+    (tmp_path / "served_by_test.py").write_text("from dagster import Definitions\ndefinitions = Definitions()\n")
+    with use("serialize_definitions"):
+        serialized = serialize_definitions(Definitions(assets=[books]))
+        assert "books" in serialized
+    port, ended = free_port(), threading.Event()
+    with use("create_code_server"):
+        server = create_code_server(
+            "127.0.0.1",
+            port,
+            module="served_by_test",
+            folder=tmp_path,
+            location="shop",
+            serialized=serialized,
+            server_id="first",
+            ended=ended,
+        )
+        serving = threading.Thread(target=server.serve)
+        serving.start()
+    try:
+        with use("has_server_id"):
+            while not has_server_id("127.0.0.1", port, "first"):
+                assert serving.is_alive()
+            assert not has_server_id("127.0.0.1", port, "second")
+            assert not has_server_id("127.0.0.1", free_port(), "first")
+        with use("create_code_server"):
+            origin = locate_repository("127.0.0.1", port, "shop")
+            answer = DagsterGrpcClient(port=port, host="127.0.0.1").external_repository(origin, defer_snapshots=True)
+            assert answer == serialized
+    finally:
+        ended.set()
+        serving.join(20)
+    assert not serving.is_alive()
+
+
+def test_the_names_of_a_workspace_are_read(tmp_path: Path) -> None:
+    from orchestration.dagster_internals import read_location_names
+
+    workspace = tmp_path / "workspace.yaml"
+    workspace.write_text("load_from: [{grpc_server: {host: localhost, port: 1, location_name: shop}}]\n")
+    with use("read_location_names"):
+        assert read_location_names(workspace) == {"shop"}
