@@ -24,10 +24,10 @@ from uuid import uuid4
 import structlog
 from dagster import DagsterInstance
 
+from core.definitions.change_reader import ChangeReader, delete_old_changes
 from core.errors import Unavailable
 from core.infra import logs
 from core.infra.database import open_database
-from core.infra.definition_changes import ChangeReader, delete_old_changes
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import store_missing_outlines
 from orchestration import definitions as served

@@ -27,10 +27,10 @@ from dagster import (
 from core.definitions.identity.organizations import is_shared
 from core.errors import NotFound, SpindleError, Unavailable
 from core.infra.database import Database
-from core.infra.logs import drop_traces
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.lifecycle.executions.attempts import get_end
+from core.lifecycle.executions.logs import drop_traces
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reconcile import fail_overdue, is_overdue

@@ -34,9 +34,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
 from core.errors import Conflict, Unavailable
-from core.infra.definition_changes import record_changes
 from core.infra.settings import Settings
 from core.lifecycle.usage.prices import Rates, load_rates
+from core.tables.definitions import record_changes
 
 BUSY_TIMEOUT_SECONDS = 8
 CONNECT_TIMEOUT_SECONDS = 5

@@ -22,6 +22,7 @@ CORE = Path(__file__).parent
 BOTH_DATABASES = (
     "infra/",
     "definitions/generic_tables/",
+    "definitions/test_change_reader",
     "lifecycle/usage/test_periods",
     "lifecycle/executions/test_queue",
     "lifecycle/executions/test_states",

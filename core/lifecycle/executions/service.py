@@ -15,10 +15,10 @@ from core.errors import NotFound
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey
-from core.infra.logs import read_execution_log
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, files_key
 from core.lifecycle.executions.attempts import list_attempts
+from core.lifecycle.executions.logs import read_execution_log
 from core.lifecycle.executions.parameters import get_allowed_environment
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reconcile import MarkedZombies, fail_zombies

@@ -17,8 +17,8 @@ ID, STRING, TEXT, JSON = sa.String(36), sa.String(), sa.Text(), sa.JSON()
 BOOLEAN, INTEGER, BIGINT, TIME = sa.Boolean(), sa.Integer(), sa.BigInteger(), sa.DateTime(timezone=True)
 HASH, ASCENDING = sa.String(64), sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts INTEGER only
 QUEUED, WAITING = sa.text("state = 'QUEUED'"), sa.text("state = 'WAITING'")
-AMOUNTS = ("executions", "seconds", "cpu_ms", "memory_mb_seconds", "bytes_read", "bytes_written", "network_bytes")
-AMOUNTS += ("records", "tasks", "driver_cost", "executors_cost", "read_cost", "write_cost", "network_cost")
+USAGE = ("executions", "seconds", "cpu_ms", "memory_mb_seconds", "bytes_read", "bytes_written", "network_bytes")
+COSTS = ("driver_cost", "executors_cost", "read_cost", "write_cost", "network_cost")
 
 
 def upgrade() -> None:
@@ -283,7 +283,7 @@ def create_executions() -> None:
         *require(TIME, "ended_at"),
         *require(BIGINT, "executor_count", "executor_seconds"),
         *require(STRING, "provider", "region", "currency", "driver_instance", "executor_instance"),
-        *require(BIGINT, *AMOUNTS),
+        *require(BIGINT, *USAGE, "records", "tasks", *COSTS),
         sa.Index("ix_execution_bills_ended", "organization_id", "ended_at"),
     )
     op.create_table(
@@ -292,7 +292,7 @@ def create_executions() -> None:
         *require(sa.String(5), "grain", primary_key=True),
         *require(sa.Date(), "start", primary_key=True),
         *require(ID, "project_id", "job_id", "agent_id", primary_key=True),
-        *require(BIGINT, *AMOUNTS),
+        *require(BIGINT, *USAGE, "records", "tasks", *COSTS),
     )
 
 

@@ -9,11 +9,11 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.change_reader import SETTLED_SECONDS, ChangeReader, delete_old_changes
 from core.definitions.identity.organizations import create_organization
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, execute_update
-from core.infra.definition_changes import SETTLED_SECONDS, ChangeReader, delete_old_changes
 from core.tables import DefinitionChange, now
 from tests.support.clock import Clock
 from tests.support.shop import Shop
