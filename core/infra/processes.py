@@ -61,10 +61,10 @@ class Child:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        _signal_group(process.pid, signal.SIGTERM)
+        signal_group(process.pid, signal.SIGTERM)
         with suppress(TimeoutError):  # SIGKILL follows
             await asyncio.wait_for(process.wait(), seconds)
-        _signal_group(process.pid, signal.SIGKILL)
+        signal_group(process.pid, signal.SIGKILL)
 
     async def _run(self) -> int:
         # not a pipe of asyncio, whose wait() would also wait for descendants that keep the pipe open
@@ -83,7 +83,7 @@ class Child:
         finally:
             os.close(writing)
         if self._stopping.is_set():  # stop() was called during the start
-            _signal_group(process.pid, signal.SIGTERM)
+            signal_group(process.pid, signal.SIGTERM)
         printing = asyncio.create_task(self._print(os.fdopen(reading, "rb", 0)))
         exit_code = await process.wait()
         self._printing.add(printing)  # goes on, since descendants may still write
@@ -143,7 +143,8 @@ def terminate_with_parent() -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def _signal_group(leader: int, number: signal.Signals) -> None:
+def signal_group(leader: int, number: signal.Signals) -> None:
+    """Send a signal to the processes of a group; do nothing when all have exited."""
     with suppress(ProcessLookupError):  # it has exited
         os.killpg(leader, number)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.infra.pidfile import hold_pidfile, is_alive, list_alive, read_alive_pid
+from core.infra.processes import signal_group
 from core.infra.secrets import write_private
 from core.infra.settings import Settings
 from core.infra.storage import get_local_folder
@@ -32,7 +33,6 @@ from orchestration.compute.processes import (
     kill_trees,
     list_tree,
     list_users,
-    signal_group,
 )
 from orchestration.compute.protocol import DriverHandle, DriverStatus, PodType
 from orchestration.compute.spares import take_spare

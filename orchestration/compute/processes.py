@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -66,8 +65,3 @@ def kill_trees(processes: Sequence[psutil.Process]) -> None:
         for each in list_tree(process.pid) if process.is_running() else ():
             with suppress(psutil.NoSuchProcess):
                 each.kill()
-
-
-def signal_group(leader: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # it has just ended
-        os.killpg(leader, number)
