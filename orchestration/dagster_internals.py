@@ -1,8 +1,8 @@
 """Dagster's private API. No other module uses it.
 
-Each use says why the public API does not serve, and what is left without it. When a new Dagster moves something,
-tests/orchestration/test_dagster_internals.py fails with these sentences. What `import dagster` does not load anyway is
-imported where it is used.
+Each use states why the public API is not enough, and its fallback. When a new Dagster moves a name,
+tests/orchestration/test_dagster_internals.py fails with these sentences. Functions import the modules that
+`import dagster` does not load.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ MAX_THREADS = 8
 def import_before_fork(modules: Sequence[str]) -> None:
     """Import RUN_MODULES or SERVER_MODULES, which would otherwise be imported in each process that is forked.
 
-    Public API: none; Dagster imports them when it needs them. Without it: leave it out, and each fork takes longer.
+    Public API: none; Dagster imports them when it needs them. Fallback: leave it out, and each fork takes longer.
     """
     for name in modules:
         importlib.import_module(name)
@@ -68,7 +68,7 @@ def import_before_fork(modules: Sequence[str]) -> None:
 def plan_job(job: JobDefinition) -> None:
     """Plan a job without a run, which imports what planning and its types need.
 
-    Public API: only the execution of a job plans it. Without it: leave it out, and each run takes longer.
+    Public API: only the execution of a job plans it. Fallback: leave it out, and each run takes longer.
     """
     create_execution_plan(job)
 
@@ -76,7 +76,7 @@ def plan_job(job: JobDefinition) -> None:
 def locate_repository(host: str, port: int, location: str) -> RemoteRepositoryOrigin:
     """Return the origin of the code server's repository, which runs and ticks refer to.
 
-    Public API: origins have none. Without it: runs without origin, which the UI cannot launch again.
+    Public API: origins have none. Fallback: runs without origin, which the UI cannot launch again.
     """
     return RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin(host, port, location_name=location), REPOSITORY)
 
@@ -95,7 +95,7 @@ def create_run(
     """Create the run of an asset with a chosen id, without the webserver and the code server.
 
     `module` has the attribute `definitions`. Public API: `execute_in_process` stores no origin, so the UI could not
-    launch the run again. Without it: GraphQL's `launchRun`, which takes two seconds and chooses the id itself.
+    launch the run again. Fallback: GraphQL's `launchRun`, which takes two seconds and chooses the id itself.
     """
     pointer = ModuleCodePointer(module, "definitions", os.getcwd())
     return instance.create_run_for_job(
@@ -112,7 +112,7 @@ def create_run(
 def execute_stored_run(instance: DagsterInstance, job: JobDefinition, run: DagsterRun) -> None:
     """Execute a stored run in this process; SIGTERM interrupts its step.
 
-    Public API: `execute_in_process` and `execute_job` create another run. Without it: `dagster api execute_run`, whose
+    Public API: `execute_in_process` and `execute_job` create another run. Fallback: `dagster api execute_run`, whose
     process takes two seconds to start.
     """
     with capture_interrupts():
@@ -127,7 +127,7 @@ def execute_stored_run(instance: DagsterInstance, job: JobDefinition, run: Dagst
 def is_resumed(run: DagsterRun) -> bool:
     """Return whether the UI launched the run from the failed steps or assets of another one.
 
-    Public API: the tags' names have none. Without it: their texts, as the page of such a run shows them.
+    Public API: the tags' names have none. Fallback: their texts, as the page of such a run shows them.
     """
     return any(run.tags.get(tag) == "true" for tag in (RESUME_RETRY_TAG, ASSET_RESUME_RETRY_TAG))
 
@@ -137,7 +137,7 @@ def add_run_to_tick(
 ) -> bool:
     """Add the run to its tick, which then counts as a success; return False while the daemon still works on it.
 
-    Public API: a schedule returns run requests, which Dagster launches later and without an execution. Without it:
+    Public API: a schedule returns run requests, which Dagster launches later and without an execution. Fallback:
     ticks show no runs; these have the tags of their schedule all the same.
     """
     from dagster._core.scheduler.instigation import TickStatus
@@ -158,7 +158,7 @@ def add_run_to_tick(
 def read_location_names(workspace: Path) -> set[str]:
     """Return the names of the code locations of a workspace.yaml; raise what Dagster raises for an invalid one.
 
-    Public API: only `dagster` commands read it. Without it: users see Dagster's message in the log of the start.
+    Public API: only `dagster` commands read it. Fallback: users see Dagster's message in the log of the start.
     """
     from dagster._core.workspace.load import location_origins_from_yaml_paths
 
@@ -168,7 +168,7 @@ def read_location_names(workspace: Path) -> set[str]:
 def serialize_definitions(definitions: Definitions) -> str:
     """Return the definitions as the code server sends them, without the snapshots of jobs.
 
-    Public API: `dagster api grpc` serializes them for each request. Without it: that command, as for the next function.
+    Public API: `dagster api grpc` serializes them for each request. Fallback: that command, as for the next function.
     """
     from dagster._core.remote_representation.external_data import RepositorySnap
 
@@ -189,7 +189,7 @@ def create_code_server(
     """Return a server of the definitions in `module`; its `serve` returns when the event is set.
 
     It answers with `serialized` where it can: at 10,000 jobs, serializing takes many seconds. Public API: `dagster api
-    grpc` loads the definitions anew, in seconds (docs/adr/0019). Without it: that command, started again at changes.
+    grpc` loads the definitions anew, in seconds (docs/adr/0019). Fallback: that command, started again at changes.
     """
     from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
 
@@ -220,7 +220,7 @@ def create_code_server(
 def has_server_id(host: str, port: int, server_id: str) -> bool:
     """Return whether the code server that answers at this port is the one with this id.
 
-    Public API: none, and a connection alone does not tell apart two servers on one port. Without it: a pause instead.
+    Public API: none; a connection alone does not identify one of two servers on a port. Fallback: a pause.
     """
     from dagster._grpc.client import DagsterGrpcClient
 
@@ -233,7 +233,7 @@ def has_server_id(host: str, port: int, server_id: str) -> bool:
 class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):
     """Base of a run launcher that dagster.yaml names and that has no configuration.
 
-    Public API: dagster.yaml names launchers by class, but only integrations export theirs, not the base. Without it:
+    Public API: dagster.yaml names launchers by class, but only integrations export theirs, not the base. Fallback:
     Dagster's own launcher, whose runs start two seconds later.
     """
 
@@ -282,7 +282,7 @@ class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):
 def build_command(instance: DagsterInstance, run: DagsterRun) -> list[str]:
     """Return the command that executes a run of another code location, with the interpreter of that one.
 
-    Public API: Dagster's launcher builds the same command inside. Without it: runs of other code locations go to a
+    Public API: Dagster's launcher builds the same command inside. Fallback: runs of other code locations go to a
     launcher of Dagster.
     """
     from dagster._grpc.types import ExecuteRunArgs

@@ -1,4 +1,4 @@
-"""Dagster's private API is what orchestration.dagster_internals expects; a failure says what the use is for.
+"""Dagster's private API is what orchestration.dagster_internals expects; a failure quotes the reason and the fallback.
 
 The module is imported in the tests: where a name is missing, its import fails.
 """
@@ -33,7 +33,7 @@ USES = {node.name: " ".join((ast.get_docstring(node) or "").split()) for node in
 
 @contextmanager
 def use(name: str) -> Generator[None]:
-    """Fail with the reason for the use and what is left without it."""
+    """Fail with the reason of the use and its fallback."""
     try:
         yield
     except Exception as error:
@@ -75,10 +75,10 @@ def describe_import(name: str, path: str) -> str:
     return "\n".join(describe(user, f"there is no {path}") for user in users)
 
 
-def test_every_use_gives_its_reason_and_what_is_left_without_it() -> None:
+def test_every_use_states_its_reason_and_fallback() -> None:
     for name, text in USES.items():
         assert "Public API: " in text, name
-        assert "Without it: " in text, name
+        assert "Fallback: " in text, name
 
 
 def test_no_other_module_uses_the_private_api() -> None:
