@@ -17,12 +17,12 @@ import httpx
 
 from cli.data_folder import CannotStart, create_data_folder, lock_data_folder
 from core.errors import Unavailable
-from core.infra.database import DAGSTER_DATABASE, dagster_database_url
 from core.infra.instance_lock import InstanceLock
 from core.infra.process_log import ProcessLog
 from core.infra.processes import Child, adopt_orphans, reap_adopted, terminate_descendants
 from core.infra.settings import Settings
 from core.infra.storage import is_bucket, open_storage
+from orchestration.instance import DAGSTER_DATABASE, get_dagster_database_url
 
 ROOT = Path(__file__).resolve().parents[1]
 STOP_SECONDS = 20
@@ -224,7 +224,7 @@ def _create_environment(settings: Settings) -> dict[str, str]:
 
 
 def _dagster_database(settings: Settings) -> dict[str, str]:
-    url = dagster_database_url(settings)
+    url = get_dagster_database_url(settings)
     return {DAGSTER_DATABASE: url} if url else {}
 
 

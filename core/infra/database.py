@@ -31,7 +31,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.pool import ConnectionPoolEntry
-from sqlalchemy.schema import CreateSchema
 
 from core.errors import Conflict, Unavailable
 from core.infra.settings import Settings
@@ -46,33 +45,12 @@ KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count"
 POOL_SIZE = 20
 PING_AFTER_SECONDS = 1.0
 UNAVAILABLE = "The metadata database does not answer. Try again in a moment."
-DAGSTER_SCHEMA = "dagster"
-DAGSTER_DATABASE = "DAGSTER_DATABASE_URL"  # the environment variable that Dagster's configuration refers to
 
 
 def database_url(settings: Settings) -> str:
     if settings.database_url is not None:
         return settings.database_url.get_secret_value()
     return f"sqlite:///{settings.data.resolve() / 'spindle.db'}"
-
-
-def dagster_database_url(settings: Settings) -> str | None:
-    """Return the URL of Dagster's schema in PostgreSQL. Beside SQLite, Dagster uses its own files and has no URL."""
-    url = make_url(database_url(settings))
-    if url.get_backend_name() == "sqlite":
-        return None
-    url = url.set(drivername="postgresql").update_query_dict({"options": f"-csearch_path={DAGSTER_SCHEMA}"})
-    return url.render_as_string(hide_password=False)
-
-
-def create_dagster_schema(url: str) -> None:
-    """Create the schema unless it exists; raise Unavailable when the database does not answer."""
-    engine = make_engine(url)
-    try:
-        with translate_errors(), engine.begin() as connection:
-            connection.execute(CreateSchema(DAGSTER_SCHEMA, if_not_exists=True))
-    finally:
-        engine.dispose()
 
 
 def make_engine(url: str) -> Engine:

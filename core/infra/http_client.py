@@ -61,17 +61,12 @@ def send_request(
     return _Transfer(guard).run(method, url, headers, body)
 
 
-def normalize_url(url: str) -> str | None:
-    """Return the canonical form in which the URL is requested; None unless it is http or https."""
-    return canonical_url(url)
-
-
 def check_target_url(settings: Settings, url: str, path: str) -> str:
     """Return the canonical form of a URL that the service is to call later, from the field `path`.
 
     Raise BadInput for one that it never may. Host names are checked with every connection.
     """
-    address = normalize_url(url)
+    address = canonical_url(url)
     if address is None or len(address) > MAX_URL_LENGTH:
         sentence = f"'{path}' is an http or https address of at most {MAX_URL_LENGTH} characters."
         raise BadInput(sentence, path=path)

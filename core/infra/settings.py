@@ -174,7 +174,7 @@ class Settings(BaseSettings):
 
     @field_validator("fetch_allow_networks")
     @classmethod
-    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for text in value:
             try:
                 ip_network(text, strict=False)
@@ -185,7 +185,7 @@ class Settings(BaseSettings):
 
     @field_validator("trino")
     @classmethod
-    def _address(cls, value: str | None) -> str | None:
+    def _check_address(cls, value: str | None) -> str | None:
         if value is not None and urlsplit(value).scheme not in ("http", "https"):
             raise ValueError(f"SPINDLE_TRINO: '{value}' is not an address such as https://trino:8443.")
         return value

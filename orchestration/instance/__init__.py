@@ -8,12 +8,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from sqlalchemy import make_url
+from sqlalchemy.schema import CreateSchema
 
 from core.errors import BadInput
-from core.infra.database import DAGSTER_DATABASE, create_dagster_schema, dagster_database_url
+from core.infra.database import database_url, make_engine, translate_errors
 from core.infra.settings import Settings
 
 LOCATION = "spindle"
+DAGSTER_SCHEMA = "dagster"
+DAGSTER_DATABASE = "DAGSTER_DATABASE_URL"  # the environment variable that postgresql.yaml refers to
 
 
 def prepare_instance(settings: Settings, code_port: int) -> Path:
@@ -22,16 +25,35 @@ def prepare_instance(settings: Settings, code_port: int) -> Path:
         _check_workspace(settings.dagster_workspace)
     home = settings.data.resolve() / "dagster"
     home.mkdir(parents=True, exist_ok=True)
-    url = dagster_database_url(settings)
+    url = get_dagster_database_url(settings)
     (home / "dagster.yaml").write_text(
         _read_template("dagster.yaml") + (_read_template("postgresql.yaml") if url else "")
     )
     if url:
-        create_dagster_schema(url)
+        _create_schema(url)
     _create_storage(home, url)
     server = {"host": "127.0.0.1", "port": code_port, "location_name": LOCATION}
     (home / "workspace.yaml").write_text(json.dumps({"load_from": [{"grpc_server": server}]}, indent=2) + "\n")
     return home
+
+
+def get_dagster_database_url(settings: Settings) -> str | None:
+    """Return the URL of Dagster's schema in PostgreSQL. Beside SQLite, Dagster uses its own files and has no URL."""
+    url = make_url(database_url(settings))
+    if url.get_backend_name() == "sqlite":
+        return None
+    url = url.set(drivername="postgresql").update_query_dict({"options": f"-csearch_path={DAGSTER_SCHEMA}"})
+    return url.render_as_string(hide_password=False)
+
+
+def _create_schema(url: str) -> None:
+    """Create the schema unless it exists; raise Unavailable when the database does not answer."""
+    engine = make_engine(url)
+    try:
+        with translate_errors(), engine.begin() as connection:
+            connection.execute(CreateSchema(DAGSTER_SCHEMA, if_not_exists=True))
+    finally:
+        engine.dispose()
 
 
 def _check_workspace(path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import create_engine, inspect, make_url
 
-from core.infra.database import DAGSTER_SCHEMA
+from orchestration.instance import DAGSTER_SCHEMA
 from tests.support.postgres import new_database
 from tests.support.service import Service, wait_until
 from tests.support.site import GatedSite

@@ -17,8 +17,9 @@ from pydantic.alias_generators import to_camel
 from core.definitions.credentials.providers import PROVIDERS, check_region
 from core.definitions.credentials.repository import SECRETS
 from core.errors import BadInput
-from core.infra.http_client import HttpResponse, normalize_url, send_request
+from core.infra.http_client import HttpResponse, send_request
 from core.infra.settings import Settings
+from pipelines.fetch import canonical_url
 
 MAX_MESSAGE_LENGTH = 300
 SECRET_PREFIX_LENGTH = 4  # a word that begins like a secret is masked too: some providers repeat half a key
@@ -111,7 +112,7 @@ def _validate_fields(fields: Fields) -> None:
         if name != "endpoint" and not (value.isascii() and value.isprintable()):
             path = to_camel(name)
             raise BadInput(f"'{path}' contains a character that an HTTP header cannot have.", path=path)
-    if "endpoint" in fields and normalize_url(fields["endpoint"]) is None:
+    if "endpoint" in fields and canonical_url(fields["endpoint"]) is None:
         raise BadInput("'endpoint' is not an http or https address.", path="endpoint")
 
 
@@ -125,7 +126,7 @@ def _require(fields: Fields, *names: str) -> str:
 
 
 def _build_url(fields: Fields, default: str, path: str) -> str:
-    base = (normalize_url(fields["endpoint"]) or "").rstrip("/") if "endpoint" in fields else default
+    base = (canonical_url(fields["endpoint"]) or "").rstrip("/") if "endpoint" in fields else default
     return base + path
 
 
