@@ -142,7 +142,7 @@ class DriverSession:
         A stage that the execution's pipeline does not have is over at once: the pipeline may have changed since.
         """
         key = self._keys.get(name, "")
-        title = next((step["title"] for step in self._execution.steps if step["key"] == key), None)
+        title = next((step.title for step in self._execution.steps if step.key == key), None)
         if title is None:
             context.log.info("The execution's pipeline has no such stage: the agent was changed since.")
             return {}
@@ -318,8 +318,8 @@ class DriverSession:
             return "publish"
         failed = [key for key, stage in self._stages.items() if stage.get("state") == State.FAILED]
         line = LINE.match(outcome.sentence)
-        positions = {step["key"]: step["position"] for step in self._execution.steps}
-        named = [key for key in failed if line and positions[key].endswith(f"line {line[1]}")]
+        lines = {step.key: step.line for step in self._execution.steps}
+        named = [key for key in failed if line and lines[key] == int(line[1])]
         return next(iter([*named, *failed]), None)
 
     def _list_checks(self) -> Sequence[Message]:

@@ -14,14 +14,11 @@ from sqlalchemy import select
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, open_database
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import cancel
 from core.lifecycle.executions.states import Trigger
 from core.lifecycle.executions.transitions import move
 from core.lifecycle.metrics.totals import Overview, add_costs, summarize
-from core.lifecycle.submission.submit import retry
 from core.lifecycle.tasks.repository import TaskRepository
 from core.lifecycle.usage.bills import compute_costs, get_bill
 from core.lifecycle.usage.periods import Period
@@ -220,8 +217,7 @@ def test_a_bill_and_the_end_are_one_transaction(shop: Shop) -> None:
 def test_every_attempt_is_paid_for_and_the_execution_counts_once(shop: Shop) -> None:
     execution = shop.submit()
     shop.report(execution, "FAILED", completed_at=START, **REPORT)
-    key_ring = KeyRing(load_service_key(shop.settings))
-    again = retry(shop.database, shop.organization_id, shop.project_id, shop.job_id, execution.id, key_ring=key_ring)
+    again = shop.retry(execution)
     shop.complete(again, completed_at=START, **(REPORT | {"additional_metrics": {"attempt": 2}}))
     assert totals(shop).summary.amounts["executions"] == 1
     assert add_costs(totals(shop).summary) == 2 * 280_000
