@@ -22,6 +22,7 @@ from driver.spec import (
     OutputSpec,
     PageCacheSpec,
     SparkSpec,
+    StepSpec,
     TargetSpec,
     WebhookSpec,
 )
@@ -55,6 +56,7 @@ def build_spec(
         attempt=execution.attempt,
         pipeline_yaml=execution.pipeline_yaml,
         parameters=execution.parameters,
+        steps=tuple(StepSpec(key=step.key, title=step.title) for step in execution.steps),
         arguments=tuple(execution.arguments),
         row_transforms=execution.row_transforms,
         isolate_transforms=isolate_transforms,
