@@ -75,9 +75,6 @@ class Rates:
     network_gb: Decimal = Decimal(0)
 
 
-FREE = Rates()
-
-
 def load_rates(settings: Settings) -> Rates:
     """Return the prices for the provider, region and instance types of the settings. Raises BadPrices.
 

@@ -22,7 +22,7 @@ from core.lifecycle.metrics.totals import Overview, add_costs, summarize
 from core.lifecycle.tasks.repository import TaskRepository
 from core.lifecycle.usage.bills import compute_costs, get_bill
 from core.lifecycle.usage.periods import Period
-from core.lifecycle.usage.prices import FREE
+from core.lifecycle.usage.prices import Rates
 from core.lifecycle.usage.usage import MAX_AMOUNT, Usage
 from core.tables import Execution, ExecutionBill
 from tests.support.shop import Shop, make_shop
@@ -159,7 +159,7 @@ def test_the_same_numbers_everywhere(shop: Shop) -> None:
         used.executor_count,
     )
     assert task["totalCpuTimeSeconds"] == round(used.cpu_ms / 1000)
-    assert compute_costs(used, FREE).driver_cost == 0
+    assert compute_costs(used, Rates()).driver_cost == 0
 
 
 def test_totals_of_a_period(shop: Shop, other_shop: Shop) -> None:
