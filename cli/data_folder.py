@@ -18,6 +18,7 @@ from core.exchange.key_rotation import finish_rotation, rotate_service_key
 from core.infra.database import open_database
 from core.infra.migrations import check_current, migrate
 from core.infra.settings import Settings
+from core.lifecycle.usage.prices import load_rates
 
 
 class CannotStart(Exception):
@@ -25,10 +26,11 @@ class CannotStart(Exception):
 
 
 def prepare(settings: Settings) -> None:
-    """Migrate the database, create the first organization and key, and complete an interrupted rotation.
+    """Check the price table, migrate the database, create the first organization and key, and finish a rotation.
 
     Every start calls this; several processes may do so at once.
     """
+    load_rates(settings)
     if settings.migrate:
         migrate(settings)
     else:

@@ -8,7 +8,7 @@ import signal
 import sys
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from types import FrameType
 from typing import Any, NoReturn
@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from driver.failures import DRIVER_LOST, classify_failure, describe_failure
+from driver.failures import DRIVER_LOST, classify_failure, describe_failure, find_line
 from driver.logs import EXECUTOR_LINE, MaskedOutput
 from driver.progress import Progress
 from driver.report import Reporter
@@ -82,7 +82,7 @@ def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None 
         except Cancelled:
             kill_spark()
             with suppress(WebhookFailed):  # a cancelled execution is marked in the database already
-                reporter.report_failure("The driver was terminated.", DRIVER_LOST, _CANCEL_PATIENCE_SECONDS)
+                reporter.report_failure("The driver was terminated.", DRIVER_LOST, patience=_CANCEL_PATIENCE_SECONDS)
             return 128 + signal.SIGTERM
         except WebhookFailed:
             _log.exception("the end of the execution could not be reported")
@@ -102,7 +102,8 @@ def _run_and_report(
         # any failure is reported as a sentence, with its stack trace in the log
         _log.exception("the execution failed")
         meter.finish()
-        reporter.report_failure(secrets.mask(describe_failure(error)), classify_failure(error))
+        sentence = secrets.mask(describe_failure(error))
+        reporter.report_failure(sentence, classify_failure(error), find_line(error))
         return 1
     reporter.report_success(fields)
     return 0
@@ -120,22 +121,28 @@ def _run(
         _log.warning(warning)
     if spec.arguments:
         _log.warning("arguments without '=' set no parameter", extra={"fields": {"arguments": spec.arguments}})
-    plan = pipeline.plan(spec.parameters, transforms)  # for display, without secrets
-    runnable = pipeline.plan(secrets.reveal(spec.parameters), transforms)
-    with Run(runnable, _build_context(spec, runnable, secrets), spec.preview_rows, secrets.variables) as run:
+    plan = _hide_titles(pipeline.plan(secrets.reveal(spec.parameters), transforms), spec, secrets)
+    with Run(plan, _build_context(spec, plan, secrets), spec.preview_rows, secrets.variables) as run:
         meter.watch_run(run)
         progress = Progress(plan, run, secrets.mask)
         reporter.report_plan(plan, progress)
-        spark, status = warm.spark.result() if warm else _start_spark(spec, runnable)
+        spark, status = warm.spark.result() if warm else _start_spark(spec, plan)
         progress.set_started()
         meter.watch_spark(status)
-        reporter.report_start(plan, spark.sparkContext.uiWebUrl)
+        reporter.report_start(spark.sparkContext.uiWebUrl)
         try:
             result = run.write(spark, spec.output.path)
         finally:
             _copy_executor_logs(spark.sparkContext)
         progress.set_result(result)
-        return _build_report(spec, plan, result, run, progress)
+        return _build_report(spec, plan, result, run, progress, secrets)
+
+
+def _hide_titles(plan: Plan, spec: ExecutionSpec, secrets: Secrets) -> Plan:
+    """Return the plan with the titles of the service's plan, which contain no values of secrets."""
+    titles = {step.key: step.title for step in spec.steps}
+    steps = (replace(step, title=titles.get(step.key) or secrets.mask(step.title)) for step in plan.steps)
+    return replace(plan, steps=tuple(steps))
 
 
 def _copy_executor_logs(context: SparkContext) -> None:
@@ -186,7 +193,9 @@ def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOpti
     return CacheOptions(pages.folder, None, pages.lifetime_seconds, pages.trusted_since, secrets.values)
 
 
-def _build_report(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run, progress: Progress) -> dict[str, Any]:
+def _build_report(
+    spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run, progress: Progress, secrets: Secrets
+) -> dict[str, Any]:
     written, counts = result.output, run.get_counts().values()
     rows = written.rows if written else 0
     return {
@@ -196,7 +205,7 @@ def _build_report(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run, 
         "warningCount": len(plan.warnings) + len(progress.list_warnings()),
         "additionalMetrics": {
             "mode": plan.output.mode,
-            "outputName": plan.output.path,
+            "outputName": secrets.mask(plan.output.path),
             "saves": [_describe_save(each) for each in result.saved],
             **({"output": _describe_layout(written, plan.output.partition_by)} if written else {}),
         },

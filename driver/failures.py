@@ -33,5 +33,12 @@ def describe_failure(error: BaseException) -> str:
     return f"the run failed unexpectedly: {type(error).__name__}: {summarize_error(error)}"
 
 
+def find_line(error: BaseException) -> int | None:
+    """Return the line of the stage that failed, None where it is unknown."""
+    if isinstance(error, PipelineError):
+        return error.problems[0].line
+    return error.line if isinstance(error, RunError) else None
+
+
 def _is_storage_away(error: BaseException) -> bool:
     return not isinstance(error, RunError) and isinstance(find_storage_failure(str(error)), StorageAway)

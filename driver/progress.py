@@ -19,7 +19,7 @@ _PAGE_COLUMNS = ("_requestedUrl", "_status", "_error")
 
 
 class Progress:
-    """May be read by several threads. `mask` replaces the secrets in previews.
+    """May be read by several threads. `mask` replaces the secrets in all that comes from the pipeline and its rows.
 
     The seconds of all steps and of Spark's start add up to those since this object was created.
     """
@@ -93,7 +93,7 @@ class Progress:
         if key == self._plan.steps[-1].key:
             return self._mask([str(each) for each in self._run.check_results if each.fault and not each.failed])
         empty = find_empty_selectors(self._plan, counts)
-        return [str(found) for found, cause in empty if found is cause and found.step.key == key]
+        return self._mask([str(found) for found, cause in empty if found is cause and found.step.key == key])
 
     def _measure(self, reached: int) -> None:
         """Attribute the time since the last call to the start of Spark, or to the pass that the run has reached."""
@@ -151,7 +151,7 @@ class Progress:
             "seconds": round(seconds, 1),
         }
         if selectors := list_selector_counts(step, all_counts):
-            stage["selectors"] = [_describe_selector(each) for each in selectors]
+            stage["selectors"] = self._mask([_describe_selector(each) for each in selectors])
         if state == "COMPLETED":
             rows = self._preview if key == self._plan.steps[-1].key else self._list_first_rows(key)
             stage["columns"] = [{"name": name, "type": type_} for name, type_ in self._columns[key]]

@@ -63,22 +63,23 @@ class Reporter:
         self._progress = progress
         _log.info("planned", extra={"fields": {"steps": [step.title for step in plan.steps]}})
 
-    def report_start(self, plan: Plan, spark_ui: str | None) -> None:
+    def report_start(self, spark_ui: str | None) -> None:
         self._spark_ui = spark_ui
-        stages = [{"key": step.key, "title": step.title} for step in plan.steps]
-        self._send_message({"type": "started", "stages": stages, "sparkUiUrl": spark_ui})
+        self._send_message({"type": "started"})
         _log.info("started", extra={"fields": {"sparkUiUrl": spark_ui}})
 
     def report_success(self, fields: Mapping[str, Any]) -> None:
         """Report COMPLETED; raise WebhookFailed when the service does not accept it."""
-        self._report_end("COMPLETED", None, fields, PATIENCE_SECONDS)
+        self._report_end("COMPLETED", fields, PATIENCE_SECONDS)
 
-    def report_failure(self, sentence: str, code: str, patience: float = PATIENCE_SECONDS) -> None:
-        """Report FAILED; raise WebhookFailed when the service does not accept it."""
+    def report_failure(
+        self, sentence: str, code: str, line: int | None = None, *, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        """Report FAILED, at a line of the pipeline; raise WebhookFailed when the service does not accept it."""
         fields = {"errorMessage": sentence, "additionalMetrics": {"errorCode": code}}
-        self._report_end("FAILED", sentence, fields, patience)
+        self._report_end("FAILED", fields, patience, line)
 
-    def _report_end(self, state: str, sentence: str | None, fields: Mapping[str, Any], patience: float) -> None:
+    def _report_end(self, state: str, fields: Mapping[str, Any], patience: float, line: int | None = None) -> None:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(timeout=15)  # a heartbeat must not arrive after the end
@@ -90,13 +91,15 @@ class Reporter:
         ended = {"completedAt": format_time(datetime.now(UTC)), "durationSeconds": seconds}
         payload = self._build_payload(state, {**ended, **fields})
         log = _log.info if state == "COMPLETED" else _log.error
+        sentence = fields.get("errorMessage")
         said = {} if sentence is None else {"message": sentence}
         log(state.lower(), extra={"fields": {**said, "seconds": seconds}})
         try:
             if self._webhook:
                 self._webhook.send(payload, patience)
         finally:
-            self._send_message({"type": "finished", "state": state, "message": sentence, "payload": payload})
+            message = {"type": "finished", "state": state, "message": sentence, "line": line, "payload": payload}
+            self._send_message(message)
 
     def _build_payload(self, status: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         additional: dict[str, Any] = {"attempt": self._spec.attempt, **fields.get("additionalMetrics", {})}

@@ -93,6 +93,13 @@ class SparkSpec(SpecPart):
     libraries: tuple[str, ...] = ()
 
 
+class StepSpec(SpecPart):
+    """A step of the plan that the service made: with the names of secrets in its title, in place of their values."""
+
+    key: str
+    title: str
+
+
 class ExecutionSpec(SpecPart):
     """One attempt of an execution.
 
@@ -109,6 +116,7 @@ class ExecutionSpec(SpecPart):
     attempt: int
     pipeline_yaml: str
     parameters: dict[str, Value] = Field(default_factory=dict[str, Value])
+    steps: tuple[StepSpec, ...] = ()
     arguments: tuple[str, ...] = ()
     row_transforms: dict[str, str] = Field(default_factory=dict[str, str])
     isolate_transforms: bool = True

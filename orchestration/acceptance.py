@@ -16,13 +16,11 @@ from dagster import DagsterRunStatus, OpExecutionContext
 
 from core.errors import Conflict, NotFound
 from core.infra.database import Database
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.lifecycle.executions.parameters import get_allowed_environment
 from core.lifecycle.executions.reports import cancel, claim
 from core.lifecycle.outlines.outlines import JobOutline
-from core.lifecycle.submission.submit import retry, submit
+from core.lifecycle.submission.planning import SubmitRequest
+from core.lifecycle.submission.submit import RetryRequest, retry, submit
 from core.tables import Execution
 from core.tables.states import State
 from orchestration.dagster_internals import is_resumed
@@ -76,35 +74,30 @@ class Acceptance:
 
     def _submit(self, context: OpExecutionContext, options: Mapping[str, Any]) -> Execution:
         outline = self._outline
-        return submit(
-            self._database,
-            outline.organization_id,
-            outline.project_id,
-            outline.job_id,
-            key_ring=self._load_key_ring(),
+        request = SubmitRequest(
+            organization_id=outline.organization_id,
+            project_id=outline.project_id,
+            job_id=outline.job_id,
             parameters=options["parameters"],
             limit=options["limit"],
-            environment=get_allowed_environment(self._settings),
             queue=True,
             run_id=context.run_id,
             trigger="dagster",
         )
+        return submit(self._database, self._settings, request)
 
     def _retry(self, context: OpExecutionContext, execution_id: str) -> Execution:
         outline = self._outline
-        return retry(
-            self._database,
-            outline.organization_id,
-            outline.project_id,
-            outline.job_id,
-            execution_id,
-            key_ring=self._load_key_ring(),
+        request = RetryRequest(
+            organization_id=outline.organization_id,
+            project_id=outline.project_id,
+            job_id=outline.job_id,
+            execution_id=execution_id,
             queue=True,
             run_id=context.run_id,
         )
-
-    def _load_key_ring(self) -> KeyRing:
-        return KeyRing(load_service_key(self._settings))
+        with self._database.write() as session:
+            return retry(session, self._settings, request)
 
     def _await_slot(self, context: OpExecutionContext, execution: Execution) -> Execution:
         """Claim the accepted attempt as soon as the project has a slot for it."""

@@ -95,7 +95,8 @@ def _build_metadata(outline: JobOutline) -> dict[str, Any]:
 
 
 def _list_step(step: StepOutline) -> str:
-    return f"1. `{step.name}` {escape_markdown(step.title)} ({step.position})"
+    position = f"pass {step.pass_number}, line {step.line}" if step.line else f"pass {step.pass_number}"
+    return f"1. `{step.name}` {escape_markdown(step.title)} ({position})"
 
 
 @lru_cache(1)

@@ -6,7 +6,6 @@ core.lifecycle.executions.reports, as by its webhook; the first to arrive counts
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,18 +54,18 @@ EXIT_SECONDS = 15.0
 LOG_LINES_READ, LAST_LOG_LINES = 500, 20  # most lines may be those of stack traces
 INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
 CANCELLED_RUN = (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED)
-LINE = re.compile(r"lines? (\d+)\b")
 
 Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the execution ended, with the completion payload where the driver sent one."""
+    """How the execution ended: with the completion payload where the driver sent one, and the line where it failed."""
 
     state: State
     sentence: str = ""
     payload: Message | None = None
+    line: int | None = None
 
 
 class DriverSession:
@@ -142,7 +141,7 @@ class DriverSession:
         A stage that the execution's pipeline does not have is over at once: the pipeline may have changed since.
         """
         key = self._keys.get(name, "")
-        title = next((step["title"] for step in self._execution.steps if step["key"] == key), None)
+        title = next((step.title for step in self._execution.steps if step.key == key), None)
         if title is None:
             context.log.info("The execution's pipeline has no such stage: the agent was changed since.")
             return {}
@@ -259,7 +258,7 @@ class DriverSession:
         except SpindleError as error:
             self.fail(f"The driver's report could not be recorded: {error.sentence}")
             return True
-        self._outcome = Outcome(state, sentence, message["payload"])
+        self._outcome = Outcome(state, sentence, message["payload"], message.get("line"))
         return True
 
     def _watch(self, context: OpExecutionContext) -> None:
@@ -309,7 +308,7 @@ class DriverSession:
     def _find_failed_stage(self) -> str | None:
         """Return the stage that the execution failed in: `publish` for a failed check, None where it is unknown.
 
-        All stages of a pass end together; the failure's sentence names the line of the one that failed.
+        All stages of a pass end together; the driver tells the line of the one that failed.
         """
         outcome = self._outcome
         if outcome is None or outcome.state is not State.FAILED:
@@ -317,10 +316,8 @@ class DriverSession:
         if any(not each["passed"] and each["severity"] == "error" for each in self._list_checks()):
             return "publish"
         failed = [key for key, stage in self._stages.items() if stage.get("state") == State.FAILED]
-        line = LINE.match(outcome.sentence)
-        positions = {step["key"]: step["position"] for step in self._execution.steps}
-        named = [key for key in failed if line and positions[key].endswith(f"line {line[1]}")]
-        return next(iter([*named, *failed]), None)
+        named = {step.key for step in self._execution.steps if step.line is not None and step.line == outcome.line}
+        return min(failed, key=lambda key: key not in named, default=None)
 
     def _list_checks(self) -> Sequence[Message]:
         payload = (self._outcome.payload if self._outcome else None) or {}

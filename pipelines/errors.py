@@ -112,7 +112,14 @@ class ArgumentError(ValueError):
 
 
 class RunError(Exception):
-    """A run failed; the message is a sentence that the pipeline's author can act on."""
+    """A run failed; the message is a sentence that the pipeline's author can act on.
+
+    `line` is that of the stage that failed, or of the first one that may have, where it is known.
+    """
+
+    def __init__(self, sentence: str, line: int | None = None) -> None:
+        super().__init__(sentence)
+        self.line = line
 
 
 class SparkEnded(RunError):

@@ -30,7 +30,10 @@ from api.kit.idempotency import Idempotent
 from api.kit.pagination import PageOf
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import ServicesOf
+from api.kit.sessions import WriteSession
 from api.kit.streams import read_chunks
+from core.lifecycle.submission.planning import SubmitRequest
+from core.lifecycle.submission.submit import RetryRequest, retry, submit
 
 BINARY = {"type": "string", "format": "binary"}
 
@@ -54,20 +57,20 @@ def execute_job(
     one is answered with 429, or waits with `queue=true`. A job that is disabled, or has no agent with a pipeline, is
     409.
     """
-    request = body or ExecuteRequest()
-    execution = services.executions.submit(
-        caller,
-        project_id,
-        job_id,
+    options = body or ExecuteRequest()
+    request = SubmitRequest(
+        organization_id=caller.organization_id,
+        project_id=project_id,
+        job_id=job_id,
         key_ring=key_ring,
-        credential_ids=request.credential_ids,
-        parameters=request.parameters,
-        arguments=request.arguments or (),
-        limit=request.limit,
+        credential_ids=options.credential_ids,
+        parameters=options.parameters or {},
+        arguments=options.arguments or (),
+        limit=options.limit,
         idempotency_key=idempotency_key,
         queue=queue,
     )
-    return build_submission(execution)
+    return build_submission(submit(services.database, services.settings, request))
 
 
 @router.get("/executions", summary="List the executions of a job, newest first", responses=answers(404))
@@ -196,17 +199,18 @@ def retry_execution(
     execution_id: ExecutionId,
     caller: Executor,
     services: ServicesOf,
+    session: WriteSession,
     idempotency_key: Idempotent,
     key_ring: KeyRingOf,
     queue: Queue = False,
 ) -> Submission:
-    execution = services.executions.retry(
-        caller,
-        project_id,
-        job_id,
-        execution_id,
+    request = RetryRequest(
+        organization_id=caller.organization_id,
+        project_id=project_id,
+        job_id=job_id,
+        execution_id=execution_id,
         key_ring=key_ring,
         idempotency_key=idempotency_key,
         queue=queue,
     )
-    return build_submission(execution)
+    return build_submission(retry(session, services.settings, request))

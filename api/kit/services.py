@@ -40,7 +40,6 @@ from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
 from core.lifecycle.events.service import EventService
 from core.lifecycle.executions.service import ExecutionService
-from core.lifecycle.metrics.service import MetricsService
 from core.lifecycle.spark.service import SparkService
 from core.lifecycle.tasks.service import TaskService
 
@@ -72,7 +71,6 @@ class Services:
     declarations: DeclarationService
     events: EventService
     executions: ExecutionService
-    metrics: MetricsService
     packages: PackageService
     projects: ProjectService
     records: RecordService
@@ -117,7 +115,6 @@ def open_services(settings: Settings) -> Services:
         declarations=DeclarationService(database),
         events=EventService(database),
         executions=ExecutionService(database, settings, storage),
-        metrics=MetricsService(database),
         packages=PackageService(settings, database, storage),
         projects=ProjectService(database),
         records=RecordService(database),

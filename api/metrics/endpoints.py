@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from api.kit.auth import Admin, KeyRoute, Reader
 from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
-from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession
 from api.metrics.schemas import (
     ExecutionCosts,
     ExecutionMetrics,
@@ -20,6 +20,7 @@ from api.metrics.schemas import (
     execution_metrics,
     totals_of,
 )
+from core.lifecycle.metrics import service as metrics
 from core.lifecycle.metrics.totals import GroupBy
 from core.lifecycle.usage.periods import Period
 from core.tables import now
@@ -74,11 +75,11 @@ PeriodOf = Annotated[Period, Depends(_parse_period)]
 def read_organization_metrics(
     organization_id: OrganizationId,
     caller: Admin,
-    services: ServicesOf,
+    session: ReadSession,
     period: PeriodOf,
     group_by: Annotated[GroupBy, Breakdown] = "project",
 ) -> OrganizationMetrics:
-    found = services.metrics.summarize_organization(caller, organization_id, period, group_by)
+    found = metrics.summarize_organization(session, caller, organization_id, period, group_by)
     return OrganizationMetrics(organization_id=found.organization_id, **totals_of(found.overview))
 
 
@@ -86,7 +87,7 @@ def read_organization_metrics(
 def read_project_metrics(
     project_id: ProjectId,
     caller: Reader,
-    services: ServicesOf,
+    session: ReadSession,
     period: PeriodOf,
     group_by: Annotated[Literal["job", "pipeline"], Breakdown] = "job",
 ) -> ProjectMetrics:
@@ -94,7 +95,7 @@ def read_project_metrics(
 
     A retried execution counts once, and each of its attempts is charged.
     """
-    found = services.metrics.summarize_project(caller, project_id, period, group_by)
+    found = metrics.summarize_project(session, caller, project_id, period, group_by)
     return ProjectMetrics(project_id=project_id, **totals_of(found))
 
 
@@ -102,10 +103,10 @@ def read_project_metrics(
     "/jobs/{jobId}/metrics", summary="Usage and costs of a job in a period, by its pipelines", responses=answers(404)
 )
 def read_job_metrics(
-    project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, period: PeriodOf
+    project_id: ProjectId, job_id: JobId, caller: Reader, session: ReadSession, period: PeriodOf
 ) -> JobMetrics:
     """Sum up the executions of a job that ended in the period, in all and by the agents whose pipelines they ran."""
-    found = services.metrics.summarize_job(caller, project_id, job_id, period)
+    found = metrics.summarize_job(session, caller, project_id, job_id, period)
     return JobMetrics(project_id=project_id, job_id=job_id, **totals_of(found))
 
 
@@ -113,9 +114,9 @@ def read_job_metrics(
     "/metrics", summary="Usage and costs of an execution", description=ESTIMATE, responses=answers(404)
 )
 def read_execution_metrics(
-    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, session: ReadSession
 ) -> ExecutionMetrics:
-    return execution_metrics(services.metrics.get_bill(caller, project_id, job_id, execution_id))
+    return execution_metrics(metrics.get_bill(session, caller, project_id, job_id, execution_id))
 
 
 @execution_router.get(
@@ -125,6 +126,6 @@ def read_execution_metrics(
     responses=answers(404),
 )
 def read_execution_costs(
-    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, session: ReadSession
 ) -> ExecutionCosts:
-    return execution_costs(services.metrics.get_bill(caller, project_id, job_id, execution_id))
+    return execution_costs(metrics.get_bill(session, caller, project_id, job_id, execution_id))

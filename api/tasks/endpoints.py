@@ -27,6 +27,8 @@ from api.tasks.schemas import (
     build_zombie_cleanup,
 )
 from core.lifecycle.executions.reconcile import MAX_HOURS
+from core.lifecycle.submission.planning import SubmitRequest
+from core.lifecycle.submission.submit import submit
 
 DEFAULT_TIMEOUT_HOURS = 24
 router = APIRouter(prefix="/jobs/{jobId}/tasks", tags=["tasks"], route_class=KeyRoute)
@@ -139,9 +141,16 @@ def start_task(
 
     A task that is disabled or running already is 409.
     """
-    services.executions.submit(
-        caller, project_id, job_id, key_ring=key_ring, task_id=task_id, idempotency_key=idempotency_key, queue=queue
+    request = SubmitRequest(
+        organization_id=caller.organization_id,
+        project_id=project_id,
+        job_id=job_id,
+        key_ring=key_ring,
+        task_id=task_id,
+        idempotency_key=idempotency_key,
+        queue=queue,
     )
+    submit(services.database, services.settings, request)
     return Response()
 
 

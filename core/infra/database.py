@@ -34,7 +34,6 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.errors import Conflict, Unavailable
 from core.infra.settings import Settings
-from core.lifecycle.usage.prices import Rates, load_rates
 from core.tables.definitions import record_changes
 
 BUSY_TIMEOUT_SECONDS = 8
@@ -137,15 +136,15 @@ class Database:
     """Opens sessions: a `read` or `write` block is one transaction, committed at its end.
 
     Both raise Unavailable when the database does not answer or stays locked, and Conflict when a concurrent transaction
-    deleted a row that this one needs, or took a unique name.
+    deleted a row that this one needs, or took a unique name. The `info` of a session has the instance's settings.
     """
 
-    def __init__(self, engine: Engine, rates: Rates) -> None:
+    def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine = engine
         self._is_postgresql = engine.dialect.name == "postgresql"
         # PostgreSQL in READ COMMITTED gives reads no snapshot, so BEGIN and ROLLBACK are wasted round trips
         readers = engine.execution_options(isolation_level="AUTOCOMMIT") if self._is_postgresql else engine
-        info = {"rates": rates}
+        info = {"settings": settings}
         self._single_readers = readers if self._is_postgresql else engine.execution_options(single_statement=True)
         self._open_reader = sessionmaker(readers, expire_on_commit=False, info=info)
         self._open_writer = {
@@ -192,7 +191,7 @@ class Database:
 
 
 def open_database(settings: Settings) -> Database:
-    return Database(make_engine(database_url(settings)), load_rates(settings))
+    return Database(make_engine(database_url(settings)), settings)
 
 
 def build_upsert(session: Session, table: type[DeclarativeBase]) -> postgresql.Insert | sqlite.Insert:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import (
     JSON,
     DateTime,
@@ -39,6 +40,24 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class JsonOf(TypeDecorator[Any]):
+    """Frozen dataclasses as JSON, which is validated when it is read."""
+
+    impl = JSON
+    cache_ok = True
+
+    def __init__(self, form: Any) -> None:
+        super().__init__()
+        self.form = form  # a part of the key under which statements are cached
+        self._adapter = TypeAdapter[Any](form)
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        return self._adapter.dump_python(value, mode="json")
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        return None if value is None else self._adapter.validate_python(value)  # None without the row of an outer join
 
 
 NAMES = {

@@ -2,23 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.tables.base import Base, Owned, new_id, now
+from core.tables.base import Base, JsonOf, Owned, new_id, now
 
 QUEUED = text("state = 'QUEUED'")
+
+
+ColumnTypes = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenInput:
+    """The version of a dataset that an execution reads.
+
+    Files in folders for values have `columns`, since the types of these are not in the files.
+    """
+
+    dataset: str
+    version: str
+    format: str
+    locations: tuple[str, ...]
+    snapshot: str | None = None
+    columns: ColumnTypes = ()
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenOutput:
+    """A dataset that an execution writes; `path` is None for the job's own. A table has the key of its folder."""
+
+    path: str | None
+    format: str
+    mode: str
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenStep:
+    """A step of an execution's plan: the pass that it is in, from 1, and its line in the pipeline's text."""
+
+    key: str
+    title: str
+    pass_number: int
+    line: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The stage's name."""
+        return self.title.partition(" ")[0]
 
 
 class Execution(Owned):
     """One execution of a job: the values frozen at its acceptance, its state and its progress.
 
     `retries` counts the attempts that followed a failure by themselves, since it was accepted or retried by hand. While
-    it waits for its next attempt, `retry_at` is the earliest time of that. `outputs` are the paths, formats and modes
-    of its output and its saves, `libraries` the Java libraries that its driver needs.
+    it waits for its next attempt, `retry_at` is the earliest time of that. `inputs` and `outputs` are by their path in
+    the pipeline, `libraries` the Java libraries that its driver needs.
     """
 
     __tablename__ = "executions"
@@ -46,10 +91,10 @@ class Execution(Owned):
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
     arguments: Mapped[list[str]] = mapped_column(default=list)
     row_transforms: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    inputs: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    outputs: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    inputs: Mapped[dict[str, FrozenInput]] = mapped_column(JsonOf(dict[str, FrozenInput]), default=dict)
+    outputs: Mapped[dict[str, FrozenOutput]] = mapped_column(JsonOf(dict[str, FrozenOutput]), default=dict)
     libraries: Mapped[list[str]] = mapped_column(default=list)
-    steps: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
+    steps: Mapped[list[FrozenStep]] = mapped_column(JsonOf(list[FrozenStep]), default=list)
     output_name: Mapped[str | None] = mapped_column(Text)
     output_mode: Mapped[str] = mapped_column(default="overwrite")
     row_limit: Mapped[int | None] = mapped_column(BigInteger)

@@ -245,12 +245,13 @@ def check_references(steps: Iterable[Step], columns: Columns) -> None:
         if step.stage is None:
             return
         for name in step.stage.find_unknown_columns(columns):
-            raise RunError(f"line {step.line}: {step.title}: {_describe_unknown_column(name, columns)}")
+            sentence = f"line {step.line}: {step.title}: {_describe_unknown_column(name, columns)}"
+            raise RunError(sentence, step.line)
         if fault := _find_column_in_address(step.stage, columns):
-            raise RunError(f"line {step.line}: {fault}")
+            raise RunError(f"line {step.line}: {fault}", step.line)
         columns = step.stage.infer_columns(columns)
         if clash := columns.find_clash():
-            raise RunError(f"line {step.line}: {_describe_clash(clash)}")
+            raise RunError(f"line {step.line}: {_describe_clash(clash)}", step.line)
 
 
 def _describe_clash(clash: tuple[str, str]) -> str:

@@ -348,9 +348,9 @@ def _locate_errors(step: Step) -> Generator[None]:
     try:
         yield
     except RunError as error:
-        raise RunError(f"line {step.line}: {step.title}: {error}") from error
+        raise RunError(f"line {step.line}: {step.title}: {error}", step.line) from error
     except (AnalysisException, ParseException) as error:
-        raise RunError(f"line {step.line}: {step.title}: {summarize_error(error)}") from error
+        raise RunError(f"line {step.line}: {step.title}: {summarize_error(error)}", step.line) from error
 
 
 def _limit_files(options: FetchOptions, file_limit: int | None) -> FetchOptions:

@@ -41,11 +41,11 @@ def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -
     except PySparkException as error:
         failure = find_storage_failure(str(error))
         sentence = str(failure) if failure else describe_spark_error(error)
-        raise (type(failure) if failure else RunError)(_locate(plan, error, sentence, list_begun())) from error
+        raise (type(failure) if failure else RunError)(*_locate(plan, error, sentence, list_begun())) from error
     except (Py4JError, OSError) as error:
         if failure := find_storage_failure(str(error)):
             located = _add_location(str(failure), _list_possible_steps(plan, list_begun()))
-            raise type(failure)(located) from error
+            raise type(failure)(*located) from error
         if match := _NOT_STARTED.search(str(error)):
             raise RunError(
                 f"Spark's machines cannot run {match['program']}: {match['reason']}; they need Spindle's Python "
@@ -53,24 +53,24 @@ def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -
             ) from error
         if not isinstance(error, Py4JError | ConnectionError):
             raise
-        raise SparkEnded(_add_location(ENDED, _list_possible_steps(plan, list_begun()))) from error
+        raise SparkEnded(*_add_location(ENDED, _list_possible_steps(plan, list_begun()))) from error
 
 
-def _locate(plan: Plan, error: PySparkException, sentence: str, begun: Collection[str]) -> str:
+def _locate(plan: Plan, error: PySparkException, sentence: str, begun: Collection[str]) -> tuple[str, int | None]:
     key = _STEP_KEY.match(sentence)
     if key and (step := next((step for step in plan.steps if step.key == key[1]), None)):
         return _add_location(sentence[key.end() :], [step])
     return _add_location(sentence, _find_sql_steps(plan, error) or _list_possible_steps(plan, begun))
 
 
-def _add_location(sentence: str, steps: list[Step]) -> str:
-    """Return the sentence with the place of one step, or of the first and the last of several."""
+def _add_location(sentence: str, steps: list[Step]) -> tuple[str, int | None]:
+    """Return the sentence with the location of one step, or of the first and the last of several, and its line."""
     if not steps:
-        return sentence
+        return sentence, None
     first, last = steps[0], steps[-1]
     if first is last:
-        return f"{first.location}: {sentence.removeprefix(f'{first.name}: ')}"
-    return f"lines {first.line} to {last.line} ({first.name} to {last.name}): {sentence}"
+        return f"{first.location}: {sentence.removeprefix(f'{first.name}: ')}", first.line
+    return f"lines {first.line} to {last.line} ({first.name} to {last.name}): {sentence}", first.line
 
 
 def _find_sql_steps(plan: Plan, error: PySparkException) -> list[Step]:

@@ -109,7 +109,8 @@ def check_existing(plan: Plan, context: RunContext) -> None:
         raise RunError("the output's dataset has rows already, and its mode is error")
     for step in plan.steps:
         if isinstance(step.stage, Sink) and step.stage.mode is Mode.ERROR and is_existing(step.stage, context):
-            raise RunError(f"line {step.line}: '{step.stage.path}' has rows already, and the mode is error")
+            sentence = f"line {step.line}: '{step.stage.path}' has rows already, and the mode is error"
+            raise RunError(sentence, step.line)
 
 
 def is_existing(stage: Sink, context: RunContext) -> bool:

@@ -8,6 +8,7 @@ import hmac
 import json
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,71 +21,143 @@ from tests.support.driver import KEY, await_end, driver, finish, spec
 from tests.support.processes import descendants
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site, serve_gated_site
-from tests.support.webhook_receiver import Receiver
+from tests.support.webhook_receiver import Message, Receiver
 
 
-def test_an_execution_from_spec_to_parquet(tmp_path: Path, site: Site, receiver: Receiver) -> None:
-    base = site.serve(
-        {"/": "<a href=/1>1</a><a href=/no>no</a><a href=/2>2</a>", "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>"}
-    )
-    content = spec(tmp_path, receiver.url, parameters={"BASE": base}, limit=2, arguments=["--fast"])
-    with driver(tmp_path, content) as process:
-        warning, *log = finish(process, 0)
+@dataclass(frozen=True)
+class FinishedRun:
+    """A driver's run of the example: its log, its reports, its output and the bytes that it was sent."""
+
+    log: list[dict[str, Any]]
+    messages: list[Message]
+    output: Path
+    bytes_sent: int
+
+    @property
+    def report(self) -> dict[str, Any]:
+        return self.messages[-1].payload
+
+    @property
+    def stages(self) -> dict[str, dict[str, Any]]:
+        return {stage["key"]: stage for stage in self.report["additionalMetrics"]["progress"]["stages"]}
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(self.output.iterdir())
+
+    def find_logged(self, event: str) -> dict[str, Any]:
+        return next(line for line in self.log if line["event"] == event)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, site: Site, receiver: Receiver) -> FinishedRun:
+    folder = tmp_path_factory.mktemp("finished")
+    pages = {"/": "<a href=/1>1</a><a href=/no>no</a><a href=/2>2</a>", "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>"}
+    content = spec(folder, receiver.url, parameters={"BASE": site.serve(pages)}, limit=2, arguments=["--fast"])
+    with driver(folder, content) as process:
+        log = finish(process, 0)
+    return FinishedRun(log, receiver.take(), folder / "out", site.bytes_sent)
+
+
+def test_rows_are_written_to_parquet_files(finished: FinishedRun) -> None:
+    assert pq.read_table(finished.output).column("title").to_pylist() == ["One", None]
+    assert {file.stat().st_mode & 0o777 for file in finished.files} == {0o444}
+
+
+def test_the_log_has_a_line_for_each_event(finished: FinishedRun) -> None:
+    events = [line["event"] for line in finished.log]
+    assert events[1:] == ["planned", "started", "selectors", "completed"]
+    assert all(line["timestamp"].endswith("Z") for line in finished.log)
+
+
+def test_arguments_without_a_name_are_a_warning(finished: FinishedRun) -> None:
+    warning = finished.log[0]
     assert (warning["level"], warning["arguments"]) == ("WARN", ["--fast"])
-    assert warning["timestamp"].endswith("Z")
 
-    first, *_, last = receiver.take()
-    for message in (first, last):
+
+def test_the_log_counts_the_pages_of_each_selector(finished: FinishedRun) -> None:
+    expected = [{"column": "title", "selector": "h1", "pages": 1, "empty": 0}]
+    assert finished.find_logged("selectors")["selectors"] == expected
+
+
+def test_reports_are_signed(finished: FinishedRun) -> None:
+    for message in finished.messages:
         signed = f"{message.headers['webhook-id']}.{message.headers['webhook-timestamp']}.{message.body.decode()}"
         signature = base64.b64encode(hmac.new(KEY, signed.encode(), hashlib.sha256).digest()).decode()
         assert message.headers["webhook-signature"] == f"v1,{signature}"
-    assert (first.payload["status"], first.payload["executionId"], first.payload["jobId"]) == ("RUNNING", "e1", "j1")
-    assert first.payload["additionalMetrics"]["attempt"] == 2
 
-    done = last.payload
-    assert done["status"] == "COMPLETED"
-    assert all(done[name].endswith("Z") for name in ("startedAt", "completedAt"))
-    assert (done["outputDatasetPath"], done["outputDatasetFormat"]) == (str(tmp_path / "out"), "parquet")
-    assert json.loads(done["outputDatasetSchema"]) == [{"name": "title", "type": "string"}]
-    assert (done["recordsProcessed"], done["recordsOutput"], done["errorCount"]) == (2, 2, 1)
-    assert done["sparkUiUrl"].startswith("http://")
-    metrics = done["additionalMetrics"]
-    assert (metrics["attempt"], metrics["mode"], metrics["outputName"]) == (2, "overwrite", None)
-    assert metrics["progress"]["fraction"] == 1
-    stages = {stage["key"]: stage for stage in metrics["progress"]["stages"]}
+
+def test_reports_name_the_execution_and_its_attempt(finished: FinishedRun) -> None:
+    for payload in (finished.messages[0].payload, finished.report):
+        assert (payload["executionId"], payload["jobId"]) == ("e1", "j1")
+        assert payload["additionalMetrics"]["attempt"] == 2
+
+
+def test_the_first_report_is_running_and_the_last_completed(finished: FinishedRun) -> None:
+    assert [finished.messages[0].payload["status"], finished.report["status"]] == ["RUNNING", "COMPLETED"]
+    assert all(finished.report[name].endswith("Z") for name in ("startedAt", "completedAt"))
+    assert finished.report["sparkUiUrl"].startswith("http://")
+
+
+def test_the_report_describes_the_output(finished: FinishedRun) -> None:
+    report, sizes = finished.report, [file.stat().st_size for file in finished.files]
+    assert (report["outputDatasetPath"], report["outputDatasetFormat"]) == (str(finished.output), "parquet")
+    assert json.loads(report["outputDatasetSchema"]) == [{"name": "title", "type": "string"}]
+    assert (report["partitionsCount"], report["outputFileSizeBytes"]) == (len(sizes), sum(sizes))
+    metrics = report["additionalMetrics"]
+    assert (metrics["mode"], metrics["outputName"]) == ("overwrite", None)
+
+
+def test_the_report_counts_records_and_errors(finished: FinishedRun) -> None:
+    report = finished.report
+    assert (report["recordsProcessed"], report["recordsOutput"], report["errorCount"]) == (2, 2, 1)
+
+
+def test_the_report_has_the_progress_of_each_stage(finished: FinishedRun) -> None:
+    stages = finished.stages
     assert list(stages) == ["s01_fetch", "s02_wgetJoin", "s03_extract", "s04_output"]
     assert (stages["s02_wgetJoin"]["pages"], stages["s02_wgetJoin"]["errors"]) == (2, 1)
     assert {stage["state"] for stage in stages.values()} == {"COMPLETED"}
-    start = metrics["progress"]["startSeconds"]
+    assert finished.report["additionalMetrics"]["progress"]["fraction"] == 1
+
+
+def test_the_seconds_of_start_and_stages_are_those_of_the_run(finished: FinishedRun) -> None:
+    start = finished.report["additionalMetrics"]["progress"]["startSeconds"]
     assert start > 0.5
-    assert start + sum(stage["seconds"] for stage in stages.values()) == pytest.approx(
-        done["durationSeconds"], abs=1.5, rel=0.2
-    )
-
-    files = sorted((tmp_path / "out").iterdir())
-    assert pq.read_table(tmp_path / "out").column("title").to_pylist() == ["One", None]
-    assert (done["partitionsCount"], done["outputFileSizeBytes"]) == (len(files), sum(f.stat().st_size for f in files))
-    assert {file.stat().st_mode & 0o777 for file in files} == {0o444}
-    assert [line["event"] for line in log] == ["planned", "started", "selectors", "completed"]
-    assert log[2]["selectors"] == [{"column": "title", "selector": "h1", "pages": 1, "empty": 0}]
-    check_measured(done, read=0, written=sum(file.stat().st_size for file in files))
-    assert done["metrics"]["pages"] == 3  # none that could only give rows after the limit
-    assert done["metrics"]["networkBytes"] == site.bytes_sent
+    total = start + sum(stage["seconds"] for stage in finished.stages.values())
+    assert total == pytest.approx(finished.report["durationSeconds"], abs=1.5, rel=0.2)
 
 
-def check_measured(report: dict[str, Any], read: int, written: int) -> None:
-    """Figures that can be true of a run that lasted some seconds, read and wrote this much."""
-    metrics, seconds = report["metrics"], report["durationSeconds"]
+def test_pages_that_only_give_rows_after_the_limit_are_not_fetched(finished: FinishedRun) -> None:
+    assert finished.report["metrics"]["pages"] == 3
+
+
+def test_the_bytes_of_pages_files_and_output_are_measured(finished: FinishedRun) -> None:
+    metrics = finished.report["metrics"]
+    assert metrics["networkBytes"] == finished.bytes_sent
+    assert metrics["bytesRead"] == 0
+    assert metrics["bytesWritten"] == sum(file.stat().st_size for file in finished.files)
+
+
+def test_the_cpu_time_is_possible_for_the_duration(finished: FinishedRun) -> None:
+    metrics, seconds = finished.report["metrics"], finished.report["durationSeconds"]
     cpu = metrics["driverCpuSeconds"], metrics["executorCpuSeconds"]
     assert all(0 < each < (os.cpu_count() or 1) * (seconds + 1) for each in cpu), metrics
-    assert report["totalCpuTimeSeconds"] == round(sum(cpu))
+    assert finished.report["totalCpuTimeSeconds"] == round(sum(cpu))
+
+
+def test_the_memory_is_possible_for_a_driver_and_its_workers(finished: FinishedRun) -> None:
+    report = finished.report
     driver, executors = report["driverMemoryUsedBytes"], report["executorMemoryUsedBytes"]
     assert 50 * 2**20 < driver < 4 * 2**30
     assert 20 * 2**20 < executors < 2 * 2**30
-    assert 0 < metrics["memoryByteSeconds"] < (driver + executors) * (seconds + 1)
-    assert (metrics["bytesRead"], metrics["bytesWritten"]) == (read, written)
+    assert 0 < report["metrics"]["memoryByteSeconds"] < (driver + executors) * (report["durationSeconds"] + 1)
+
+
+def test_executors_on_the_drivers_machine_are_one_without_seconds(finished: FinishedRun) -> None:
+    metrics = finished.report["metrics"]
+    assert (finished.report["executorCount"], metrics["executorSeconds"]) == (1, 0)
     assert metrics["tasksCompleted"] > 0
-    assert (report["executorCount"], metrics["executorSeconds"]) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +211,7 @@ def test_addresses_hide_a_secret_logs_show_an_endpoint_and_own_ports_are_refused
         receiver.url,
         pipelineYaml=text,
         parameters={"BASE": base, "SHOP_KEY": "${SHOP_KEY}"},
+        steps=[{"key": "s01_fetch", "title": "fetch ${BASE}/?key=${SHOP_KEY}"}],
         credentials={"SHOP_KEY": "c1", "AWS_ENDPOINT_URL": "c2"},
         publicVariables=["AWS_ENDPOINT_URL"],
         fetch={"allowNetworks": ["127.0.0.0/8"], "ownEndpoints": [["localhost", urlsplit(receiver.url).port]]},
@@ -154,6 +228,8 @@ def test_addresses_hide_a_secret_logs_show_an_endpoint_and_own_ports_are_refused
         own: {"title": None, "page": own, "_requestedUrl": own},
     }
     assert "https://s3.test.example" in str(log)
+    planned = next(line for line in log if line["event"] == "planned")
+    assert planned["steps"][0] == "fetch ${BASE}/?key=${SHOP_KEY}"
 
 
 @pytest.mark.long

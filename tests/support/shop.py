@@ -11,14 +11,13 @@ from core.definitions.identity.organizations import create_organization
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage, output_key, saves_key
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reports import fail, record_report
-from core.lifecycle.submission.submit import retry, submit
+from core.lifecycle.submission.planning import SubmitRequest
+from core.lifecycle.submission.submit import RetryRequest, retry, submit
 from core.tables import Execution, Project
 from core.tables.states import State
 
@@ -46,8 +45,7 @@ class Shop:
         return open_storage(self.settings)
 
     def submit(self, **request: Any) -> Execution:
-        request = {"key_ring": KeyRing(load_service_key(self.settings)), **request}
-        return submit(self.database, self.organization_id, self.project_id, self.job_id, **request)
+        return submit(self.database, self.settings, SubmitRequest(**self._name_job(), **request))
 
     def report(self, execution: Execution, status: str, **fields: Any) -> State:
         payload = CompletionPayload(execution_id=execution.id, status=status, **fields)
@@ -70,8 +68,12 @@ class Shop:
         return self.report(execution, "COMPLETED", **(written | fields))
 
     def retry(self, execution: Execution, **request: Any) -> Execution:
-        request = {"key_ring": KeyRing(load_service_key(self.settings)), **request}
-        return retry(self.database, self.organization_id, self.project_id, self.job_id, execution.id, **request)
+        named = RetryRequest(**self._name_job(), execution_id=execution.id, **request)
+        with self.database.write() as session:
+            return retry(session, self.settings, named)
+
+    def _name_job(self) -> dict[str, str]:
+        return {"organization_id": self.organization_id, "project_id": self.project_id, "job_id": self.job_id}
 
     def free_one_slot(self) -> None:
         """Ends one of the executions that hold a slot."""

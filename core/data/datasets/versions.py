@@ -185,6 +185,6 @@ def load_read_locations(session: Session, organization_id: str) -> set[str]:
         Execution.state.in_([state for state in State if not state.terminal]),
     )
     unfinished = session.scalars(query).all()
-    read = {each for execution in unfinished for read in execution.inputs.values() for each in read["locations"]}
-    tables = {written["location"] for execution in unfinished for written in execution.outputs.values()}
+    read = {each for execution in unfinished for read in execution.inputs.values() for each in read.locations}
+    tables = {written.location for execution in unfinished for written in execution.outputs.values()}
     return read | {location for location in tables if location is not None}

@@ -13,7 +13,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Kind, Step
 from pipelines.planning.stage import Sink
 
-VERSION = 2  # of the stored form; outlines of another version are computed again
+VERSION = 3  # of the stored form; outlines of another version are computed again
 # names that steps cannot have: those of the first and last step, and words that Dagster reserves
 _TAKEN = ("start", "publish", "context", "conf", "config", "meta", "input", "output", "type", "dict", "int", "str")
 
@@ -24,13 +24,15 @@ ColumnTypes = tuple[tuple[str, str], ...]
 class StepOutline:
     """One step of a plan; `name` is that of its stage, numbered from the second one on (`extract`, `extract_2`).
 
-    `columns` are those after the step, and `has_open_columns` that only a run can discover all of them.
+    `pass_number` is that of its pass, from 1. `columns` are those after the step, and `has_open_columns` that only a
+    run can discover all of them.
     """
 
     key: str
     name: str
     title: str
-    position: str
+    pass_number: int
+    line: int | None
     kind: str
     columns: ColumnTypes = ()
     has_open_columns: bool = False
@@ -96,7 +98,8 @@ def outline_plan(pipeline: Pipeline) -> PlanOutline:
             key=step.key,
             name=names.allocate("write_output" if step.kind is Kind.OUTPUT else step.name),
             title=step.title,
-            position=f"pass {number}, line {step.line}" if step.line else f"pass {number}",
+            pass_number=number,
+            line=step.line,
             kind=step.kind.value,
             columns=step.columns.types,
             has_open_columns=step.columns.open,

@@ -56,7 +56,7 @@ class EventService:
             executions = ExecutionRepository(session, caller.organization_id)
             execution = executions.get(project_id, job_id, execution_id)
             query = select(ExecutionEvent).where(ExecutionEvent.execution_id == execution.id)
-            events = _load(session, query, after or 0)
+            events = load_events(session, query, after or 0)
         more = len(events) == BATCH
         if after is None and not events:  # the execution is older than the events that are stored
             events = [Event(0, STATE, build_event_data(execution))]
@@ -68,7 +68,7 @@ class EventService:
         with self._database.read() as session:
             project = ProjectRepository(session, caller.organization_id).get(project_id)
             query = select(ExecutionEvent).where(ExecutionEvent.project_id == project.id)
-            events = [] if after is None else _load(session, query, after)
+            events = [] if after is None else load_events(session, query, after)
         return EventBatch(events, more=len(events) == BATCH, ended=False)
 
     def get_last_id(self, caller: Identity, project_id: str) -> int:
@@ -79,6 +79,7 @@ class EventService:
             return session.scalar(last) or 0
 
 
-def _load(session: Session, query: Select[tuple[ExecutionEvent]], after: int) -> list[Event]:
+def load_events(session: Session, query: Select[tuple[ExecutionEvent]], after: int) -> list[Event]:
+    """Return the next batch of the query's events after this id."""
     following = query.where(ExecutionEvent.id > after).order_by(ExecutionEvent.id).limit(BATCH)
     return [Event(event.id, event.kind, event.data) for event in session.scalars(following)]

@@ -1,4 +1,7 @@
-"""The attempts of an execution: earlier ones have a row each, the current one is in the execution itself."""
+"""The attempts of an execution: earlier ones have a row each, the current one is in the execution itself.
+
+Each has a folder for checkpoints, from which a retry resumes; the driver writes and checks them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.infra.storage.protocol import Storage, checkpoints_key
 from core.tables import Execution, ExecutionAttempt
 from core.tables.states import State
 
@@ -57,3 +61,16 @@ def get_end(session: Session, execution: Execution, attempt: int) -> tuple[State
     if ended is None:  # it is older than the table of attempts
         return State.CANCELLED, "The execution was retried: another attempt is running."
     return State(ended.state), ended.error_message or ""
+
+
+def list_checkpoint_folders(execution: Execution) -> Sequence[str]:
+    """Return the keys of the folders for checkpoints, that of the current attempt first."""
+    attempts = range(execution.attempt, 0, -1)
+    return [checkpoints_key(execution.organization_id, execution.id, attempt) for attempt in attempts]
+
+
+def delete_checkpoints(storage: Storage, execution: Execution) -> None:
+    """Delete the checkpoints of all attempts."""
+    for folder in list_checkpoint_folders(execution):
+        for file in [*storage.list(folder)]:
+            storage.delete(file.key)

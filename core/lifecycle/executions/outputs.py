@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -12,6 +11,7 @@ from core.data.datasets.repository import DatasetRepository
 from core.infra.storage.protocol import Storage, table_key
 from core.lifecycle.executions.paths import is_local, resolve_output
 from core.tables import Dataset, DatasetVersion, Execution, Project
+from core.tables.executions import FrozenOutput
 from core.tables.states import State
 from driver.spec import TargetSpec
 from pipelines.language.formats import TABLE_FORMATS
@@ -20,12 +20,8 @@ from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Sink
 
 
-def freeze_outputs(session: Session, execution: Execution, project: Project, plan: Plan) -> dict[str, Any]:
-    """Return path, format and mode of the output and of each save in the organization's storage.
-
-    Tables have a `location`, the key of their folder. The output's path may be null; raises BadInput for paths outside
-    the storage.
-    """
+def freeze_outputs(session: Session, execution: Execution, project: Project, plan: Plan) -> dict[str, FrozenOutput]:
+    """Return the output and each save in the organization's storage; raise BadInput for paths outside the storage."""
     written = [(OUTPUT, plan.output.format, plan.output.mode, resolve_output(session, project, plan.output.path))]
     for step in plan.steps:
         sink = step.stage
@@ -33,18 +29,15 @@ def freeze_outputs(session: Session, execution: Execution, project: Project, pla
             path = resolve_output(session, project, sink.path, f"line {step.line}")
             written.append((sink.path, sink.format, sink.mode, path))
     return {
-        name: {
-            "path": path,
-            "format": format_,
-            "mode": mode.value,
-            "location": _choose_location(session, execution, format_, path) if format_ in TABLE_FORMATS else None,
-        }
+        name: FrozenOutput(path, format_, mode.value, _choose_location(session, execution, format_, path))
         for name, format_, mode, path in written
     }
 
 
-def _choose_location(session: Session, execution: Execution, format_: str, path: str | None) -> str:
+def _choose_location(session: Session, execution: Execution, format_: str, path: str | None) -> str | None:
     """Return the key of a table's folder: that of its dataset, or else one that job or path determine."""
+    if format_ not in TABLE_FORMATS:
+        return None
     current = find_current(session, execution, path)
     if current is not None and current.format == format_:
         return current.locations[0]
@@ -54,7 +47,8 @@ def _choose_location(session: Session, execution: Execution, format_: str, path:
 
 def get_table_location(execution: Execution, name: str) -> str | None:
     """Return the key of the table that the execution's output, or a save, is written to; None for other formats."""
-    return execution.outputs.get(name, {}).get("location")
+    written = execution.outputs.get(name)
+    return written.location if written else None
 
 
 def load_targets(session: Session, storage: Storage, execution: Execution) -> dict[str, TargetSpec]:
@@ -62,8 +56,8 @@ def load_targets(session: Session, storage: Storage, execution: Execution) -> di
     writers = _list_other_writers(session, execution)
     targets: dict[str, TargetSpec] = {}
     for name, written in execution.outputs.items():
-        version, location = find_current(session, execution, written["path"]), written["location"]
-        continues = version is not None and version.format == written["format"]
+        version, location = find_current(session, execution, written.path), written.location
+        continues = version is not None and version.format == written.format
         targets[name] = TargetSpec(
             location=storage.url_for(location, "spark") if location else None,
             exists=version is not None,

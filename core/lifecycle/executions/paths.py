@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -11,6 +10,7 @@ from sqlalchemy.orm import Session
 from core.data.datasets.repository import MAX_PATH_CHARACTERS, SCHEME, DatasetRepository
 from core.errors import BadInput, Detail
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Project
+from core.tables.executions import FrozenInput
 from pipelines.filesystem import split_address
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Sink
@@ -36,14 +36,14 @@ def resolve_output(session: Session, project: Project, path: str | None, field: 
     return SCHEME + "/".join(parts)
 
 
-def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, Any]:
-    """Return format, locations and snapshot of each dataset that the plan reads, in their current versions.
+def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, FrozenInput]:
+    """Return the current version of each dataset that the plan reads, by its path in the pipeline.
 
     A path that an earlier stage of the plan saves to may be without a dataset. Raises BadInput for any other path
     without one, and for a save outside the organization's storage.
     """
     datasets = DatasetRepository(session, project.organization_id)
-    inputs: dict[str, Any] = {}
+    inputs: dict[str, FrozenInput] = {}
     saved: set[str] = set()
     for step in plan.steps:
         if isinstance(step.stage, Sink) and not is_local(step.stage.path):
@@ -52,31 +52,29 @@ def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, 
         for path in _list_reads(step):
             version = datasets.find_at((path if "://" in path else f"{SCHEME}{project.slug}/{path}").rstrip("/"))
             if version is not None:
-                inputs[path] = {
-                    "format": version.format,
-                    "locations": version.locations,
-                    "snapshot": version.snapshot,
-                    **_describe_partitions(version),
-                    "dataset": version.dataset_id,
-                    "version": version.id,
-                }
+                inputs[path] = _freeze(version)
             elif path not in saved:
                 message = f"There is no dataset at '{path}' yet."
                 raise BadInput(message, [Detail(f"line {step.line}", message, "unknown-dataset")])
     return inputs
 
 
-def _describe_partitions(version: DatasetVersion) -> dict[str, Any]:
-    """Return the columns of files in folders for values, whose types are not in the files."""
-    if not version.partition_by:
-        return {}
-    columns = [[each["name"], each["type"]] for each in version.columns]
-    return {"columns": columns, "partition_by": version.partition_by}
+def _freeze(version: DatasetVersion) -> FrozenInput:
+    columns = ((each["name"], each["type"]) for each in version.columns)
+    return FrozenInput(
+        dataset=version.dataset_id,
+        version=version.id,
+        format=version.format,
+        locations=tuple(version.locations),
+        snapshot=version.snapshot,
+        columns=tuple(columns) if version.partition_by else (),
+        partition_by=tuple(version.partition_by),
+    )
 
 
 def record_reads(session: Session, execution: Execution) -> None:
     """Store which datasets a new execution reads, for their lineage; a dataset deleted meanwhile has none."""
-    versions = {read["dataset"]: read["version"] for read in execution.inputs.values()}
+    versions = {read.dataset: read.version for read in execution.inputs.values()}
     for dataset_id in session.scalars(select(Dataset.id).where(Dataset.id.in_(versions))) if versions else ():
         session.add(DatasetRead(execution_id=execution.id, dataset_id=dataset_id, version_id=versions[dataset_id]))
 

@@ -17,7 +17,7 @@ from core.infra.database import Database, execute_update
 from core.infra.repository import lock_organization
 from core.infra.storage.protocol import Storage
 from core.infra.validation import is_storable
-from core.lifecycle.executions.checkpoints import delete_checkpoints
+from core.lifecycle.executions.attempts import delete_checkpoints
 from core.lifecycle.executions.events import record_progress
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.publishing import (
@@ -230,10 +230,10 @@ def _describe_running_step(execution: Execution) -> str:
     reported: Any = execution.progress.get("stages")  # of any form: other clients report too
     stages = [each for each in reported if isinstance(each, dict)] if isinstance(reported, list) else []
     running = next((each.get("key") for each in stages if each.get("state") == State.RUNNING), None)
-    step = next((each for each in execution.steps if each["key"] == running), None)
+    step = next((each for each in execution.steps if each.key == running), None)
     if step is None:
         return ""
-    return f"It had reached {step['title'].partition(' ')[0]} ({step['position'].rpartition(', ')[2]})."
+    return f"It had reached {step.name} ({f'line {step.line}' if step.line else f'pass {step.pass_number}'})."
 
 
 def _record_heartbeat(session: Session, execution: Execution, values: dict[str, object]) -> None:

@@ -13,20 +13,16 @@ from core.data.files.process import open_file_reader
 from core.definitions.identity.api_keys import Identity
 from core.errors import NotFound
 from core.infra.database import Database
-from core.infra.encryption import KeyRing
-from core.infra.idempotency import IdempotencyKey
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, files_key
 from core.lifecycle.executions.attempts import list_attempts
 from core.lifecycle.executions.logs import read_execution_log
-from core.lifecycle.executions.parameters import get_allowed_environment
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reconcile import MarkedZombies, fail_zombies
 from core.lifecycle.executions.reports import cancel, record_report
 from core.lifecycle.executions.repository import ExecutionRepository, load_current_attempt
 from core.lifecycle.executions.tokens import execution_token, find_signer
-from core.lifecycle.submission.submit import retry, submit
-from core.tables import Execution, ExecutionAttempt, now
+from core.tables import ExecutionAttempt, now
 
 SIGNING_ATTEMPTS = 20  # reports without an attempt are checked against the tokens of so many attempts
 
@@ -42,61 +38,6 @@ class ExecutionService:
         self._settings = settings
         self._storage = storage
         self._files = open_file_reader(settings)
-
-    def submit(
-        self,
-        caller: Identity,
-        project_id: str,
-        job_id: str,
-        *,
-        key_ring: KeyRing,
-        parameters: Mapping[str, object] | None = None,
-        arguments: Sequence[str] = (),
-        limit: int | None = None,
-        credential_ids: Sequence[str] = (),
-        idempotency_key: IdempotencyKey | None = None,
-        task_id: str | None = None,
-        queue: bool = False,
-    ) -> Execution:
-        """Accept an execution of the job. See `core.lifecycle.submission.submit.submit`."""
-        return submit(
-            self._database,
-            caller.organization_id,
-            project_id,
-            job_id,
-            key_ring=key_ring,
-            credential_ids=credential_ids,
-            parameters=parameters,
-            arguments=arguments,
-            limit=limit,
-            environment=get_allowed_environment(self._settings),
-            idempotency_key=idempotency_key,
-            task_id=task_id,
-            queue=queue,
-        )
-
-    def retry(
-        self,
-        caller: Identity,
-        project_id: str,
-        job_id: str,
-        execution_id: str,
-        *,
-        key_ring: KeyRing,
-        idempotency_key: IdempotencyKey | None = None,
-        queue: bool = False,
-    ) -> Execution:
-        """Begin a new attempt of a failed execution. See `core.lifecycle.submission.submit.retry`."""
-        return retry(
-            self._database,
-            caller.organization_id,
-            project_id,
-            job_id,
-            execution_id,
-            key_ring=key_ring,
-            idempotency_key=idempotency_key,
-            queue=queue,
-        )
 
     def list(
         self, caller: Identity, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None

@@ -11,7 +11,7 @@ from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage import is_bucket, load_storage_secrets
 from core.infra.storage.protocol import Storage, files_key, output_key, pages_key, saves_key, scratch_key
-from core.lifecycle.executions.checkpoints import list_checkpoint_folders
+from core.lifecycle.executions.attempts import list_checkpoint_folders
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution
 from driver.spec import (
@@ -22,6 +22,7 @@ from driver.spec import (
     OutputSpec,
     PageCacheSpec,
     SparkSpec,
+    StepSpec,
     TargetSpec,
     WebhookSpec,
 )
@@ -55,6 +56,7 @@ def build_spec(
         attempt=execution.attempt,
         pipeline_yaml=execution.pipeline_yaml,
         parameters=execution.parameters,
+        steps=tuple(StepSpec(key=step.key, title=step.title) for step in execution.steps),
         arguments=tuple(execution.arguments),
         row_transforms=execution.row_transforms,
         isolate_transforms=isolate_transforms,
@@ -69,13 +71,13 @@ def build_spec(
         checkpoints=CheckpointSpec(folder=checkpoints[0], earlier=tuple(checkpoints[1:])),
         inputs={
             path: InputSpec(
-                paths=tuple(storage.url_for(key, "spark") for key in files["locations"]),
-                format=files["format"],
-                snapshot=files.get("snapshot"),
-                columns=files.get("columns", ()),
-                partition_by=files.get("partition_by", ()),
+                paths=tuple(storage.url_for(key, "spark") for key in read.locations),
+                format=read.format,
+                snapshot=read.snapshot,
+                columns=read.columns,
+                partition_by=read.partition_by,
             )
-            for path, files in execution.inputs.items()
+            for path, read in execution.inputs.items()
         },
         targets=dict(targets or {}),
         local_folders=tuple(settings.local_folders),

@@ -11,13 +11,11 @@ from sqlalchemy.orm import Session
 
 from core.errors import SpindleError
 from core.infra.database import Database, execute_update
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.lifecycle.executions.parameters import get_allowed_environment
-from core.lifecycle.firing.waiting import AlreadyHandled
-from core.lifecycle.submission.submit import submit
-from core.tables import Execution, Job, Task
+from core.lifecycle.executions.transitions import lock_project
+from core.lifecycle.submission.planning import SubmitRequest, plan_execution
+from core.lifecycle.submission.submit import accept_execution
+from core.tables import Job, Task
 
 PAGE = 100
 
@@ -50,8 +48,6 @@ def execute_scheduled(database: Database, settings: Settings, at: datetime) -> N
     for each in due:
         try:
             _execute(database, settings, each)
-        except AlreadyHandled:
-            continue
         except SpindleError as error:
             if error.retryable:
                 continue
@@ -75,20 +71,19 @@ def _load_due(session: Session, at: datetime) -> list[_DueTime]:
 
 
 def _execute(database: Database, settings: Settings, due: _DueTime) -> None:
-    def bind(session: Session, _execution: Execution) -> None:
-        if not due.mark_handled(session):
-            raise AlreadyHandled
-
-    submit(
-        database,
-        due.organization_id,
-        due.project_id,
-        due.job_id,
-        key_ring=KeyRing(load_service_key(settings)),
-        environment=get_allowed_environment(settings),
+    """Accept the execution and mark its time as handled in one transaction, unless another process has done both."""
+    request = SubmitRequest(
+        organization_id=due.organization_id,
+        project_id=due.project_id,
+        job_id=due.job_id,
         task_id=None if due.task_id is None else str(due.task_id),
         queue=True,
         trigger="scheduledTime",
         tick_at=due.at,
-        on_accept=bind,
     )
+    with database.read() as session:
+        planned = plan_execution(session, settings, request)
+    with database.write() as session:
+        lock_project(session, due.project_id)
+        if due.mark_handled(session):
+            accept_execution(session, planned)

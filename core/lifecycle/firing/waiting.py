@@ -12,11 +12,10 @@ from sqlalchemy.orm import Session
 from core.definitions.schedules.repository import ExecutionRequest
 from core.errors import Conflict, SpindleError
 from core.infra.database import Database, execute_update
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.lifecycle.executions.parameters import get_allowed_environment
-from core.lifecycle.submission.submit import submit
+from core.lifecycle.executions.transitions import lock_project
+from core.lifecycle.submission.planning import SubmitRequest, plan_execution
+from core.lifecycle.submission.submit import accept_execution
 from core.tables import Execution, Schedule, ScheduleTick, TickJob, now
 from core.tables.schedules import WAITING
 from core.tables.states import TERMINAL, State
@@ -26,10 +25,6 @@ TRIES = 3  # at conflicts with a change of the job at the same time
 FAILED_UPSTREAM = "It reads the output of '{}', which {}."
 
 log = structlog.get_logger()
-
-
-class AlreadyHandled(Exception):
-    """Rolls back the submission of a row or time that another process has handled meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +120,6 @@ def _settle(database: Database, settings: Settings, row: TickJob, reason: str | 
     for last in (False,) * (TRIES - 1) + (True,):
         try:
             _submit(database, settings, row)
-        except AlreadyHandled:
-            return
         except SpindleError as error:
             if error.retryable:
                 log.info("schedule waits", tick_job_id=row.id, reason=error.sentence)
@@ -139,38 +132,36 @@ def _settle(database: Database, settings: Settings, row: TickJob, reason: str | 
 
 
 def _submit(database: Database, settings: Settings, row: TickJob) -> None:
-    """Store the execution and the row's new state in one transaction."""
+    """Store the execution and the row's new state in one transaction, unless another process has done both."""
     with database.read() as session:
         tick = session.get_one(ScheduleTick, row.tick_id)
         schedule = session.get_one(Schedule, tick.schedule_id)
-    request = ExecutionRequest.from_json(schedule.execution_request_json)
-
-    def bind(session: Session, execution: Execution) -> None:
-        waiting = (TickJob.id == row.id, TickJob.state == "WAITING")
-        values = {"state": "SUBMITTED", "execution_id": execution.id, "updated_at": now()}
-        if not execute_update(session, update(TickJob).where(*waiting).values(values)):
-            raise AlreadyHandled
-
-    submit(
-        database,
-        schedule.organization_id,
-        schedule.project_id,
-        row.job_id,
-        key_ring=KeyRing(load_service_key(settings)),
-        credential_ids=request.credential_ids,
-        parameters={**(request.parameters or {}), **schedule.parameters},
-        arguments=request.arguments or (),
-        limit=request.limit,
-        environment=get_allowed_environment(settings),
-        queue=True,
-        trigger="schedule",
-        tick_at=tick.tick_at,
-        on_accept=bind,
-    )
+        options = ExecutionRequest.from_json(schedule.execution_request_json)
+        request = SubmitRequest(
+            organization_id=schedule.organization_id,
+            project_id=schedule.project_id,
+            job_id=row.job_id,
+            credential_ids=options.credential_ids,
+            parameters={**(options.parameters or {}), **schedule.parameters},
+            arguments=options.arguments or (),
+            limit=options.limit,
+            queue=True,
+            trigger="schedule",
+            tick_at=tick.tick_at,
+        )
+        planned = plan_execution(session, settings, request)
+    with database.write() as session:
+        lock_project(session, schedule.project_id)
+        if _end_waiting(session, row, state="SUBMITTED", execution_id=planned.execution.id):
+            accept_execution(session, planned)
 
 
 def _close(database: Database, row: TickJob, state: str, reason: str, code: str) -> None:
-    waiting = (TickJob.id == row.id, TickJob.state == "WAITING")
-    values = {"state": state, "reason": reason, "code": code, "updated_at": now()}
     with database.write() as session:
-        execute_update(session, update(TickJob).where(*waiting).values(values))
+        _end_waiting(session, row, state=state, reason=reason, code=code)
+
+
+def _end_waiting(session: Session, row: TickJob, **values: str) -> bool:
+    """Store the row's new state; return False when it does not wait any more."""
+    waiting = (TickJob.id == row.id, TickJob.state == "WAITING")
+    return bool(execute_update(session, update(TickJob).where(*waiting).values(**values, updated_at=now())))

@@ -118,6 +118,37 @@ _CHUNK = 1000  # ids in a statement
 
 
 @dataclass(frozen=True, slots=True)
+class _JobRow:
+    """A row of `_ROWS`."""
+
+    id: str
+    organization_id: str
+    project_id: str
+    agent_id: str | None
+    slug: str
+    name: str
+    description: str | None
+    input_dataset_id: str | None
+    parameters: Mapping[str, object]
+    enabled: bool
+    project_slug: str
+    project_name: str
+    project_enabled: bool
+    project_parameters: Mapping[str, object]
+    organization_slug: str
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentRow:
+    """A row of `_AGENTS`."""
+
+    id: str
+    name: str
+    enabled: bool
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
 class _AgentPlan:
     """An agent's pipeline in one revision; `is_stored` when its outline was read from the database."""
 
@@ -141,11 +172,11 @@ class OutlineLoader:
         if job_ids is None:
             self._plans = {agent_id: self._plans[agent_id] for agent_id in agents}
         readers = {row.organization_id for row in rows if row.input_dataset_id or self._get_plan(row, agents).reads}
-        others: Sequence[Any] = ()
+        others: Sequence[_JobRow] = ()
         if job_ids is not None and readers:
             loaded = {row.id for row in rows}
-            others = session.execute(_ROWS.where(Job.organization_id.in_(readers))).all()
-            others = [row for row in others if row.id not in loaded]
+            found = session.execute(_ROWS.where(Job.organization_id.in_(readers)))
+            others = [row for each in found if (row := _JobRow(*each)).id not in loaded]
             agents |= self._load_agents(session, others)
         everything = [*rows, *others]
         lineage = self._find_lineage(session, everything, agents, readers)
@@ -158,10 +189,10 @@ class OutlineLoader:
         """Return ids and revisions of the agents whose outline is not stored yet, with the outline."""
         return [(id_, each.revision, each.outline) for id_, each in self._plans.items() if not each.is_stored]
 
-    def _load_agents(self, session: Session, rows: Iterable[Any]) -> dict[str, Any]:
+    def _load_agents(self, session: Session, rows: Iterable[_JobRow]) -> dict[str, _AgentRow]:
         """Return the agents of the jobs by id, and load the pipelines that have a new revision."""
         chunks = _split(sorted({row.agent_id for row in rows if row.agent_id}))
-        found = (agent for chunk in chunks for agent in session.execute(_AGENTS.where(Agent.id.in_(chunk))))
+        found = (_AgentRow(*each) for chunk in chunks for each in session.execute(_AGENTS.where(Agent.id.in_(chunk))))
         agents = {agent.id: agent for agent in found}
         plans = self._plans
         changed = [id_ for id_, agent in agents.items() if id_ not in plans or plans[id_].revision != agent.revision]
@@ -173,11 +204,11 @@ class OutlineLoader:
                 plans[agent.id] = _AgentPlan(agent.revision, text, agent.has_code, outline, is_stored)
         return {id_: agent for id_, agent in agents.items() if id_ in plans}
 
-    def _get_plan(self, row: Any, agents: Mapping[str, Any]) -> PlanOutline:
-        return self._plans[row.agent_id].outline if row.agent_id in agents else PlanOutline()
+    def _get_plan(self, row: _JobRow, agents: Mapping[str, _AgentRow]) -> PlanOutline:
+        return self._plans[row.agent_id].outline if row.agent_id and row.agent_id in agents else PlanOutline()
 
     def _find_lineage(
-        self, session: Session, rows: Sequence[Any], agents: Mapping[str, Any], readers: Collection[str]
+        self, session: Session, rows: Sequence[_JobRow], agents: Mapping[str, _AgentRow], readers: Collection[str]
     ) -> Mapping[str, Lineage]:
         if not readers:
             return {}
@@ -191,13 +222,13 @@ class OutlineLoader:
 
     def _build(
         self,
-        row: Any,
-        agents: Mapping[str, Any],
+        row: _JobRow,
+        agents: Mapping[str, _AgentRow],
         lineage: Lineage,
         keys: Mapping[str, JobKey],
         names: Mapping[str, str],
     ) -> JobOutline:
-        agent = agents.get(row.agent_id)
+        agent = agents.get(row.agent_id) if row.agent_id else None
         pipeline = self._plans[agent.id] if agent else None
         plan = pipeline.outline if pipeline else PlanOutline()
         return JobOutline(
@@ -236,22 +267,23 @@ def store_missing_outlines(session: Session, loader: OutlineLoader) -> int:
     return len(missing)
 
 
-def _select_jobs(session: Session, job_ids: Collection[str] | None) -> Sequence[Any]:
+def _select_jobs(session: Session, job_ids: Collection[str] | None) -> Sequence[_JobRow]:
     if job_ids is None:
-        return session.execute(_ROWS).all()
-    return [row for chunk in _split(sorted(job_ids)) for row in session.execute(_ROWS.where(Job.id.in_(chunk)))]
+        return [_JobRow(*row) for row in session.execute(_ROWS)]
+    chunks = _split(sorted(job_ids))
+    return [_JobRow(*row) for chunk in chunks for row in session.execute(_ROWS.where(Job.id.in_(chunk)))]
 
 
 def _split(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))
 
 
-def _make_key(row: Any, prefixed: bool) -> JobKey:
+def _make_key(row: _JobRow, prefixed: bool) -> JobKey:
     slugs = (row.project_slug, row.slug)
     return (row.organization_slug, *slugs) if prefixed else slugs
 
 
-def _make_paths(row: Any, plan: PlanOutline) -> JobPaths:
+def _make_paths(row: _JobRow, plan: PlanOutline) -> JobPaths:
     values = {**row.project_parameters, **row.parameters}
 
     def resolve(paths: Iterable[str]) -> tuple[str, ...]:
@@ -280,12 +312,12 @@ def _get_table(dataset: Any) -> str:
     return f"{SCHEME}{dataset.schema_slug}/{dataset.slug}"
 
 
-def _find_obstacle(row: Any, agent: Any, pipeline: _AgentPlan | None) -> str | None:
+def _find_obstacle(row: _JobRow, agent: _AgentRow | None, pipeline: _AgentPlan | None) -> str | None:
     if not row.project_enabled:
         return DISABLED_PROJECT
     if not row.enabled:
         return DISABLED_JOB
-    if pipeline is None:
+    if agent is None or pipeline is None:
         return NO_AGENT
     if not agent.enabled:
         return DISABLED_AGENT

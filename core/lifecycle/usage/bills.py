@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -78,7 +77,7 @@ def _make_bill(session: Session, execution: Execution) -> ExecutionBill:
 
 
 def _add_to_total(session: Session, bill: ExecutionBill, grain: Grain) -> None:
-    added: Mapping[str, Any] = {
+    added: Mapping[str, object] = {
         "organization_id": bill.organization_id,
         "grain": grain,
         "start": grain.round_down(bill.ended_at.date()),

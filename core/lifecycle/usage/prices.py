@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from sqlalchemy.orm import Session
 from core.errors import SpindleError
 from core.infra.settings import Settings
 
-SHIPPED = Path(__file__).parents[2] / "prices.yaml"
+SHIPPED = Path(__file__).with_name("prices.yaml")
 
 
 class BadPrices(SpindleError):
@@ -74,17 +75,23 @@ class Rates:
     network_gb: Decimal = Decimal(0)
 
 
-FREE = Rates()
-
-
 def load_rates(settings: Settings) -> Rates:
-    """Return the prices for the provider, region and instance types of the settings. Raises BadPrices."""
-    table = read_table(settings.prices or SHIPPED)
-    provider = _check_known("provider", settings.cloud_provider, table.providers)
-    region = _check_known("region", settings.cloud_region, table.providers[provider].regions)
+    """Return the prices for the provider, region and instance types of the settings. Raises BadPrices.
+
+    A table is read once in a process.
+    """
+    machines = (settings.driver_instance_type, settings.executor_instance_type)
+    return _select_rates(settings.prices or SHIPPED, settings.cloud_provider, settings.cloud_region, *machines)
+
+
+@lru_cache
+def _select_rates(path: Path, provider: str, region: str, driver: str, executor: str) -> Rates:
+    table = read_table(path)
+    _check_known("provider", provider, table.providers)
+    _check_known("region", region, table.providers[provider].regions)
     prices = table.providers[provider].regions[region]
-    driver = _check_known("driver_instance_type", settings.driver_instance_type, prices.instances)
-    executor = _check_known("executor_instance_type", settings.executor_instance_type, prices.instances)
+    _check_known("driver_instance_type", driver, prices.instances)
+    _check_known("executor_instance_type", executor, prices.instances)
     return Rates(
         provider=provider,
         region=region,
@@ -100,8 +107,8 @@ def load_rates(settings: Settings) -> Rates:
 
 
 def get_rates(session: Session) -> Rates:
-    """Return the prices that were loaded with the database."""
-    return session.info.get("rates", FREE)
+    """Return the prices of the instance that the session belongs to."""
+    return load_rates(session.info["settings"])
 
 
 def read_table(path: Path) -> PriceTable:
@@ -118,8 +125,8 @@ def read_table(path: Path) -> PriceTable:
         raise BadPrices(f"The price table {path} cannot be used: {problems}") from error
 
 
-def _check_known(what: str, name: str, known: Collection[str]) -> str:
+def _check_known(what: str, name: str, known: Collection[str]) -> None:
     if name in known:
-        return name
+        return
     setting = f"SPINDLE_{what.upper()}" if what.endswith("_type") else f"SPINDLE_CLOUD_{what.upper()}"
     raise BadPrices(f"The price table has no {what} '{name}' ({setting}); it has {', '.join(sorted(known)) or 'none'}.")

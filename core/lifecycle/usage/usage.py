@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import cast
 
 from core.tables import Execution, now
 
@@ -34,9 +34,10 @@ class Usage:
     @classmethod
     def of(cls, execution: Execution) -> Usage:
         """Return the usage so far; the total once the execution has ended."""
-        counts: Mapping[str, Any] = execution.metrics
-        measured = counts.get("metrics")
-        return _read_usage(execution, counts, cast(Mapping[str, Any], measured) if isinstance(measured, dict) else {})
+        counts: Mapping[str, object] = execution.metrics
+        found = counts.get("metrics")
+        measured = cast(Mapping[str, object], found) if isinstance(found, dict) else {}
+        return _read_usage(execution, counts, measured)
 
 
 def measure_seconds(started_at: datetime | None, completed_at: datetime | None) -> int | None:
@@ -46,7 +47,7 @@ def measure_seconds(started_at: datetime | None, completed_at: datetime | None) 
     return max(0, round(((completed_at or now()) - started_at).total_seconds()))
 
 
-def _read_usage(execution: Execution, counts: Mapping[str, Any], measured: Mapping[str, Any]) -> Usage:
+def _read_usage(execution: Execution, counts: Mapping[str, object], measured: Mapping[str, object]) -> Usage:
     """Read the driver's measurements. Reports without them are charged by the specified fields, memory by its peaks."""
     measured_seconds = measure_seconds(execution.started_at, execution.completed_at) or 0
     duration = _read_whole(counts.get("duration_seconds"), or_else=measured_seconds)

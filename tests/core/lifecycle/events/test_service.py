@@ -24,14 +24,14 @@ def test_an_end_that_a_retry_follows_meanwhile_is_none(shop: Shop, monkeypatch: 
     execution = shop.submit()
     shop.report(execution, "FAILED", error_message="It broke.")
     pending, failed = read(shop, execution).events
-    events_read = service._load
+    events_read = service.load_events
 
     def after_a_retry(*arguments: Any) -> Any:
         shop.retry(execution)
         return events_read(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(service, "_load", after_a_retry)
+        patched.setattr(service, "load_events", after_a_retry)
         between = read(shop, execution, pending.id)
     states = [State(event.data["state"]) for event in between.events]
     assert states[0] is State.FAILED
@@ -42,14 +42,14 @@ def test_an_end_that_a_retry_follows_meanwhile_is_none(shop: Shop, monkeypatch: 
 
 def test_no_event_between_state_and_stream_is_lost(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     execution = shop.submit()
-    events_read = service._load
+    events_read = service.load_events
 
     def after_the_end(*arguments: Any) -> Any:
         shop.report(execution, "FAILED", error_message="It broke.")
         return events_read(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(service, "_load", after_the_end)
+        patched.setattr(service, "load_events", after_the_end)
         first = read(shop, execution)
     rest = read(shop, execution, first.events[-1].id)
     assert [event.data["state"] for event in (*first.events, *rest.events)] == ["PENDING", "FAILED"]

@@ -14,6 +14,7 @@ from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput
 from core.infra.storage.protocol import output_key
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job
+from core.tables.executions import FrozenInput
 from tests.support.shop import PIPELINE, Shop
 
 NO_ROWS = {"rows": 0, "bytes": 0}
@@ -180,12 +181,11 @@ def test_a_load_reads_the_version_current_at_submission(shop: Shop) -> None:
     shop.complete(first)
     shop.write_pipeline(LOAD % "${OUTPUT_CSV}")
     reader = shop.submit()
-    expected = {"spindle://shop/output_csv": {"locations": [key(first)], "format": "parquet", "snapshot": None}}
     with shop.database.read() as session:
         (version,) = session.scalars(select(DatasetVersion))
         (read,) = session.scalars(select(DatasetRead))
-    expected["spindle://shop/output_csv"] |= {"dataset": version.dataset_id, "version": version.id}
-    assert reader.inputs == expected
+    expected = FrozenInput(version.dataset_id, version.id, "parquet", (key(first),))
+    assert reader.inputs == {"spindle://shop/output_csv": expected}
     assert (read.execution_id, read.dataset_id, read.version_id) == (reader.id, version.dataset_id, version.id)
 
 
@@ -193,7 +193,7 @@ def test_a_load_finds_tables_by_schema_and_name(shop: Shop) -> None:
     first = shop.submit()
     shop.complete(first)
     shop.write_pipeline(LOAD % "spindle://shop/books")
-    assert shop.submit().inputs["spindle://shop/books"]["locations"] == [key(first)]
+    assert shop.submit().inputs["spindle://shop/books"].locations == (key(first),)
 
 
 def test_the_input_dataset_is_input_path(shop: Shop) -> None:
@@ -205,7 +205,7 @@ def test_the_input_dataset_is_input_path(shop: Shop) -> None:
     shop.write_pipeline(LOAD % "${INPUT_PATH}")
     reader = shop.submit()
     assert reader.parameters == {"INPUT_PATH": "spindle://shop/books"}
-    assert reader.inputs["spindle://shop/books"]["locations"] == [key(first)]
+    assert reader.inputs["spindle://shop/books"].locations == (key(first),)
 
 
 def test_a_load_of_nothing_is_refused_with_its_line(shop: Shop, other_shop: Shop) -> None:

@@ -26,11 +26,11 @@ def key(execution: Execution, folder: str = "1") -> str:
     return f"{saves_key(execution.organization_id, execution.id, execution.attempt)}/{folder}"
 
 
-def loaded(shop: Shop, path: str) -> dict[str, Any]:
-    """What a job that loads the path was given, apart from the ids of dataset and version."""
+def loaded(shop: Shop, path: str) -> dict[str, tuple[tuple[str, ...], str, str | None]]:
+    """Return locations, format and snapshot of the inputs of a job that loads the path."""
     shop.write_pipeline(LOAD % path)
     inputs = shop.submit().inputs
-    return {name: {each: read[each] for each in ("locations", "format", "snapshot")} for name, read in inputs.items()}
+    return {name: (read.locations, read.format, read.snapshot) for name, read in inputs.items()}
 
 
 @pytest.mark.parametrize("path", ["prices", "spindle://shop/prices", "${OUTPUT_PRICES}"])
@@ -42,21 +42,21 @@ def test_a_save_is_loaded_by_its_name_after_the_execution(shop: Shop, path: str)
         shop.submit()
     named = path.replace("${OUTPUT_PRICES}", "spindle://shop/output_prices")
     shop.complete(execution, **saved(named))
-    assert loaded(shop, path) == {named: {"locations": [key(execution)], "format": "csv", "snapshot": None}}
+    assert loaded(shop, path) == {named: ((key(execution),), "csv", None)}
 
 
 def test_an_overwrite_replaces_and_an_append_adds(shop: Shop) -> None:
     executions = [shop.submit() for _ in range(4)]
     for execution, mode in zip(executions, ("append", "overwrite", "append", "append"), strict=True):
         shop.complete(execution, **saved("prices", mode))
-    assert loaded(shop, "prices")["prices"]["locations"] == [key(each) for each in executions[1:]]
+    assert loaded(shop, "prices")["prices"][0] == tuple(key(each) for each in executions[1:])
 
 
 def test_an_append_in_another_format_starts_a_new_version(shop: Shop) -> None:
     first, second = shop.submit(), shop.submit()
     shop.complete(first, **saved("prices"))
     shop.complete(second, **saved("prices", "append", "parquet"))
-    assert loaded(shop, "prices")["prices"] == {"locations": [key(second)], "format": "parquet", "snapshot": None}
+    assert loaded(shop, "prices")["prices"] == ((key(second),), "parquet", None)
 
 
 def test_a_failed_execution_and_an_earlier_attempt_publish_nothing(shop: Shop) -> None:

@@ -78,7 +78,7 @@ def test_the_mode_error_protects_rows(shop: Shop) -> None:
     complete(shop, begin(shop), "0", 1)
     with pytest.raises(Conflict):
         begin(shop, "error")
-    assert begin(shop, "error", "spindle://shop/other").outputs[OUTPUT]["mode"] == "error"
+    assert begin(shop, "error", "spindle://shop/other").outputs[OUTPUT].mode == "error"
 
 
 def test_an_execution_whose_libraries_cannot_be_had_is_not_accepted(

@@ -38,6 +38,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "attempt": 1,
         "pipelineYaml": execution.pipeline_yaml,
         "parameters": {},
+        "steps": [{"key": step.key, "title": step.title} for step in execution.steps],
         "arguments": ["--fast"],
         "rowTransforms": {},
         "isolateTransforms": True,

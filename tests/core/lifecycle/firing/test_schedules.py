@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.orm import Session
 
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.repository import JobRepository
@@ -16,6 +17,7 @@ from core.lifecycle.executions.reports import cancel
 from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS
 from core.lifecycle.firing import waiting
 from core.lifecycle.firing.schedules import GRACE, LATE, fire_overdue
+from core.lifecycle.submission.planning import PlannedExecution
 from core.tables import Dataset, Execution, Job, Schedule, TickJob
 from tests.core.lifecycle.firing.conftest import MONDAY, Timed
 from tests.support.shop import PIPELINE
@@ -50,12 +52,12 @@ def test_a_crash_between_tick_and_executions_loses_nothing(timed: Timed, monkeyp
     timed.add_job("Films")
     calls: list[str] = []
 
-    def crash(*args: object, **_: object) -> None:
-        calls.append(str(args[3]))
+    def crash(_session: Session, planned: PlannedExecution) -> None:
+        calls.append(planned.execution.id)
         raise Unavailable("The process ends here.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(waiting, "submit", crash)
+        patch.setattr(waiting, "accept_execution", crash)
         timed.fire(MONDAY)
     assert len(calls) == 2
     assert timed.outcomes() == [(0, "FIRED", {"Books": "WAITING", "Films": "WAITING"})]

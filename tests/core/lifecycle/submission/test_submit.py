@@ -8,9 +8,7 @@ from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound, SpindleError, TooMany
-from core.infra.settings import Settings
 from core.lifecycle.executions.outbox import fetch_due
-from core.lifecycle.executions.parameters import get_allowed_environment
 from core.lifecycle.executions.reports import cancel, fail
 from core.tables import Execution, Job, Task, now
 from core.tables.states import State
@@ -36,6 +34,12 @@ def test_the_pipeline_is_frozen(shop: Shop) -> None:
     shop.write_pipeline(PIPELINE.replace("h1", "h2"))
     assert shop.reload(execution).pipeline_yaml == PIPELINE
     assert shop.reload(shop.submit()).agent_revision == 2
+
+
+def test_an_execution_stores_the_steps_of_its_plan(shop: Shop) -> None:
+    steps = shop.reload(shop.submit()).steps
+    assert [step.key for step in steps] == ["s01_fetch", "s02_extract", "s03_output"]
+    assert (steps[1].title, steps[1].pass_number, steps[1].line) == ("extract title", 1, 3)
 
 
 def test_an_execution_beyond_the_tenth_is_refused_and_leaves_nothing(shop: Shop) -> None:
@@ -185,12 +189,12 @@ def test_allowed_environment_variables_come_last(shop: Shop, monkeypatch: pytest
     shop.write_pipeline(PARAMETERS)
     for name in ("URL", "SELECTOR", "COLUMN"):
         monkeypatch.setenv(name, f"environment-{name.lower()}")
-    settings = Settings(parameter_environment=("URL", "SELECTOR", "UNSET"))
+    shop.settings = shop.settings.model_copy(update={"parameter_environment": ("URL", "SELECTOR", "UNSET")})
     given = {"URL": "http://body/", "COLUMN": "body"}
-    execution = shop.submit(parameters=given, environment=get_allowed_environment(settings))
+    execution = shop.submit(parameters=given)
     assert execution.parameters == {**given, "SELECTOR": "environment-selector"}
     with pytest.raises(BadInput, match="COLUMN"):
-        shop.submit(parameters={"URL": "http://body/"}, environment=get_allowed_environment(settings))
+        shop.submit(parameters={"URL": "http://body/"})
 
 
 @pytest.mark.parametrize(("given", "limit"), [({}, None), ({"limit": 5}, 5), ({"limit": "7"}, 7), ({"limit": 0}, 0)])

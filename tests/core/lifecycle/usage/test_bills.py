@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -13,28 +13,34 @@ from sqlalchemy import select
 
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
-from core.infra.database import Database, database_url, make_engine
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
+from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import cancel
 from core.lifecycle.executions.states import Trigger
 from core.lifecycle.executions.transitions import move
 from core.lifecycle.metrics.totals import Overview, add_costs, summarize
-from core.lifecycle.submission.submit import retry
 from core.lifecycle.tasks.repository import TaskRepository
 from core.lifecycle.usage.bills import compute_costs, get_bill
 from core.lifecycle.usage.periods import Period
-from core.lifecycle.usage.prices import FREE, Rates
+from core.lifecycle.usage.prices import Rates
 from core.lifecycle.usage.usage import MAX_AMOUNT, Usage
 from core.tables import Execution, ExecutionBill
 from tests.support.shop import Shop, make_shop
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
-RATES = Rates(
-    "aws", "us-east-1", "USD", "m5.large", "m5.xlarge",
-    Decimal("0.096"), Decimal("0.192"), Decimal("0.01"), Decimal("0.023"), Decimal("0.09"),
-)  # fmt: skip
+PRICES = """\
+currency: USD
+providers:
+  aws:
+    source: a test
+    date: 2026-03-01
+    regions:
+      us-east-1:
+        instances: {m5.large: 0.096, m5.xlarge: 0.192}
+        readPerGb: 0.01
+        writePerGb: 0.023
+        networkPerGb: 0.09
+"""
 MEASURED = {
     "driverCpuSeconds": 12.5,
     "executorCpuSeconds": 30.25,
@@ -57,10 +63,19 @@ REPORT = {
 }
 
 
+def set_prices(settings: Settings, table: str) -> Settings:
+    path = settings.data / f"{sha256(table.encode()).hexdigest()}.yaml"
+    path.write_text(table)
+    chosen = {"cloud_provider": "aws", "cloud_region": "us-east-1"}
+    machines = {"driver_instance_type": "m5.large", "executor_instance_type": "m5.xlarge"}
+    return settings.model_copy(update={"prices": path, **chosen, **machines})
+
+
 @pytest.fixture
 def shop(settings: Settings) -> Iterator[Shop]:
-    database = Database(make_engine(database_url(settings)), RATES)
-    yield make_shop(settings, database)
+    priced = set_prices(settings, PRICES)
+    database = open_database(priced)
+    yield make_shop(priced, database)
     database.close()
 
 
@@ -93,7 +108,7 @@ def test_an_end_makes_the_bill(shop: Shop) -> None:
 def test_later_prices_do_not_change_a_bill(shop: Shop) -> None:
     ended, running = finished(shop), shop.submit()
     shop.report(running, "RUNNING", **REPORT)
-    dearer = Database(shop.database.engine, Rates(driver_hour=Decimal(7)))
+    dearer = Database(shop.database.engine, set_prices(shop.settings, PRICES.replace("0.096", "7")))
     with closing(dearer), dearer.read() as session:
         assert get_bill(session, session.get_one(Execution, ended.id)).driver_cost == 96_000
         assert get_bill(session, session.get_one(Execution, running.id)).driver_cost == 7_000_000
@@ -144,7 +159,7 @@ def test_the_same_numbers_everywhere(shop: Shop) -> None:
         used.executor_count,
     )
     assert task["totalCpuTimeSeconds"] == round(used.cpu_ms / 1000)
-    assert compute_costs(used, FREE).driver_cost == 0
+    assert compute_costs(used, Rates()).driver_cost == 0
 
 
 def test_totals_of_a_period(shop: Shop, other_shop: Shop) -> None:
@@ -202,8 +217,7 @@ def test_a_bill_and_the_end_are_one_transaction(shop: Shop) -> None:
 def test_every_attempt_is_paid_for_and_the_execution_counts_once(shop: Shop) -> None:
     execution = shop.submit()
     shop.report(execution, "FAILED", completed_at=START, **REPORT)
-    key_ring = KeyRing(load_service_key(shop.settings))
-    again = retry(shop.database, shop.organization_id, shop.project_id, shop.job_id, execution.id, key_ring=key_ring)
+    again = shop.retry(execution)
     shop.complete(again, completed_at=START, **(REPORT | {"additional_metrics": {"attempt": 2}}))
     assert totals(shop).summary.amounts["executions"] == 1
     assert add_costs(totals(shop).summary) == 2 * 280_000

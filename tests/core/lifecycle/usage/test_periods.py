@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -118,7 +117,3 @@ def test_invalid_times(text: str) -> None:
 def test_a_period_does_not_run_backwards() -> None:
     with pytest.raises(BadInput, match="not earlier"):
         Period.from_texts("2026-02-01", "2026-01-01", NOW)
-
-
-def test_the_settings_of_a_fresh_instance_have_prices(tmp_path: Path) -> None:
-    open_database(Settings(data=tmp_path)).close()

@@ -10,7 +10,7 @@ import pytest
 
 from core.infra.settings import Settings
 from core.lifecycle.usage.bills import compute_costs
-from core.lifecycle.usage.prices import FREE, SHIPPED, BadPrices, Rates, load_rates, read_table
+from core.lifecycle.usage.prices import SHIPPED, BadPrices, Rates, load_rates, read_table
 from core.lifecycle.usage.usage import Usage
 
 TABLE = """\
@@ -25,7 +25,7 @@ providers:
 
 
 def test_an_instance_costs_nothing_by_default() -> None:
-    assert load_rates(Settings()) == FREE
+    assert load_rates(Settings()) == Rates()
 
 
 def test_every_shipped_price_has_a_source_and_a_date() -> None:

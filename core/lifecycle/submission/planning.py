@@ -1,0 +1,235 @@
+"""Planning of executions: all that one needs later is checked, and frozen from the job and its agent as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from core.data.datasets.repository import DatasetRepository
+from core.definitions.agents.validation import describe_problems
+from core.definitions.credentials.repository import CredentialRepository, freeze_environment, get_job_credential_ids
+from core.definitions.jobs.obstacles import DISABLED_AGENT, DISABLED_JOB, DISABLED_PROJECT, NO_AGENT, NO_PIPELINE
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.repository import ProjectRepository
+from core.definitions.python_extensions.repository import PythonExtensionRepository
+from core.errors import Conflict, Unavailable
+from core.infra.encryption import KeyRing
+from core.infra.idempotency import IdempotencyKey, find_result
+from core.infra.secrets import load_service_key
+from core.infra.settings import Settings
+from core.lifecycle.executions.outputs import find_current, freeze_outputs
+from core.lifecycle.executions.parameters import (
+    INPUT_NAMES,
+    Value,
+    get_allowed_environment,
+    get_built_in,
+    parse_row_limit,
+    resolve_parameters,
+    select_positional,
+)
+from core.lifecycle.executions.paths import resolve_inputs
+from core.tables import Agent, Execution, Job, Project, new_id, now
+from core.tables.executions import FrozenInput, FrozenOutput, FrozenStep
+from pipelines.errors import PipelineError
+from pipelines.language.formats import Mode, list_format_libraries
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import OUTPUT
+from pipelines.planning.plan import Plan
+from pipelines.spark.jars import LibrariesMissing, require_jars
+from pipelines.spark.libraries import find_missing_libraries
+from pipelines.transforms.transform import Transforms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitRequest:
+    """A request to execute a job.
+
+    The credentials are those with the given ids, else those that the job names, else the organization's and global
+    ones; `key_ring` has the caller's own key, where there is one. With `task_id` it is a run of that task, which must
+    not be running; otherwise it creates a task. With `queue` it waits for its turn where the project has no free slot.
+    With `run_id` that Dagster run will claim it, so that no other run is launched. `trigger` and `tick_at` are what
+    caused it.
+    """
+
+    organization_id: str
+    project_id: str
+    job_id: str
+    parameters: Mapping[str, object] = field(default_factory=dict[str, object])
+    arguments: Sequence[str] = ()
+    limit: int | None = None
+    credential_ids: Sequence[str] = ()
+    key_ring: KeyRing | None = None
+    task_id: str | None = None
+    queue: bool = False
+    run_id: str | None = None
+    trigger: str = "rest"
+    tick_at: datetime | None = None
+    idempotency_key: IdempotencyKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExecution:
+    """The execution of a request: a new one that is not stored, or that of an earlier request with its key."""
+
+    request: SubmitRequest
+    execution: Execution
+    is_new: bool
+
+
+def plan_execution(session: Session, settings: Settings, request: SubmitRequest) -> PlannedExecution:
+    """Plan the execution of a request, in a session that only reads: planning takes long for SQLite's only writer.
+
+    Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput for an unknown credential and
+    with every parameter that is missing.
+    """
+    started = find_result(session, request.idempotency_key) if request.idempotency_key else None
+    if started is not None:
+        return PlannedExecution(request, load_started(session, started), is_new=False)
+    project = ProjectRepository(session, request.organization_id).get(request.project_id)
+    job = JobRepository(session, request.organization_id).get(request.project_id, request.job_id)
+    if not project.enabled:
+        raise Conflict(DISABLED_PROJECT, code="disabled")
+    agent = _load_agent(session, job)
+    execution = Execution(
+        id=new_id(),
+        organization_id=request.organization_id,
+        project_id=project.id,
+        job_id=job.id,
+        job_name=job.name,
+        agent_id=agent.id,
+        agent_revision=agent.revision,
+        pipeline_yaml=agent.pipeline_yaml or "",
+        arguments=select_positional(request.arguments),
+        row_limit=parse_row_limit(request.limit, request.parameters),
+        max_retries=job.max_retries,
+        retry_backoff_seconds=job.retry_backoff_seconds,
+        timeout_seconds=job.timeout_seconds,
+        retry_on=job.retry_on,
+        run_id=request.run_id,
+        trigger=request.trigger,
+        tick_at=request.tick_at,
+    )
+    _Planner(session, settings, request, project, job, execution).plan()
+    return PlannedExecution(request, execution, is_new=True)
+
+
+def load_started(session: Session, execution_id: str) -> Execution:
+    """Return the execution that an earlier request with the same Idempotency-Key has started."""
+    execution = session.get(Execution, execution_id)
+    if execution is None:
+        raise Conflict("What this Idempotency-Key has started was deleted since. Use a new key.")
+    return execution
+
+
+def list_steps(plan: Plan) -> list[FrozenStep]:
+    """Return the plan's steps as an execution stores them: one for each step of its Dagster run, in order."""
+    return [
+        FrozenStep(step.key, step.title, number, step.line)
+        for number, steps in enumerate(plan.iter_passes(), start=1)
+        for step in steps
+    ]
+
+
+def _load_agent(session: Session, job: Job) -> Agent:
+    if not job.enabled:
+        raise Conflict(DISABLED_JOB, code="disabled")
+    agent = session.get(Agent, job.agent_id) if job.agent_id else None
+    if agent is None:
+        raise Conflict(NO_AGENT, code="no-agent")
+    if not agent.enabled:
+        raise Conflict(DISABLED_AGENT, code="disabled")
+    if agent.pipeline_yaml is None and agent.code is None:
+        raise Conflict(NO_PIPELINE, code="no-pipeline")
+    return agent
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Plans the pipeline of one new execution, and sets what follows from its credentials and its plan."""
+
+    session: Session
+    settings: Settings
+    request: SubmitRequest
+    project: Project
+    job: Job
+    execution: Execution
+
+    def plan(self) -> None:
+        execution = self.execution
+        key_ring = self.request.key_ring or KeyRing(load_service_key(self.settings))
+        credentials = CredentialRepository(self.session, execution.organization_id)
+        named = self.request.credential_ids or get_job_credential_ids(self.job)
+        chosen = credentials.select_for_execution(named, key_ring)
+        freeze_environment(execution, chosen, key_ring)
+        if not execution.pipeline_yaml:
+            return
+        try:
+            pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
+            values = self._resolve_values(pipeline)
+            missing = pipeline.parameters - values.keys()
+            if missing and not named:
+                credentials.check_keys(missing, key_ring)
+            extensions = PythonExtensionRepository(self.session, execution.organization_id)
+            transforms = extensions.load_row_transforms(execution.agent_id)
+            plan = pipeline.plan(parameters=values, transforms=Transforms(transforms))
+        except PipelineError as error:
+            raise describe_problems(error) from error
+        execution.parameters, execution.row_transforms, execution.steps = {**values}, transforms, list_steps(plan)
+        execution.inputs = resolve_inputs(self.session, self.project, plan)
+        execution.outputs = freeze_outputs(self.session, execution, self.project, plan)
+        execution.output_name, execution.output_mode = execution.outputs[OUTPUT].path, plan.output.mode.value
+        self._check_modes(execution.outputs)
+        execution.libraries = _require_libraries(plan, execution.inputs)
+        if buckets := plan.bucket_credentials:  # the plan needs the variables of the first call
+            freeze_environment(execution, chosen, key_ring, credentials.select_for_buckets(buckets))
+
+    def _resolve_values(self, pipeline: Pipeline) -> dict[str, Value]:
+        names, dataset_id, source = pipeline.parameters, self.job.input_dataset_id, None
+        if dataset_id and names & set(INPUT_NAMES):
+            source = DatasetRepository(self.session, self.job.organization_id).get(dataset_id)
+        built_in = get_built_in(
+            names, execution_id=self.execution.id, job=self.job, project=self.project, source=source, at=now()
+        )
+        return resolve_parameters(
+            names,
+            parameters=self.request.parameters,
+            arguments=self.request.arguments,
+            job=self.job,
+            project=self.project,
+            credentials=self.execution.credentials,
+            built_in=built_in,
+            environment=get_allowed_environment(self.settings),
+        )
+
+    def _check_modes(self, outputs: Mapping[str, FrozenOutput]) -> None:
+        """Raise Conflict for rows that the mode `error` protects; the driver looks again."""
+        for name, written in outputs.items():
+            if written.mode == Mode.ERROR and find_current(self.session, self.execution, written.path) is not None:
+                where = f"line of '{name}'" if name else "output.mode"
+                target = written.path or self.execution.job_name
+                sentence = f"There are rows at '{target}' already, and the mode is error."
+                raise Conflict(sentence, code="output-exists", path=where)
+
+
+def _require_libraries(plan: Plan, inputs: Mapping[str, FrozenInput]) -> list[str]:
+    """Return the Java libraries of the stages, the output and the datasets that are read, fetched if need be.
+
+    Raises Unavailable when they cannot be had.
+    """
+    read = (library for each in inputs.values() for library in list_format_libraries(each.format))
+    libraries = sorted({*plan.libraries, *read})
+    if problem := next(find_missing_libraries(plan), None):
+        where = f"line {problem.line}" if problem.line else problem.path
+        raise Unavailable(_make_sentence(problem.message), code="missing-libraries", path=where)
+    try:
+        require_jars(libraries)
+    except LibrariesMissing as error:
+        raise Unavailable(_make_sentence(str(error)), code="missing-libraries") from error
+    return libraries
+
+
+def _make_sentence(message: str) -> str:
+    return f"{message[0].upper()}{message[1:]}."
