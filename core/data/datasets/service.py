@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from sqlalchemy import update
 
+from core.data.columns import convert_type
 from core.data.datasets.repository import (
     QUERYABLE_FORMATS,
     DatasetFilter,
@@ -28,7 +29,6 @@ from core.data.datasets.versions import (
     remove_versions,
 )
 from core.data.files.process import FileReader, TakenFile
-from core.data.sql.catalog import convert_type
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, Unavailable
 from core.infra.database import Database

@@ -8,22 +8,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, select
 from sqlalchemy.orm import Session
-from sqlglot import exp
-from sqlglot.errors import ErrorLevel, SqlglotError
 
+from core.data.columns import Column, convert_type
 from core.data.datasets.repository import QUERYABLE_FORMATS
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion
 
 _CURRENT = DatasetVersion.id == Dataset.current_version_id
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column and the name of its type."""
-
-    name: str
-    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +106,3 @@ class Catalog:
             )
             for dataset, version in self._session.execute(query)
         ]
-
-
-def convert_type(type: str, source: str, target: str) -> str:
-    """Convert a type's name to another dialect; to text when it is not a type of both, as drivers may report any."""
-    try:
-        name = exp.DataType.build(type, dialect=source).sql(target, unsupported_level=ErrorLevel.RAISE)
-    except (SqlglotError, ValueError):
-        name = "VARCHAR"
-    return name.lower() if target == "trino" else name

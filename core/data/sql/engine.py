@@ -7,7 +7,8 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from core.data.sql.catalog import Column, Table
+from core.data.columns import Column
+from core.data.sql.catalog import Table
 from core.errors import SpindleError
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
+from core.data.columns import Column
 from core.data.datasets.repository import DatasetRepository
-from core.data.datasets.versions import get_version
+from core.data.datasets.versions import find_task_output, get_version
 from core.data.sql import statement
-from core.data.sql.catalog import Catalog, Column, Table
+from core.data.sql.catalog import Catalog, Table
 from core.data.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.data.sql.embedded.pool import Pool
 from core.data.sql.engine import EngineQuery, ResultPage, SqlEngine
@@ -23,7 +24,6 @@ from core.errors import BadInput, NotFound
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
-from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import new_id
 
 DEFAULT_ROWS = 1000
@@ -129,7 +129,7 @@ class QueryService:
     def bind_to_task(self, caller: Identity, task_id: str, query: Query) -> Query:
         """Return the query bound to what the task's execution published. Raises NotFound if it published no dataset."""
         with self._database.read() as session:
-            dataset_id, execution_id = _get_output(session, caller, task_id)
+            dataset_id, execution_id = find_task_output(session, caller.organization_id, task_id)
         return replace(query, dataset_id=dataset_id, execution_id=execution_id)
 
     def list_tables(self, caller: Identity, catalog: str | None = None, schema: str | None = None) -> list[Table]:
@@ -160,7 +160,8 @@ class QueryService:
     def get_table_of_task(self, caller: Identity, task_id: str) -> Table:
         """Return the dataset version that a task's execution published. Raises NotFound if it published no dataset."""
         with self._database.read() as session:
-            return _get_table(Catalog(session, caller.organization_id), *_get_output(session, caller, task_id))
+            output = find_task_output(session, caller.organization_id, task_id)
+            return _get_table(Catalog(session, caller.organization_id), *output)
 
     def _resolve_tables(
         self, parsed: statement.Select, scope: NameScope, catalog: Catalog
@@ -184,14 +185,6 @@ class QueryService:
             case statement.ShowColumns():
                 columns = _resolve(parsed.table, scope, catalog).get_trino_columns()
                 return _build_page(("Column", "Type"), [(column.name, column.type) for column in columns])
-
-
-def _get_output(session: Session, caller: Identity, task_id: str) -> tuple[str, str]:
-    """Return the ids of the dataset and of the execution that published it."""
-    execution = TaskRepository(session, caller.organization_id).get_by_id(task_id).execution
-    if execution is None or execution.dataset_id is None:
-        raise NotFound("This task has published no dataset.")
-    return execution.dataset_id, execution.id
 
 
 def _get_table(catalog: Catalog, dataset_id: str, execution_id: str | None = None) -> Table:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.data.columns import Column, convert_type
 from core.data.datasets.version_files import get_folder_columns
-from core.data.sql.catalog import Column, Table, convert_type
+from core.data.sql.catalog import Table
 from core.data.sql.embedded.pool import Answer, Pool, WorkerDied, WorkerTimedOut
 from core.data.sql.embedded.translation import CALLABLE
 from core.data.sql.engine import EngineQuery, QueryCancelled, Relation, ResultPage, StoredResult

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
 from core.data.duckdb.functions import OWN
+from core.data.sql.functions import TRINO_FUNCTIONS
 from core.errors import BadInput
 
-TRINO_FUNCTIONS = Path(__file__).parent.parent / "trino" / "functions.txt"
 MAX_NESTED = 6  # divisions within each other: each repeats its operands
 INTEGER_TYPES = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
 TYPES = {
@@ -434,7 +433,7 @@ FUNCTIONS: dict[str, Rule] = {
     "json_exists": _refuse("json_exists; use json_extract"),
 }
 # that users may call: Trino's, as far as DuckDB has them
-CALLABLE = frozenset(TRINO_FUNCTIONS.read_text("utf-8").split()) & (OWN | RENAMED.keys() | FUNCTIONS.keys())
+CALLABLE = TRINO_FUNCTIONS & (OWN | RENAMED.keys() | FUNCTIONS.keys())
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Div: _divide,
     exp.Mod: _take_remainder,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from core.data.columns import Column
 from core.data.datasets.service import Download, read_chunks
-from core.data.sql.catalog import Column
 from core.data.sql.engine import ResultPage
 from core.data.sql.service import MAX_ROWS, Query, QueryService
 from core.data.sql.stored.repository import UNFINISHED, StoredQueryRepository, expire_after, list_surplus

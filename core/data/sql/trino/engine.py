@@ -10,10 +10,12 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
+from core.data.columns import Column
 from core.data.duckdb.values import convert, convert_exactly
-from core.data.sql.catalog import Column, Table
+from core.data.sql.catalog import Table
 from core.data.sql.column_names import make_unique
 from core.data.sql.engine import EngineQuery, Relation, ResultPage, StoredResult
+from core.data.sql.functions import TRINO_FUNCTIONS
 from core.data.sql.trino.access import AccessRules, name_user
 from core.data.sql.trino.client import TableGone, TrinoClient, TrinoStatement
 from core.data.sql.trino.tables import TrinoTables
@@ -24,14 +26,13 @@ from core.infra.storage.protocol import Storage
 
 MAX_BYTES = 32 * 2**20
 T = TypeVar("T")
-FUNCTIONS = frozenset(Path(__file__).with_name("functions.txt").read_text("utf-8").split())
 
 
 class TrinoEngine:
     """Implements SqlEngine with one Trino, which may have other users."""
 
     dialect = "trino"
-    functions: Set[str] = FUNCTIONS
+    functions: Set[str] = TRINO_FUNCTIONS
 
     def __init__(self, settings: Settings, storage: Storage, client: TrinoClient) -> None:
         self._settings = settings

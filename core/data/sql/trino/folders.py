@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from core.data.columns import Column
 from core.data.datasets.version_files import get_folder_columns
-from core.data.sql.catalog import Column, Table
+from core.data.sql.catalog import Table
 from core.data.sql.trino.client import TrinoClient
 from core.data.sql.trino.text import quote, quote_text, to_trino_url
 from core.errors import BadInput

@@ -13,7 +13,8 @@ import time
 from collections.abc import Sequence
 from threading import Lock
 
-from core.data.sql.catalog import Column, Table
+from core.data.columns import Column
+from core.data.sql.catalog import Table
 from core.data.sql.files import list_parquet_keys
 from core.data.sql.trino.access import AccessRules, name_user
 from core.data.sql.trino.client import TrinoClient

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.data.sql.catalog import Column, Table
+from core.data.columns import Column
+from core.data.sql.catalog import Table
 from core.data.sql.engine import EngineQuery, QueryCancelled, SqlEngine
 from core.data.sql.gate import rewrite
 from core.data.sql.names import TableName
