@@ -107,7 +107,7 @@ class QueryService:
             else:
                 return _cut_page(self._answer_names(parsed, scope, catalog), query)
         relations = {name: self._engine.register(owner, table) for name, table in tables.items()}
-        sql = rewrite(parsed.tree, relations, self._engine.dialect, query.limit, query.offset)
+        sql = self._engine.translate(rewrite(parsed.tree, relations, query.limit, query.offset))
         used = tuple({relation.table.dataset_id: relation for relation in relations.values()}.values())
         return EngineQuery(query_id, owner, sql, used, parsed.explain, query.exact_numbers)
 

@@ -8,13 +8,17 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlglot import exp
+
 from core.data.columns import Column, convert_type
 from core.data.datasets.version_files import get_folder_columns
 from core.data.sql.catalog import Table
 from core.data.sql.embedded.pool import Answer, Pool, WorkerDied, WorkerTimedOut
-from core.data.sql.embedded.translation import CALLABLE
+from core.data.sql.embedded.translation import CALLABLE, translate
+from core.data.sql.embedded.unnamed_columns import name_columns
 from core.data.sql.engine import EngineQuery, QueryCancelled, Relation, ResultPage, StoredResult
 from core.data.sql.files import list_parquet_files
+from core.data.sql.statement import write
 from core.errors import BadInput, SpindleError, TooLarge
 from core.infra.storage.protocol import Storage
 from pipelines.language.formats import TABLE_FORMATS
@@ -37,7 +41,6 @@ class WorkerLimits:
 class DuckDbEngine:
     """Implements SqlEngine with two pools of query processes: for queries that somebody waits for, and for others."""
 
-    dialect = "duckdb"
     functions: Set[str] = CALLABLE
 
     def __init__(self, storage: Storage, interactive: WorkerLimits, stored: WorkerLimits) -> None:
@@ -48,6 +51,11 @@ class DuckDbEngine:
     def register(self, organization_id: str, table: Table) -> Relation:
         """List the table's files. Queries read them through a view, whose name is `schema.table` as one identifier."""
         return Relation(table, (table.full_name,), list_parquet_files(self._storage, organization_id, table, "signed"))
+
+    def translate(self, tree: exp.Expr) -> str:
+        name_columns(tree)
+        translate(tree)
+        return write(tree, "duckdb")
 
     def run(self, query: EngineQuery) -> ResultPage:
         answer = self._ask(query, self._interactive)

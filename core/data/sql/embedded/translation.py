@@ -166,7 +166,7 @@ def _sum(node: exp.Sum) -> None:
 
 
 def _avg(node: exp.Avg) -> None:
-    """The average of decimals is a decimal; the type of a median is the one that is wanted."""
+    """Cast an average to the type of a median: in DuckDB a median of decimals is a decimal, as Trino's average is."""
     whole, windowed = _aggregate(node)
     example = exp.Array(expressions=[_example(_strip_distinct(node.this), windowed)])
     half = exp.Literal.number("0.5")

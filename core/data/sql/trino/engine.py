@@ -10,12 +10,15 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
+from sqlglot import exp
+
 from core.data.columns import Column
 from core.data.duckdb.values import convert, convert_exactly
 from core.data.sql.catalog import Table
 from core.data.sql.column_names import make_unique
 from core.data.sql.engine import EngineQuery, Relation, ResultPage, StoredResult
 from core.data.sql.functions import TRINO_FUNCTIONS
+from core.data.sql.statement import write
 from core.data.sql.trino.access import AccessRules, name_user
 from core.data.sql.trino.client import TableGone, TrinoClient, TrinoStatement
 from core.data.sql.trino.tables import TrinoTables
@@ -31,7 +34,6 @@ T = TypeVar("T")
 class TrinoEngine:
     """Implements SqlEngine with one Trino, which may have other users."""
 
-    dialect = "trino"
     functions: Set[str] = TRINO_FUNCTIONS
 
     def __init__(self, settings: Settings, storage: Storage, client: TrinoClient) -> None:
@@ -44,6 +46,9 @@ class TrinoEngine:
 
     def register(self, organization_id: str, table: Table) -> Relation:
         return Relation(table, self._tables.register(organization_id, table))
+
+    def translate(self, tree: exp.Expr) -> str:
+        return write(tree, "trino")
 
     def run(self, query: EngineQuery) -> ResultPage:
         return self._repeat_if_gone(query, lambda: self._run(query))

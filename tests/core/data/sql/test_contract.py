@@ -79,7 +79,7 @@ def make_query(engine: SqlEngine, sql: str, *tables: Table, limit: int = 100, of
     parsed = parse(sql)
     assert isinstance(parsed, Select)
     relations = {TableName(table.name): engine.register(ORGANIZATION, table) for table in tables}
-    text = rewrite(parsed.tree, relations, engine.dialect, limit, offset)
+    text = engine.translate(rewrite(parsed.tree, relations, limit, offset))
     return EngineQuery(new_id(), ORGANIZATION, text, tuple(relations.values()), parsed.explain)
 
 
