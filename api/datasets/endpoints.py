@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -22,8 +21,9 @@ from api.datasets.schemas import (
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
-from api.kit.schemas import DatasetId, JobId, ProjectId, TaskId
+from api.kit.schemas import DatasetId, JobId, ProjectId, Record, TaskId
 from api.kit.services import ServicesOf
+from core.data.sql.engine import ResultPage
 from core.tables import StoredQuery
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
@@ -68,7 +68,7 @@ def query_datasets(
         return _accept(services.stored_queries.submit(caller, body.to_query(True, whole=True)))
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run(caller, body.to_query(big_numbers == "string"))
-    return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
+    return send_rows(Rows(results=[]), "results", result.page)
 
 
 @router.get("/query/tables", summary="List the tables that SQL can name")
@@ -120,14 +120,13 @@ def query_dataset(
     with QUERIES.acquire(caller.organization_id):
         query = body.to_query(big_numbers == "string", dataset_id)
         result = services.queries.run_on_job(caller, project_id, job_id, query)
-    facts = {
-        "queryId": result.query_id,
-        "status": "COMPLETED",
-        "rowCount": result.page.row_count,
-        "executionTimeMs": result.milliseconds,
-    }
-    text = json.dumps(facts).removesuffix("}").encode() + b',"rows":' + result.page.json + b"}"
-    return Response(text, media_type="application/json")
+    record = BoundRows(
+        query_id=result.query_id,
+        rows=[],
+        row_count=result.page.row_count,
+        execution_time_ms=result.milliseconds,
+    )
+    return send_rows(record, "rows", result.page)
 
 
 @job_router.get("/schema", summary="Columns and size of one dataset", responses=answers(404))
@@ -158,13 +157,21 @@ def query_task(
         return _accept(services.stored_queries.submit_on_task(caller, task_id, body.to_query(True, whole=True)))
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run_on_task(caller, task_id, body.to_query(big_numbers == "string"))
-    return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
+    return send_rows(Rows(results=[]), "results", result.page)
 
 
 @task_router.get("/info", summary="The dataset that a task published", responses=answers(404))
 def read_task_output(task_id: TaskId, caller: DatasetReader, services: ServicesOf) -> DatasetSchema:
     """Return the columns and the size of the dataset that the task's execution published; 404 before it has."""
     return dataset_schema(services.queries.get_table_of_task(caller, task_id))
+
+
+def send_rows(record: Record, field: str, page: ResultPage) -> Response:
+    """Answer with a record whose `field` has the rows of a page: they are JSON already, and are not read again."""
+    facts = record.model_dump_json(by_alias=True, exclude={field}).encode()
+    separator = b"" if facts == b"{}" else b","
+    text = b'%s%s"%s":%s}' % (facts[:-1], separator, field.encode(), page.json)
+    return Response(text, media_type="application/json")
 
 
 def _accept(query: StoredQuery) -> Response:

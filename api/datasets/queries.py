@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator
 
-from api.datasets.endpoints import BigNumbers
+from api.datasets.endpoints import BigNumbers, send_rows
 from api.datasets.records import FILE_ANSWERS, send
 from api.datasets.schemas import ColumnRecord, StoredQueryRecord, StoredRows, stored_query_record
 from api.kit.auth import DatasetReader, KeyRoute
@@ -75,16 +74,15 @@ def read_stored_rows(
     with QUERIES.acquire(caller.organization_id):
         query, rows = services.stored_queries.read_page(caller, query_id, page, limit, big_numbers == "string")
     count = query.row_count or 0
-    facts = {
-        "queryId": query.id,
-        "status": "COMPLETED",
-        "page": page,
-        "pages": -(-count // limit),
-        "rowCount": count,
-        "columns": [ColumnRecord(name=each.name, type=each.type).model_dump() for each in rows.columns],
-    }
-    text = json.dumps(facts).removesuffix("}").encode() + b',"rows":' + rows.json + b"}"
-    return Response(text, media_type="application/json")
+    record = StoredRows(
+        query_id=query.id,
+        page=page,
+        pages=-(-count // limit),
+        row_count=count,
+        columns=[ColumnRecord.model_validate(column) for column in rows.columns],
+        rows=[],
+    )
+    return send_rows(record, "rows", rows)
 
 
 def _send_file(query_id: str, caller: DatasetReader, services: ServicesOf, format: str) -> StreamingResponse:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from core.data.duckdb.lockdown import quote_identifier, quote_literal
 from core.data.duckdb.values import convert
+from core.data.duckdb.views import quote_identifier, quote_literal
 from core.data.files.detection import MAX_RATIO, RATIO_FREE_BYTES, CsvDialect
 from core.data.files.errors import RejectedFile, TooLargeFile
 from core.data.files.types import describe_columns, normalize_schema

@@ -9,15 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.data.duckdb.lockdown import (
-    WEB,
-    View,
-    build_reader_call,
-    load_avro,
-    load_readers,
-    quote_identifier,
-    quote_literal,
-)
+from core.data.duckdb.lockdown import load_avro, load_readers
+from core.data.duckdb.views import WEB, View, build_reader_call, quote_identifier, quote_literal
 from core.data.files.conversion import connect
 from core.data.files.errors import RejectedFile
 from core.data.files.types import describe_columns, normalize_schema

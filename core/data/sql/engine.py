@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from core.data.columns import Column
 from core.data.sql.catalog import Table
-from core.errors import SpindleError
+from core.errors import BadInput, SpindleError, TooLarge
 
 
 class QueryCancelled(SpindleError):
@@ -19,6 +19,20 @@ class QueryCancelled(SpindleError):
 
     status = 409
     default_code = "query-cancelled"
+
+
+def report_timeout(seconds: float) -> BadInput:
+    sentence = f"The query took longer than {seconds:g} seconds and was stopped; narrow it."
+    return BadInput(sentence, code="query-timeout")
+
+
+def report_memory_limit() -> BadInput:
+    sentence = "The query needed more memory than it may have and was stopped; narrow it."
+    return BadInput(sentence, code="query-memory")
+
+
+def report_size_limit(max_bytes: int) -> TooLarge:
+    return TooLarge(f"The answer is larger than {max_bytes // 2**20} MiB; ask for fewer rows or columns.")
 
 
 @dataclass(frozen=True, slots=True)

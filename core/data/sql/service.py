@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from core.data.sql.embedded.pool import Pool
 from core.data.sql.engine import EngineQuery, ResultPage, SqlEngine
 from core.data.sql.gate import check_tree, find_table_names, rewrite
 from core.data.sql.names import NameScope, TableName, UnknownTable, make_scope, report_unknown_table
+from core.data.sql.rows import encode_rows
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, NotFound
 from core.infra.database import Database
@@ -26,6 +26,7 @@ from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
 from core.tables import new_id
 
+Texts = tuple[str, ...]
 DEFAULT_ROWS = 1000
 MAX_ROWS = 10_000
 STORED_QUERIES = 2  # that run at the same time in one process
@@ -105,7 +106,7 @@ class QueryService:
             if isinstance(parsed, statement.Select):
                 tables = self._resolve_tables(parsed, scope, catalog)
             else:
-                return _cut_page(self._answer_names(parsed, scope, catalog), query)
+                return _build_page(*self._list_names(parsed, scope, catalog), query)
         relations = {name: self._engine.register(owner, table) for name, table in tables.items()}
         sql = self._engine.translate(rewrite(parsed.tree, relations, query.limit, query.offset))
         used = tuple({relation.table.dataset_id: relation for relation in relations.values()}.values())
@@ -171,20 +172,23 @@ class QueryService:
         tables = catalog.find_by_names({name.name for name in names})
         return {name: _choose(name, scope, tables, catalog) for name in names}
 
-    def _answer_names(self, parsed: statement.NameQuestion, scope: NameScope, catalog: Catalog) -> ResultPage:
+    def _list_names(
+        self, parsed: statement.NameQuestion, scope: NameScope, catalog: Catalog
+    ) -> tuple[Texts, list[Texts]]:
+        """Return the columns and the rows of the answer to SHOW or DESCRIBE."""
         match parsed:
             case statement.ShowCatalogs():
-                return _build_page(("Catalog",), [(self._settings.sql_catalog,)])
+                return ("Catalog",), [(self._settings.sql_catalog,)]
             case statement.ShowSchemas():
                 scope.check_catalog(parsed.catalog)
-                return _build_page(("Schema",), [(name,) for name in sorted({t.schema for t in catalog.load_tables()})])
+                return ("Schema",), [(name,) for name in sorted({table.schema for table in catalog.load_tables()})]
             case statement.ShowTables():
                 scope.check_catalog(parsed.catalog)
                 tables = catalog.load_tables(parsed.schema or scope.schema)
-                return _build_page(("Table",), [(table.name,) for table in tables])
+                return ("Table",), [(table.name,) for table in tables]
             case statement.ShowColumns():
                 columns = _resolve(parsed.table, scope, catalog).get_trino_columns()
-                return _build_page(("Column", "Type"), [(column.name, column.type) for column in columns])
+                return ("Column", "Type"), [(column.name, column.type) for column in columns]
 
 
 def _get_table(catalog: Catalog, dataset_id: str, execution_id: str | None = None) -> Table:
@@ -220,14 +224,10 @@ def _choose(name: TableName, scope: NameScope, tables: Sequence[Table], catalog:
     return table
 
 
-def _build_page(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> ResultPage:
-    objects = [dict(zip(columns, row, strict=True)) for row in rows]
-    return ResultPage(tuple(Column(name, "varchar") for name in columns), len(rows), json.dumps(objects).encode())
-
-
-def _cut_page(page: ResultPage, query: Query) -> ResultPage:
-    rows = page.rows[query.offset :][: query.limit]
-    return ResultPage(page.columns, len(rows), json.dumps(rows).encode())
+def _build_page(columns: Texts, rows: Sequence[Texts], query: Query) -> ResultPage:
+    page = rows[query.offset :][: query.limit]
+    count, text = encode_rows(dict(zip(columns, row, strict=True)) for row in page)
+    return ResultPage(tuple(Column(name, "varchar") for name in columns), count, text)
 
 
 def _measure(started: float) -> int:

@@ -10,8 +10,8 @@ from sqlglot.dialects.trino import Trino
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token
 
-from core.data.sql.column_names import UNNAMED
 from core.data.sql.names import TableName
+from core.data.sql.rows import UNNAMED
 from core.errors import BadInput
 
 

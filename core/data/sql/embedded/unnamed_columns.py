@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from core.data.sql.column_names import UNNAMED, UNPLACED
+from core.data.sql.rows import UNNAMED, UNPLACED
 from core.data.sql.statement import list_value_columns
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from core.data.duckdb.values import convert
-from core.data.sql.column_names import make_unique
 from core.data.sql.engine import ResultPage
+from core.data.sql.rows import make_unique
 from core.data.sql.trino.client import TrinoClient
 from core.data.sql.trino.engine import TrinoEngine
 from core.data.sql.trino.values import name_type, plain_value
