@@ -66,13 +66,6 @@ def lock_down(
     connection.execute("SET lock_configuration = true")
 
 
-def connect(views: Sequence[View], memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
-    """Open a database with these views, which is locked down."""
-    connection = open_database(memory, scratch)
-    lock_down(connection, views)
-    return connection
-
-
 def load_readers(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
     """Load the extension that reads signed web addresses, if one of the files has one. It has no credentials."""
     if not any(file.startswith(WEB) for file in files):
