@@ -1,4 +1,4 @@
-"""What the service and a process that reads files send each other: a JSON line each way, or the rows of an export."""
+"""Requests to a process that reads files, and its answers: a JSON line each, or the rows of an export."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ REQUESTS: dict[str, type[Request]] = {each.__name__: each for each in (TakeReque
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """The format that an upload has; what a format does not have is None."""
+    """The format of an upload. Facts that a format does not have are None."""
 
     format: Format
     compression: str | None = None

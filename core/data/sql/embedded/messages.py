@@ -1,4 +1,4 @@
-"""What the service and a query process send each other: JSON lines, and the rows as JSON after the last one."""
+"""Requests to a query process, and its answers: JSON lines, and the rows as JSON after the last one."""
 
 from __future__ import annotations
 
