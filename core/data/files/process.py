@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import core
 from core.data.files.messages import (
     DescribedFiles,
     DescribeRequest,
@@ -24,9 +22,11 @@ from core.data.files.messages import (
     read_answer,
     write_request,
 )
+from core.data.processes import start_process
 from core.errors import BadInput, TooLarge, Unavailable
 from core.infra.settings import Settings
 
+WORKER = "core.data.files.worker"
 GRACE_SECONDS = 10
 CHUNK_BYTES = 2**18
 MAX_SECONDS = 6 * 3600
@@ -104,23 +104,7 @@ class FileReader:
         return found
 
     def _start(self, request: Request) -> subprocess.Popen[bytes]:
-        environment = {  # no secret of the service
-            "PYTHONPATH": str(Path(core.__file__).parent.parent),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "HOME": request.folder,
-            "TMPDIR": request.folder,
-            "LC_ALL": "C.UTF-8",
-            "OMP_NUM_THREADS": "2",
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "core.data.files.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=request.folder,
-            env=environment,
-            start_new_session=True,
-        )
+        process = start_process(WORKER, request.folder, TMPDIR=request.folder, OMP_NUM_THREADS="2")
         assert process.stdin is not None  # noqa: S101 - it was started with a pipe
         with suppress(BrokenPipeError):
             process.stdin.write(write_request(request, self._seconds + GRACE_SECONDS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import sys
 from pathlib import Path
@@ -23,14 +22,15 @@ from core.data.files.messages import (
     read_request,
     write_answer,
 )
+from core.data.processes import limit_resources
 
-ADDRESS_SPACE = 6 * 2**30
 FAILED = 3
 
 
 def main() -> None:
     request, seconds = read_request(sys.stdin.buffer.readline())
-    _limit_resources(seconds)
+    limit_resources()
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # in case the server that would end it has died
     if isinstance(request, ExportRequest):
         _export(request)
         return
@@ -38,13 +38,6 @@ def main() -> None:
     os.dup2(2, 1)  # stray prints must not reach the pipe
     answers.write(write_answer(_answer(request)))
     answers.close()
-
-
-def _limit_resources(seconds: float) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    signal.setitimer(signal.ITIMER_REAL, seconds)  # in case the server that would end it has died
 
 
 def _answer(request: TakeRequest | DescribeRequest) -> Answer:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -12,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, Timer
 
-import core
+from core.data.processes import start_process
 from core.data.sql.embedded.messages import Answer, Header, QueryRequest
 from core.errors import Unavailable
 
@@ -37,22 +35,7 @@ class Worker:
     def __init__(self, folder: Path) -> None:
         self.organization_id: str | None = None
         self._scratch = tempfile.mkdtemp(dir=folder)
-        # no secret of the service, and an empty home
-        environment = {
-            "PYTHONPATH": str(Path(core.__file__).parent.parent),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "HOME": self._scratch,
-            "LC_ALL": "C.UTF-8",
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "core.data.sql.embedded.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=self._scratch,
-            env=environment,
-            start_new_session=True,  # Ctrl-C must not reach workers: the server closes them
-        )
+        self.process = start_process("core.data.sql.embedded.worker", self._scratch)
         if self.process.stdin is None or self.process.stdout is None:
             raise ValueError("The process was started without pipes.")
         self._requests, self._answers = self.process.stdin, self.process.stdout

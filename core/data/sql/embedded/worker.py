@@ -17,13 +17,13 @@ import duckdb
 from core.data.duckdb.lockdown import Refused, check_statement, lock_down, open_database
 from core.data.duckdb.macros import find_macros
 from core.data.duckdb.values import convert, convert_exactly, convert_real
+from core.data.processes import limit_resources
 from core.data.sql.embedded.errors import UNSUPPORTED, find_code
 from core.data.sql.embedded.messages import Header, QueryRequest
 from core.data.sql.embedded.stored_rows import PLAN_COLUMN, quote_lines, read_plan, write_parquet
 from core.data.sql.rows import RowsTooLarge, encode_rows, make_unique, number_unnamed
 
 DUCKDB_MEMORY = "1GB"
-ADDRESS_SPACE = 6 * 2**30  # DuckDB's threads and allocator reserve far more than they use
 FILE_SIZE = 4 * 2**30
 CHUNK_ROWS = 500
 PROGRESS_SECONDS = 0.5
@@ -69,7 +69,8 @@ _SPARES = SpareDatabases()
 
 
 def main() -> None:
-    _limit_resources()
+    limit_resources()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # stray prints must not reach the pipe
     _SPARES.refill()
@@ -80,13 +81,6 @@ def main() -> None:
         _SPARES.refill()
         _die_after(0)
     shutil.rmtree(os.getcwd(), ignore_errors=True)  # the server does so too, unless it was killed
-
-
-def _limit_resources() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
-    if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
 
 
 def _die_after(seconds: float) -> None:
