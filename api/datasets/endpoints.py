@@ -23,6 +23,7 @@ from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
 from api.kit.schemas import DatasetId, JobId, ProjectId, Record, TaskId
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession
 from core.data.sql.engine import ResultPage
 from core.tables import StoredQuery
 
@@ -73,13 +74,13 @@ def query_datasets(
 
 @router.get("/query/tables", summary="List the tables that SQL can name")
 def list_tables(
-    caller: DatasetReader, services: ServicesOf, catalog: Catalog = None, schema: Schema = None
+    caller: DatasetReader, services: ServicesOf, session: ReadSession, catalog: Catalog = None, schema: Schema = None
 ) -> list[TableRecord]:
     """Return the tables that SQL can name: the published outputs of jobs, and the organization's other datasets."""
     name = services.settings.sql_catalog
     return [
         TableRecord(catalog=name, schema=table.schema, name=table.name, dataset_id=table.dataset_id)
-        for table in services.queries.list_tables(caller, catalog, schema)
+        for table in services.queries.list_tables(session, caller, catalog, schema)
     ]
 
 
@@ -88,11 +89,12 @@ def list_columns(
     table: Annotated[str, Query(description="Name of the table.")],
     caller: DatasetReader,
     services: ServicesOf,
+    session: ReadSession,
     catalog: Catalog = None,
     schema: Schema = None,
 ) -> list[ColumnRecord]:
     """Return the columns of a table with their SQL types. An unknown table is 404."""
-    columns = services.queries.list_columns(caller, table, catalog, schema)
+    columns = services.queries.list_columns(session, caller, table, catalog, schema)
     return [ColumnRecord(name=column.name, type=column.type) for column in columns]
 
 
@@ -131,10 +133,15 @@ def query_dataset(
 
 @job_router.get("/schema", summary="Columns and size of one dataset", responses=answers(404))
 def read_dataset_schema(
-    project_id: ProjectId, job_id: JobId, dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf
+    project_id: ProjectId,
+    job_id: JobId,
+    dataset_id: DatasetId,
+    caller: DatasetReader,
+    services: ServicesOf,
+    session: ReadSession,
 ) -> DatasetSchema:
     """Return the columns of the dataset's current version with their SQL types, and its size."""
-    return dataset_schema(services.queries.get_table_of_job(caller, project_id, job_id, dataset_id))
+    return dataset_schema(services.queries.get_table_of_job(session, caller, project_id, job_id, dataset_id))
 
 
 @task_router.post(
@@ -161,9 +168,11 @@ def query_task(
 
 
 @task_router.get("/info", summary="The dataset that a task published", responses=answers(404))
-def read_task_output(task_id: TaskId, caller: DatasetReader, services: ServicesOf) -> DatasetSchema:
+def read_task_output(
+    task_id: TaskId, caller: DatasetReader, services: ServicesOf, session: ReadSession
+) -> DatasetSchema:
     """Return the columns and the size of the dataset that the task's execution published; 404 before it has."""
-    return dataset_schema(services.queries.get_table_of_task(caller, task_id))
+    return dataset_schema(services.queries.get_table_of_task(session, caller, task_id))
 
 
 def send_rows(record: Record, field: str, page: ResultPage) -> Response:

@@ -16,6 +16,7 @@ from api.kit.concurrency import DOWNLOADS, QUERIES
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession
 from core.data.sql.service import DEFAULT_ROWS, MAX_ROWS
 
 router = APIRouter(prefix="/datasets/queries", tags=["datasets"], route_class=KeyRoute)
@@ -36,18 +37,22 @@ ResultFormat = Annotated[
 
 
 @router.get("", summary="List the queries in the background")
-def list_stored_queries(caller: DatasetReader, services: ServicesOf, page: PageOf) -> list[StoredQueryRecord]:
+def list_stored_queries(
+    caller: DatasetReader, services: ServicesOf, session: ReadSession, page: PageOf
+) -> list[StoredQueryRecord]:
     """Return the organization's queries that wait, run or have a result, oldest first."""
     return [
         stored_query_record(each)
-        for each in page.link_rows(services.stored_queries.list(caller, page.limit, page.after))
+        for each in page.link_rows(services.stored_queries.list(session, caller, page.limit, page.after))
     ]
 
 
 @router.get("/{queryId}", summary="State of a query in the background", responses=answers(404))
-def read_stored_query(query_id: QueryId, caller: DatasetReader, services: ServicesOf) -> StoredQueryRecord:
+def read_stored_query(
+    query_id: QueryId, caller: DatasetReader, services: ServicesOf, session: ReadSession
+) -> StoredQueryRecord:
     """Return the state of a query, with its progress where the engine knows it. Results are kept for an hour."""
-    return stored_query_record(services.stored_queries.get(caller, query_id))
+    return stored_query_record(services.stored_queries.get(session, caller, query_id))
 
 
 @router.get(

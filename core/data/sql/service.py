@@ -133,36 +133,38 @@ class QueryService:
             dataset_id, execution_id = find_task_output(session, caller.organization_id, task_id)
         return replace(query, dataset_id=dataset_id, execution_id=execution_id)
 
-    def list_tables(self, caller: Identity, catalog: str | None = None, schema: str | None = None) -> list[Table]:
+    def list_tables(
+        self, session: Session, caller: Identity, catalog: str | None = None, schema: str | None = None
+    ) -> list[Table]:
         """Return the published tables of one schema, or of all."""
         scope = make_scope(self._settings, catalog, schema)
-        with self._database.read() as session:
-            return Catalog(session, caller.organization_id).load_tables(scope.schema)
+        return Catalog(session, caller.organization_id).load_tables(scope.schema)
 
-    def list_columns(self, caller: Identity, table: str, catalog: str | None, schema: str | None) -> tuple[Column, ...]:
+    def list_columns(
+        self, session: Session, caller: Identity, table: str, catalog: str | None, schema: str | None
+    ) -> tuple[Column, ...]:
         """Return the columns of a table with Trino's type names.
 
         Raises NotFound for an unknown table, BadInput for a name in several schemas.
         """
         scope = make_scope(self._settings, catalog, schema)
-        with self._database.read() as session:
-            names, name = Catalog(session, caller.organization_id), TableName(table.lower())
-            try:
-                return _resolve(name, scope, names).get_trino_columns()
-            except UnknownTable as error:
-                raise NotFound(error.sentence, error.details) from error
+        try:
+            found = _resolve(TableName(table.lower()), scope, Catalog(session, caller.organization_id))
+        except UnknownTable as error:
+            raise NotFound(error.sentence, error.details) from error
+        return found.get_trino_columns()
 
-    def get_table_of_job(self, caller: Identity, project_id: str, job_id: str, dataset_id: str) -> Table:
+    def get_table_of_job(
+        self, session: Session, caller: Identity, project_id: str, job_id: str, dataset_id: str
+    ) -> Table:
         """Return the table of a job's dataset. Raises NotFound before anything was published."""
-        with self._database.read() as session:
-            dataset = DatasetRepository(session, caller.organization_id).get_of_job(project_id, job_id, dataset_id)
-            return _get_table(Catalog(session, caller.organization_id), dataset.id)
+        dataset = DatasetRepository(session, caller.organization_id).get_of_job(project_id, job_id, dataset_id)
+        return _get_table(Catalog(session, caller.organization_id), dataset.id)
 
-    def get_table_of_task(self, caller: Identity, task_id: str) -> Table:
+    def get_table_of_task(self, session: Session, caller: Identity, task_id: str) -> Table:
         """Return the dataset version that a task's execution published. Raises NotFound if it published no dataset."""
-        with self._database.read() as session:
-            output = find_task_output(session, caller.organization_id, task_id)
-            return _get_table(Catalog(session, caller.organization_id), *output)
+        output = find_task_output(session, caller.organization_id, task_id)
+        return _get_table(Catalog(session, caller.organization_id), *output)
 
     def _resolve_tables(
         self, parsed: statement.Select, scope: NameScope, catalog: Catalog

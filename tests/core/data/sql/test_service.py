@@ -189,12 +189,14 @@ def test_an_invalid_query_is_an_error_with_a_reason(warehouse: Warehouse):
 
 def test_tables_and_columns_list_the_organizations_own(warehouse: Warehouse):
     acme, rival = warehouse.caller("acme"), warehouse.caller("rival")
-    names = [table.full_name for table in warehouse.queries.list_tables(acme)]
+    with warehouse.database.read() as session:
+        tables = {caller: warehouse.queries.list_tables(session, caller) for caller in (acme, rival)}
+        in_shop = warehouse.queries.list_tables(session, acme, "minio", "shop")
+        columns = warehouse.queries.list_columns(session, acme, "products", "minio", "shop")
+    names = [table.full_name for table in tables[acme]]
     assert names == ["archive.products", "default.notes", "shop.empty", "shop.products"]
-    assert [table.full_name for table in warehouse.queries.list_tables(rival)] == ["vault.secrets"]
-    in_shop = warehouse.queries.list_tables(acme, "minio", "shop")
+    assert [table.full_name for table in tables[rival]] == ["vault.secrets"]
     assert [table.full_name for table in in_shop] == ["shop.empty", "shop.products"]
-    columns = warehouse.queries.list_columns(acme, "products", "minio", "shop")
     assert [(column.name, column.type) for column in columns] == [
         ("id", "bigint"),
         ("name", "varchar"),
