@@ -17,7 +17,7 @@ from core.data.duckdb.lockdown import open_database
 from core.data.duckdb.values import convert
 from core.data.duckdb.views import quote_identifier, quote_literal
 from core.data.files.detection import MAX_RATIO, RATIO_FREE_BYTES, CsvDialect
-from core.data.files.errors import RejectedFile, TooLargeFile
+from core.data.files.messages import RejectedFile
 from core.data.files.types import describe_columns, normalize_schema
 
 MEMORY = "1GB"
@@ -86,7 +86,7 @@ def convert_parquet(source: Path, target: Path, max_bytes: int) -> Written:
         with pq.ParquetFile(source) as file:
             size = sum(file.metadata.row_group(each).total_byte_size for each in range(file.metadata.num_row_groups))
             if size > min(max_bytes, max(RATIO_FREE_BYTES, source.stat().st_size * MAX_RATIO)):
-                raise TooLargeFile("too-large", "The Parquet file decompresses to more bytes than the limit.")
+                raise RejectedFile("too-large", "The Parquet file decompresses to more bytes than the limit.")
             return _write(file.iter_batches(BATCH_ROWS), target, file.schema_arrow)
     except (pa.ArrowException, OSError) as error:
         raise RejectedFile("invalid-file", "The Parquet file is damaged or incomplete.") from error

@@ -18,8 +18,7 @@ from typing import BinaryIO, cast
 import duckdb
 
 from core.data.duckdb.lockdown import CONFIG
-from core.data.files.errors import RejectedFile, TooLargeFile
-from core.data.files.messages import Format
+from core.data.files.messages import Format, RejectedFile
 
 CHUNK = 2**20
 SAMPLE = 2**18
@@ -64,7 +63,7 @@ def decompress(source: Path, target: Path, max_bytes: int) -> str | None:
             while chunk := content.read(CHUNK):
                 written += len(chunk)
                 if written > limit:
-                    raise TooLargeFile("too-large", f"The file decompresses to more than {limit} bytes.")
+                    raise RejectedFile("too-large", f"The file decompresses to more than {limit} bytes.")
                 file.write(chunk)
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
         raise RejectedFile("truncated-upload", f"The {kind} file is damaged or ends too early.") from error
@@ -113,7 +112,7 @@ def decode(source: Path, target: Path, encoding: str | None, max_bytes: int) -> 
                 text = text.removeprefix("\ufeff")
             written += output.write(text.encode("utf-8", "replace"))
             if written > max_bytes:
-                raise TooLargeFile("too-large", f"The file has more than {max_bytes} bytes in UTF-8.")
+                raise RejectedFile("too-large", f"The file has more than {max_bytes} bytes in UTF-8.")
         output.write(_decode_chunk(decoder, b"", encoding, last=True).encode())
     return encoding
 

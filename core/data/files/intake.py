@@ -6,8 +6,7 @@ from pathlib import Path
 
 from core.data.files.conversion import convert_csv, convert_jsonl, convert_parquet
 from core.data.files.detection import decode, decompress, detect_csv, detect_text_format, is_parquet
-from core.data.files.errors import RejectedFile
-from core.data.files.messages import Detected, TakenFile, TakeRequest
+from core.data.files.messages import Detected, RejectedFile, TakenFile, TakeRequest
 
 
 def take(request: TakeRequest) -> TakenFile:

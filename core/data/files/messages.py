@@ -79,16 +79,12 @@ class DescribedFiles:
     row_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """The files cannot be read. `code` is a stable name, `message` a sentence for the caller."""
+class RejectedFile(Exception):
+    """The file cannot be read as rows. `code` is a stable name, the message a sentence for the caller."""
 
-    code: str
-    message: str
-    too_large: bool = False
-
-
-Answer = TakenFile | DescribedFiles | Rejection
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def write_request(request: Request, seconds: float) -> bytes:
@@ -102,13 +98,19 @@ def read_request(line: bytes) -> tuple[Request, float]:
     return kind(**fields), seconds
 
 
-def write_answer(answer: Answer) -> bytes:
-    return json.dumps({"answer": type(answer).__name__, **asdict(answer)}).encode()
+def write_answer(answer: TakenFile | DescribedFiles | RejectedFile) -> bytes:
+    rejected = isinstance(answer, RejectedFile)
+    fields = {"code": answer.code, "message": str(answer)} if rejected else asdict(answer)
+    return json.dumps({"answer": type(answer).__name__, **fields}).encode()
 
 
-def read_answer(line: bytes) -> Answer:
+def read_answer(line: bytes) -> TakenFile | DescribedFiles:
+    """Return the answer; raise RejectedFile where that is the answer."""
     fields = json.loads(line)
-    kind = fields.pop("answer")
-    if kind == TakenFile.__name__:
-        return TakenFile(**fields | {"detected": Detected(**fields["detected"])})
-    return DescribedFiles(**fields) if kind == DescribedFiles.__name__ else Rejection(**fields)
+    match fields.pop("answer"):
+        case "TakenFile":
+            return TakenFile(**fields | {"detected": Detected(**fields["detected"])})
+        case "DescribedFiles":
+            return DescribedFiles(**fields)
+        case _:
+            raise RejectedFile(**fields)

@@ -15,7 +15,7 @@ from core.data.files.messages import (
     DescribedFiles,
     DescribeRequest,
     ExportRequest,
-    Rejection,
+    RejectedFile,
     Request,
     TakenFile,
     TakeRequest,
@@ -98,10 +98,11 @@ class FileReader:
             _end(process)
         if process.returncode or not answer:
             raise BadInput("The file cannot be read: it needs too much memory.", code="invalid-file", path="file")
-        found = read_answer(answer)
-        if isinstance(found, Rejection):
-            raise (TooLarge if found.too_large else BadInput)(found.message, code=found.code, path="file")
-        return found
+        try:
+            return read_answer(answer)
+        except RejectedFile as error:
+            kind = TooLarge if error.code == "too-large" else BadInput
+            raise kind(str(error), code=error.code, path="file") from None
 
     def _start(self, request: Request) -> subprocess.Popen[bytes]:
         process = start_process(WORKER, request.folder, TMPDIR=request.folder, OMP_NUM_THREADS="2")

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import duckdb
 
-from core.data.files.errors import RejectedFile, TooLargeFile
 from core.data.files.export import describe, export, read_files
 from core.data.files.intake import take
 from core.data.files.messages import (
-    Answer,
     DescribedFiles,
     DescribeRequest,
     ExportRequest,
-    Rejection,
+    RejectedFile,
+    TakenFile,
     TakeRequest,
     read_request,
     write_answer,
@@ -40,20 +39,13 @@ def main() -> None:
     answers.close()
 
 
-def _answer(request: TakeRequest | DescribeRequest) -> Answer:
+def _answer(request: TakeRequest | DescribeRequest) -> TakenFile | DescribedFiles | RejectedFile:
     try:
-        return take(request) if isinstance(request, TakeRequest) else _describe(request)
+        return take(request) if isinstance(request, TakeRequest) else describe(request)
     except RejectedFile as error:
-        return Rejection(error.code, str(error), isinstance(error, TooLargeFile))
+        return error
     except (MemoryError, duckdb.OutOfMemoryException):
-        return Rejection("invalid-file", "The file has rows that need too much memory.")
-
-
-def _describe(request: DescribeRequest) -> DescribedFiles:
-    try:
-        return describe(request.files, request.format, Path(request.folder))
-    except duckdb.Error as error:
-        raise RejectedFile("invalid-file", f"The files are not {request.format}.") from error
+        return RejectedFile("invalid-file", "The file has rows that need too much memory.")
 
 
 def _export(request: ExportRequest) -> None:

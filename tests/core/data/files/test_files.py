@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.data.files.errors import RejectedFile
 from core.data.files.intake import take
-from core.data.files.messages import TakenFile, TakeRequest
+from core.data.files.messages import RejectedFile, TakenFile, TakeRequest
 
 
 def take_file(folder: Path, content: bytes) -> TakenFile:
