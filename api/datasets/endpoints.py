@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -22,8 +21,10 @@ from api.datasets.schemas import (
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
-from api.kit.schemas import DatasetId, JobId, ProjectId, TaskId
+from api.kit.schemas import DatasetId, JobId, ProjectId, Record, TaskId
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession
+from core.data.sql.engine import ResultPage
 from core.tables import StoredQuery
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
@@ -68,18 +69,18 @@ def query_datasets(
         return _accept(services.stored_queries.submit(caller, body.to_query(True, whole=True)))
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run(caller, body.to_query(big_numbers == "string"))
-    return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
+    return send_rows(Rows(results=[]), "results", result.page)
 
 
 @router.get("/query/tables", summary="List the tables that SQL can name")
 def list_tables(
-    caller: DatasetReader, services: ServicesOf, catalog: Catalog = None, schema: Schema = None
+    caller: DatasetReader, services: ServicesOf, session: ReadSession, catalog: Catalog = None, schema: Schema = None
 ) -> list[TableRecord]:
     """Return the tables that SQL can name: the published outputs of jobs, and the organization's other datasets."""
     name = services.settings.sql_catalog
     return [
         TableRecord(catalog=name, schema=table.schema, name=table.name, dataset_id=table.dataset_id)
-        for table in services.queries.list_tables(caller, catalog, schema)
+        for table in services.queries.list_tables(session, caller, catalog, schema)
     ]
 
 
@@ -88,11 +89,12 @@ def list_columns(
     table: Annotated[str, Query(description="Name of the table.")],
     caller: DatasetReader,
     services: ServicesOf,
+    session: ReadSession,
     catalog: Catalog = None,
     schema: Schema = None,
 ) -> list[ColumnRecord]:
     """Return the columns of a table with their SQL types. An unknown table is 404."""
-    columns = services.queries.list_columns(caller, table, catalog, schema)
+    columns = services.queries.list_columns(session, caller, table, catalog, schema)
     return [ColumnRecord(name=column.name, type=column.type) for column in columns]
 
 
@@ -120,22 +122,26 @@ def query_dataset(
     with QUERIES.acquire(caller.organization_id):
         query = body.to_query(big_numbers == "string", dataset_id)
         result = services.queries.run_on_job(caller, project_id, job_id, query)
-    facts = {
-        "queryId": result.query_id,
-        "status": "COMPLETED",
-        "rowCount": result.page.row_count,
-        "executionTimeMs": result.milliseconds,
-    }
-    text = json.dumps(facts).removesuffix("}").encode() + b',"rows":' + result.page.json + b"}"
-    return Response(text, media_type="application/json")
+    record = BoundRows(
+        query_id=result.query_id,
+        rows=[],
+        row_count=result.page.row_count,
+        execution_time_ms=result.milliseconds,
+    )
+    return send_rows(record, "rows", result.page)
 
 
 @job_router.get("/schema", summary="Columns and size of one dataset", responses=answers(404))
 def read_dataset_schema(
-    project_id: ProjectId, job_id: JobId, dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf
+    project_id: ProjectId,
+    job_id: JobId,
+    dataset_id: DatasetId,
+    caller: DatasetReader,
+    services: ServicesOf,
+    session: ReadSession,
 ) -> DatasetSchema:
     """Return the columns of the dataset's current version with their SQL types, and its size."""
-    return dataset_schema(services.queries.get_table_of_job(caller, project_id, job_id, dataset_id))
+    return dataset_schema(services.queries.get_table_of_job(session, caller, project_id, job_id, dataset_id))
 
 
 @task_router.post(
@@ -158,13 +164,23 @@ def query_task(
         return _accept(services.stored_queries.submit_on_task(caller, task_id, body.to_query(True, whole=True)))
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run_on_task(caller, task_id, body.to_query(big_numbers == "string"))
-    return Response(b'{"results":' + result.page.json + b"}", media_type="application/json")
+    return send_rows(Rows(results=[]), "results", result.page)
 
 
 @task_router.get("/info", summary="The dataset that a task published", responses=answers(404))
-def read_task_output(task_id: TaskId, caller: DatasetReader, services: ServicesOf) -> DatasetSchema:
+def read_task_output(
+    task_id: TaskId, caller: DatasetReader, services: ServicesOf, session: ReadSession
+) -> DatasetSchema:
     """Return the columns and the size of the dataset that the task's execution published; 404 before it has."""
-    return dataset_schema(services.queries.get_table_of_task(caller, task_id))
+    return dataset_schema(services.queries.get_table_of_task(session, caller, task_id))
+
+
+def send_rows(record: Record, field: str, page: ResultPage) -> Response:
+    """Answer with a record whose `field` has the rows of a page: they are JSON already, and are not read again."""
+    facts = record.model_dump_json(by_alias=True, exclude={field}).encode()
+    separator = b"" if facts == b"{}" else b","
+    text = b'%s%s"%s":%s}' % (facts[:-1], separator, field.encode(), page.json)
+    return Response(text, media_type="application/json")
 
 
 def _accept(query: StoredQuery) -> Response:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator
 
-from api.datasets.endpoints import BigNumbers
+from api.datasets.endpoints import BigNumbers, send_rows
 from api.datasets.records import FILE_ANSWERS, send
 from api.datasets.schemas import ColumnRecord, StoredQueryRecord, StoredRows, stored_query_record
 from api.kit.auth import DatasetReader, KeyRoute
@@ -17,6 +16,7 @@ from api.kit.concurrency import DOWNLOADS, QUERIES
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession
 from core.data.sql.service import DEFAULT_ROWS, MAX_ROWS
 
 router = APIRouter(prefix="/datasets/queries", tags=["datasets"], route_class=KeyRoute)
@@ -37,18 +37,22 @@ ResultFormat = Annotated[
 
 
 @router.get("", summary="List the queries in the background")
-def list_stored_queries(caller: DatasetReader, services: ServicesOf, page: PageOf) -> list[StoredQueryRecord]:
+def list_stored_queries(
+    caller: DatasetReader, services: ServicesOf, session: ReadSession, page: PageOf
+) -> list[StoredQueryRecord]:
     """Return the organization's queries that wait, run or have a result, oldest first."""
     return [
         stored_query_record(each)
-        for each in page.link_rows(services.stored_queries.list(caller, page.limit, page.after))
+        for each in page.link_rows(services.stored_queries.list(session, caller, page.limit, page.after))
     ]
 
 
 @router.get("/{queryId}", summary="State of a query in the background", responses=answers(404))
-def read_stored_query(query_id: QueryId, caller: DatasetReader, services: ServicesOf) -> StoredQueryRecord:
+def read_stored_query(
+    query_id: QueryId, caller: DatasetReader, services: ServicesOf, session: ReadSession
+) -> StoredQueryRecord:
     """Return the state of a query, with its progress where the engine knows it. Results are kept for an hour."""
-    return stored_query_record(services.stored_queries.get(caller, query_id))
+    return stored_query_record(services.stored_queries.get(session, caller, query_id))
 
 
 @router.get(
@@ -75,16 +79,15 @@ def read_stored_rows(
     with QUERIES.acquire(caller.organization_id):
         query, rows = services.stored_queries.read_page(caller, query_id, page, limit, big_numbers == "string")
     count = query.row_count or 0
-    facts = {
-        "queryId": query.id,
-        "status": "COMPLETED",
-        "page": page,
-        "pages": -(-count // limit),
-        "rowCount": count,
-        "columns": [ColumnRecord(name=each.name, type=each.type).model_dump() for each in rows.columns],
-    }
-    text = json.dumps(facts).removesuffix("}").encode() + b',"rows":' + rows.json + b"}"
-    return Response(text, media_type="application/json")
+    record = StoredRows(
+        query_id=query.id,
+        page=page,
+        pages=-(-count // limit),
+        row_count=count,
+        columns=[ColumnRecord.model_validate(column) for column in rows.columns],
+        rows=[],
+    )
+    return send_rows(record, "rows", rows)
 
 
 def _send_file(query_id: str, caller: DatasetReader, services: ServicesOf, format: str) -> StreamingResponse:

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from api.kit.schemas import Body, Record
+from core.data.columns import convert_type
 from core.data.datasets.repository import DatasetWithVersion, get_address
 from core.data.datasets.service import is_indexed
 from core.data.datasets.versions import Lineage
-from core.data.files.process import TakenFile
-from core.data.sql.catalog import Table, convert_type
+from core.data.files.messages import TakenFile
+from core.data.sql.catalog import Table
 from core.data.sql.service import DEFAULT_ROWS, MAX_ROWS, Query
 from core.infra.changes import WHOLE, Name, example
 from core.tables import Dataset, DatasetVersion, StoredQuery
@@ -328,7 +329,7 @@ def uploaded_record(found: DatasetWithVersion, taken: TakenFile) -> UploadedData
         ColumnRecord(name=column["name"], type=convert_type(column["type"], "spark", "trino"))
         for column in taken.columns
     ]
-    detected = Detected(**taken.detected)
+    detected = Detected.model_validate(taken.detected)
     return UploadedDataset(
         **_get_dataset_fields(found), columns=columns, preview=list(taken.preview), detected=detected
     )

@@ -10,12 +10,19 @@ from typing import Any, cast
 from core.errors import BadInput
 
 NAME_LENGTH = 255
+MAX_INTEGER = 2**31 - 1  # of an INTEGER column
 RESERVED_NAMES = frozenset({"test", "id", "admin", "query", "upload"})
 
 
 def is_storable(text: str) -> bool:
     """Whether the text is valid Unicode without NUL, which PostgreSQL does not support."""
     return "\0" not in text and (text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
+
+
+def parse_integer(text: str) -> int | None:
+    """Return the number of a text of digits; None for other texts and numbers that no INTEGER column has."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= 10
+    return int(text) if is_number and int(text) <= MAX_INTEGER else None
 
 
 def check_storable(path: str, value: object) -> None:

@@ -13,6 +13,7 @@ from core.data.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.data.sql.embedded.pool import Pool
 from core.data.sql.service import Query, QueryService, open_sql_engine
 from core.definitions.identity.api_keys import Identity
+from core.errors import SpindleError
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
@@ -69,6 +70,13 @@ class Warehouse:
 
     def rows(self, sql: str, organization: str = "acme", **request: Any) -> list[dict[str, Any]]:
         return self.queries.run(self.caller(organization), Query(sql, **request)).page.rows
+
+    def answer(self, sql: str, **request: Any) -> list[dict[str, Any]] | SpindleError:
+        """Return the rows, or the error of a statement that has none."""
+        try:
+            return self.rows(sql, **request)
+        except SpindleError as error:
+            return error
 
     def caller(self, organization: str) -> Identity:
         return Identity(self.ids[organization], "key", frozenset({"datasets:read"}))

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from sqlalchemy import update
 
+from core.data.columns import convert_type
 from core.data.datasets.repository import (
     QUERYABLE_FORMATS,
     DatasetFilter,
@@ -27,8 +28,8 @@ from core.data.datasets.versions import (
     load_lineage,
     remove_versions,
 )
-from core.data.files.process import FileReader, TakenFile
-from core.data.sql.catalog import convert_type
+from core.data.files.messages import Format, TakenFile, TakeRequest
+from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, Unavailable
 from core.infra.database import Database
@@ -39,6 +40,7 @@ from core.infra.storage import get_storage_type
 from core.infra.storage.protocol import NotStored, Storage, version_key
 from core.tables import Dataset, DatasetVersion, Job, new_id, now
 
+FORMATS: Mapping[str, Format] = {"csv": "csv", "jsonl": "jsonl", "json": "jsonl", "parquet": "parquet"}
 UPLOADED_FILE = "part-00000.parquet"
 CHUNK_BYTES = 2**18
 MAX_RETAINED = 1_000_000
@@ -136,7 +138,7 @@ class DatasetService:
     def check_upload(self, caller: Identity, options: UploadOptions) -> None:
         """Raise BadInput or NotFound for options that an upload cannot have, before its file is read."""
         values = {"name": options.name, "dataset_type": options.dataset_type, "description": options.description}
-        if options.format not in (None, "csv", "jsonl", "json", "parquet"):
+        if options.format is not None and options.format not in FORMATS:
             raise BadInput("'format' is csv, jsonl or parquet.", path="format")
         if options.delimiter is not None and (len(options.delimiter) != 1 or not 9 <= ord(options.delimiter) < 127):
             raise BadInput("'delimiter' is one ASCII character.", path="delimiter")
@@ -157,17 +159,21 @@ class DatasetService:
         Raises BadInput and TooLarge for files that cannot be taken; then nothing is stored.
         """
         self.check_upload(caller, options)
-        reading = {
-            "format": "jsonl" if options.format == "json" else options.format,
-            "delimiter": options.delimiter,
-            "header": options.header,
-            "encoding": options.encoding,
-        }
-        taken = self._files.take(source, reading, self._settings.upload_bytes)
+        taken = self._files.take(
+            TakeRequest(
+                str(source),
+                str(source.parent),
+                self._settings.upload_bytes,
+                FORMATS[options.format] if options.format else None,
+                options.delimiter,
+                options.header,
+                options.encoding,
+            )
+        )
         dataset_id, version_id = options.dataset_id or new_id(), new_id()
         location = version_key(caller.organization_id, dataset_id, version_id)
         key = f"{location}/{UPLOADED_FILE}"
-        with taken.path.open("rb") as content:
+        with open(taken.path, "rb") as content:
             self._storage.put(key, content)
         try:
             with self._database.write() as session:

@@ -11,11 +11,9 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from core.errors import NotFound
-from core.infra.validation import is_storable
-from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, FileRemoval, Job
+from core.infra.validation import is_storable, parse_integer
+from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, FileRemoval, Job, Task
 from core.tables.states import State
-
-MAX_NUMBER_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,8 @@ def get_version(session: Session, dataset: Dataset, version: str | None) -> Data
     query = select(DatasetVersion).where(DatasetVersion.dataset_id == dataset.id)
     if version is None:
         query = query.where(DatasetVersion.id == (dataset.current_version_id or ""))
-    elif version.isascii() and version.isdecimal() and len(version) <= MAX_NUMBER_DIGITS:
-        query = query.where(DatasetVersion.number == int(version))
+    elif (number := parse_integer(version)) is not None:
+        query = query.where(DatasetVersion.number == number)
     else:
         query = query.where(DatasetVersion.id == version if is_storable(version) else DatasetVersion.id.is_(None))
     found = session.scalar(query.order_by(DatasetVersion.id.desc()).limit(1))
@@ -65,6 +63,23 @@ def get_version(session: Session, dataset: Dataset, version: str | None) -> Data
             path="version",
         )
     return found
+
+
+def find_task_output(session: Session, organization_id: str, task_id: str) -> tuple[str, str]:
+    """Return the ids of the dataset that a task's execution published, and of the execution. Raises NotFound."""
+    query = (
+        select(Execution.dataset_id, Execution.id)
+        .select_from(Task)
+        .outerjoin(Execution, Execution.id == Task.execution_id)
+        .where(Task.id == parse_integer(task_id), Task.organization_id == organization_id)
+    )
+    found = session.execute(query).one_or_none()
+    if found is None:
+        raise NotFound("There is no task with this id.")
+    dataset_id, execution_id = found
+    if dataset_id is None:
+        raise NotFound("This task has published no dataset.")
+    return dataset_id, execution_id
 
 
 def load_lineage(session: Session, dataset: Dataset) -> Lineage:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ import certifi
 import duckdb
 
 from core.data.duckdb.functions import ALLOWED, ALLOWED_IN_FROM
+from core.data.duckdb.views import WEB, View, quote_identifier, quote_literal
 
 CLASSES = frozenset(
     {
@@ -22,7 +22,6 @@ CLASSES = frozenset(
     }
 )
 SOURCES = frozenset({"BASE_TABLE", "EMPTY", "EMPTY_FROM", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "TABLE_FUNCTION"})
-WEB = ("http://", "https://")
 HTTPFS = "httpfs"
 QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -36,34 +35,6 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 class Refused(Exception):
     """The statement may not run here. The message is a sentence for the caller."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A table of the query: its Parquet files, or its columns with DuckDB's types when it has no rows.
-
-    The values of the columns `partition_by` are in the names of the files' folders. A column that all files of a table
-    lack was added to it later, so `columns` of tables are `complete`.
-    """
-
-    name: str
-    files: Sequence[str]
-    columns: Sequence[tuple[str, str]]
-    partition_by: Sequence[str] = ()
-    complete: bool = False
-
-    @property
-    def definition(self) -> str:
-        nulls = ", ".join(f"NULL::{type} AS {quote_identifier(name)}" for name, type in self.columns)
-        if not self.files:
-            return f"SELECT {nulls} WHERE false"
-        files = ", ".join(quote_literal(file) for file in self.files)
-        arguments = f"[{files}], union_by_name = true"
-        read = f"FROM {build_reader_call('read_parquet', arguments, self.files, self.columns, self.partition_by)}"
-        names = ", ".join(quote_identifier(name) for name, _ in self.columns)
-        if self.complete:
-            return f"SELECT {names} FROM ({read} UNION ALL BY NAME SELECT {nulls} WHERE false)"  # noqa: S608 - names are quoted
-        return f"SELECT {names} {read}" if self.partition_by else read
 
 
 def open_database(memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
@@ -93,13 +64,6 @@ def lock_down(
     connection.execute(f"SET allowed_paths = [{', '.join(map(quote_literal, paths))}]")
     connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
     connection.execute("SET lock_configuration = true")
-
-
-def connect(views: Sequence[View], memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
-    """Open a database with these views, which is locked down."""
-    connection = open_database(memory, scratch)
-    lock_down(connection, views)
-    return connection
 
 
 def load_readers(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
@@ -196,34 +160,3 @@ def _check_source(node: dict[str, Any], tables: frozenset[str]) -> None:
 def _require(condition: bool, what: str) -> None:
     if not condition:
         raise Refused(f"This query uses {what}, which is not available here.")
-
-
-def build_reader_call(
-    reader: str,
-    arguments: str,
-    files: Sequence[str],
-    columns: Sequence[tuple[str, str]],
-    partition_by: Sequence[str],
-) -> str:
-    """Return the table expression of DuckDB's reader with these arguments, and with the values in names of folders.
-
-    DuckDB decodes these once. Those in addresses of the web are encoded twice: by the writer, and in the address.
-    """
-    if not partition_by:
-        return f"{reader}({arguments}, hive_partitioning = false)"
-    types = {quote_identifier(name): type for name, type in columns if name in partition_by}
-    encoded = any(file.startswith(WEB) for file in files)
-    read = (f"{name}: {quote_literal('VARCHAR' if encoded else type)}" for name, type in types.items())
-    table = f"{reader}({arguments}, hive_partitioning = true, hive_types = {{{', '.join(read)}}})"
-    if not encoded:
-        return table
-    cells = (f"CAST(url_decode({name}) AS {type}) AS {name}" for name, type in types.items())
-    return f"(SELECT * REPLACE ({', '.join(cells)}) FROM {table})"  # noqa: S608 - names are quoted
-
-
-def quote_literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def quote_identifier(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from core.data.duckdb.lockdown import quote_identifier, quote_literal
+from core.data.duckdb.lockdown import open_database
 from core.data.duckdb.values import convert
+from core.data.duckdb.views import quote_identifier, quote_literal
 from core.data.files.detection import MAX_RATIO, RATIO_FREE_BYTES, CsvDialect
-from core.data.files.errors import RejectedFile, TooLargeFile
+from core.data.files.messages import RejectedFile
 from core.data.files.types import describe_columns, normalize_schema
 
 MEMORY = "1GB"
@@ -28,21 +29,18 @@ PREVIEW_ROWS = 20
 PREVIEW_CHARACTERS = 500
 MAX_LINE_BYTES = 16 * 2**20
 
-# DuckDB's types of text columns: what all of a column's values must look like, and its type then
-ZONE = "(Z|[+-][0-9]{2}(:[0-9]{2})?)"
-CLOCK = "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?"
-RULES = {
-    "BOOLEAN": "lower({0}) IN ('true', 'false')",
-    "BIGINT": "regexp_full_match({0}, '-?(0|[1-9][0-9]{{0,17}})')",
-    "DOUBLE": "regexp_full_match({0}, '-?(0|[1-9][0-9]{{0,14}})([.][0-9]+)?([eE][+-]?[0-9]{{1,2}})?')",
-    "DATE": "regexp_full_match({0}, '[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}') AND try_cast({0} AS DATE) IS NOT NULL",
-    "TIMESTAMP": "regexp_full_match({0}, '"
-    + CLOCK.replace("{", "{{").replace("}", "}}")
-    + "') AND try_cast({0} AS TIMESTAMP) IS NOT NULL",
-    "TIMESTAMPTZ": "regexp_full_match({0}, '"
-    + (CLOCK + ZONE).replace("{", "{{").replace("}", "}}")
-    + "') AND try_cast({0} AS TIMESTAMPTZ) IS NOT NULL",
+# DuckDB's types of text columns: what all of a column's values must look like, and its type then. DuckDB's own
+# detection reads times of day and numbers of any length, and spaces around numbers: the columns would lose them.
+CLOCK = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
+PATTERNS = {
+    "BOOLEAN": "(?i)true|false",
+    "BIGINT": r"-?(0|[1-9]\d{0,17})",
+    "DOUBLE": r"-?(0|[1-9]\d{0,14})(\.\d+)?([eE][+-]?\d{1,2})?",
+    "DATE": r"\d{4}-\d{2}-\d{2}",
+    "TIMESTAMP": CLOCK,
+    "TIMESTAMPTZ": CLOCK + r"(Z|[+-]\d{2}(:\d{2})?)",
 }
+TIMES = ("DATE", "TIMESTAMP", "TIMESTAMPTZ")  # which may look right and not exist
 WIDER = {"BIGINT": "DOUBLE"}
 
 
@@ -56,23 +54,9 @@ class Written:
     preview: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-def connect(scratch: Path) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory database that loads no extensions."""
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "memory_limit": MEMORY,
-        "temp_directory": str(scratch),
-        "threads": 2,
-    }
-    connection = duckdb.connect(":memory:", config=config)
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
-
-
 def convert_csv(source: Path, dialect: CsvDialect, target: Path) -> Written:
     """Convert a CSV file; the type of a column is one that all of its values have, or else text."""
-    with connect(target.parent) as connection:
+    with open_database(MEMORY, str(target.parent)) as connection:
         table = _read_csv(source, dialect)
         try:
             types = _infer_types(connection, table, dialect.names)
@@ -89,7 +73,7 @@ def convert_jsonl(source: Path, target: Path) -> Written:
         f"read_json({quote_literal(str(source))}, format = 'auto', records = 'true', sample_size = -1, "
         f"maximum_object_size = {MAX_LINE_BYTES}, map_inference_threshold = -1)"
     )
-    with connect(target.parent) as connection:
+    with open_database(MEMORY, str(target.parent)) as connection:
         try:
             return _write(connection.execute(f"FROM {table}").to_arrow_reader(BATCH_ROWS), target)
         except duckdb.Error as error:
@@ -102,7 +86,7 @@ def convert_parquet(source: Path, target: Path, max_bytes: int) -> Written:
         with pq.ParquetFile(source) as file:
             size = sum(file.metadata.row_group(each).total_byte_size for each in range(file.metadata.num_row_groups))
             if size > min(max_bytes, max(RATIO_FREE_BYTES, source.stat().st_size * MAX_RATIO)):
-                raise TooLargeFile("too-large", "The Parquet file decompresses to more bytes than the limit.")
+                raise RejectedFile("too-large", "The Parquet file decompresses to more bytes than the limit.")
             return _write(file.iter_batches(BATCH_ROWS), target, file.schema_arrow)
     except (pa.ArrowException, OSError) as error:
         raise RejectedFile("invalid-file", "The Parquet file is damaged or incomplete.") from error
@@ -120,20 +104,20 @@ def _read_csv(source: Path, dialect: CsvDialect) -> str:
 def _infer_types(connection: duckdb.DuckDBPyConnection, table: str, names: Sequence[str]) -> dict[str, str]:
     """Return the type of each column: guessed from the first rows, and then checked with all rows."""
     sample = f"(FROM {table} LIMIT {SAMPLE_ROWS})"
-    possible = _check_rules(connection, sample, {name: tuple(RULES) for name in names})
+    possible = _check_types(connection, sample, {name: tuple(PATTERNS) for name in names})
     guesses = {name: types or () for name, types in possible.items()}
     open_ = {name for name, types in possible.items() if types is None}  # nothing but nulls so far
     checks = {
-        name: tuple(RULES)
+        name: tuple(PATTERNS)
         if name in open_
         else tuple(dict.fromkeys([*types, *(WIDER[t] for t in types if t in WIDER)]))
         for name, types in guesses.items()
     }
-    proven = _check_rules(connection, table, {name: types for name, types in checks.items() if types})
+    proven = _check_types(connection, table, {name: types for name, types in checks.items() if types})
     return {name: next(iter(proven.get(name) or ()), "VARCHAR") for name in names}
 
 
-def _check_rules(
+def _check_types(
     connection: duckdb.DuckDBPyConnection, table: str, checks: dict[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...] | None]:
     """Return for each column the types that all of its values have; None for a column of nulls."""
@@ -141,14 +125,20 @@ def _check_rules(
     if not pairs:
         connection.execute(f"FROM {table} SELECT count(*)")
         return {}
-    cells = ((quote_identifier(name), RULES[type]) for name, type in pairs)
-    rules = (f"bool_and({rule.format(cell)}) FILTER ({cell} IS NOT NULL)" for cell, rule in cells)
+    cells = ((quote_identifier(name), type) for name, type in pairs)
+    rules = (f"bool_and({_match_type(cell, type)}) FILTER ({cell} IS NOT NULL)" for cell, type in cells)
     (*values,) = connection.execute(f"FROM {table} SELECT {', '.join(rules)}").fetchone() or ()
     found: dict[str, tuple[str, ...] | None] = dict.fromkeys(checks)
     for (name, type), value in zip(pairs, values, strict=True):
         if value is not None:
             found[name] = (*(found[name] or ()), *([type] if value else ()))
     return found
+
+
+def _match_type(cell: str, type: str) -> str:
+    """Return the condition that a text is a value of the type."""
+    matches = f"regexp_full_match({cell}, {quote_literal(PATTERNS[type])})"
+    return f"{matches} AND try_cast({cell} AS {type}) IS NOT NULL" if type in TIMES else matches
 
 
 def _write(batches: Iterable[Any], target: Path, schema: Any = None) -> Written:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import io
 import re
 import zipfile
 import zlib
@@ -12,18 +13,18 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, cast
 
-from core.data.files.errors import RejectedFile, TooLargeFile
+import duckdb
 
-Format = Literal["csv", "jsonl", "parquet"]
+from core.data.duckdb.lockdown import CONFIG
+from core.data.files.messages import Format, RejectedFile
 
 CHUNK = 2**20
 SAMPLE = 2**18
 MAX_RATIO = 200  # of decompressed to compressed bytes
 RATIO_FREE_BYTES = 64 * 2**20  # below, a small repetitive file may have any ratio
 MAX_COLUMNS = 2_000
-DELIMITERS = (",", ";", "\t", "|")
 PARQUET, GZIP, ZIP = b"PAR1", b"\x1f\x8b", b"PK\x03\x04"
 BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -62,7 +63,7 @@ def decompress(source: Path, target: Path, max_bytes: int) -> str | None:
             while chunk := content.read(CHUNK):
                 written += len(chunk)
                 if written > limit:
-                    raise TooLargeFile("too-large", f"The file decompresses to more than {limit} bytes.")
+                    raise RejectedFile("too-large", f"The file decompresses to more than {limit} bytes.")
                 file.write(chunk)
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
         raise RejectedFile("truncated-upload", f"The {kind} file is damaged or ends too early.") from error
@@ -111,7 +112,7 @@ def decode(source: Path, target: Path, encoding: str | None, max_bytes: int) -> 
                 text = text.removeprefix("\ufeff")
             written += output.write(text.encode("utf-8", "replace"))
             if written > max_bytes:
-                raise TooLargeFile("too-large", f"The file has more than {max_bytes} bytes in UTF-8.")
+                raise RejectedFile("too-large", f"The file has more than {max_bytes} bytes in UTF-8.")
         output.write(_decode_chunk(decoder, b"", encoding, last=True).encode())
     return encoding
 
@@ -164,16 +165,13 @@ def detect_text_format(path: Path, hint: str | None) -> Format:
 def detect_csv(path: Path, delimiter: str | None, header: bool | None) -> CsvDialect:
     """Return the dialect of a CSV file; values from the caller are not detected.
 
-    The delimiter is the one that splits the first records into most equal parts. The first record is a header when none
-    of its values looks like a number, a date or a truth value. Raises RejectedFile for a header that is not usable.
+    The first record is a header when none of its values looks like a number, a date or a truth value: DuckDB compares
+    it with the other records, and renames equal columns. Raises RejectedFile for a header that is not usable.
     """
-    with path.open("rb") as file:
-        sample = file.read(SAMPLE).decode("utf-8", "replace")
-    delimiter = delimiter or max(DELIMITERS, key=lambda each: _rate(_read_records(sample, each)))
-    records = _read_records(sample, delimiter)
-    if not records:
+    delimiter = delimiter or _detect_delimiter(path)
+    first = [value.strip() for value in _read_first_record(path, delimiter)]
+    if not first:
         raise RejectedFile("empty-file", "The file has no rows.")
-    first = [value.strip() for value in records[0]]
     if len(first) > MAX_COLUMNS:
         raise RejectedFile("invalid-header", f"The file has {len(first)} columns; {MAX_COLUMNS} is the limit.")
     if header is None:
@@ -195,26 +193,25 @@ def check_names(names: Sequence[str]) -> None:
         seen[name.casefold()] = name
 
 
-def _read_records(sample: str, delimiter: str, count: int = 20) -> list[list[str]]:
-    """Return the first records that are not blank."""
-    csv.field_size_limit(SAMPLE)
-    records: list[list[str]] = []
+def _detect_delimiter(path: Path) -> str:
+    """Return the delimiter that DuckDB finds; a comma for one column and for files that DuckDB cannot split."""
+    options = "ignore_errors = true, all_varchar = true, quote = '\"', escape = '\"', header = false, skip = 0"
+    sniff = f"SELECT Delimiter FROM sniff_csv(?, {options}) WHERE len(Columns) > 1"  # noqa: S608 - constants
     try:
-        for record in csv.reader(sample.splitlines(keepends=True), delimiter=delimiter):
-            if record:
-                records.append(record)
-            if len(records) == count:
-                break
+        with duckdb.connect(":memory:", config=CONFIG) as connection:
+            (delimiter,) = connection.execute(sniff, [str(path)]).fetchone() or (",",)
+    except duckdb.Error:
+        return ","  # the conversion reports the error with its line
+    return delimiter
+
+
+def _read_first_record(path: Path, delimiter: str) -> list[str]:
+    """Return the first record that is not blank; an empty list without one."""
+    csv.field_size_limit(SAMPLE)
+    with path.open("rb") as file:
+        sample = file.read(SAMPLE).decode("utf-8", "replace")
+    try:
+        records = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
+        return next((record for record in records if record), [])
     except csv.Error:
-        pass  # the conversion reports it with its line
-    is_cut = len(records) < count and len(sample) > SAMPLE // 4
-    return records[:-1] if is_cut and len(records) > 1 else records
-
-
-def _rate(records: list[list[str]]) -> tuple[bool, int]:
-    """Return how good a split into records is: equal widths first, then many columns."""
-    if not records:
-        return (False, 0)
-    width = len(records[0])
-    even = sum(len(record) == width for record in records) >= len(records) * 0.8
-    return (even and width > 1, width)
+        return []

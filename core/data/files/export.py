@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.data.duckdb.lockdown import (
-    WEB,
-    View,
-    build_reader_call,
-    load_avro,
-    load_readers,
-    quote_identifier,
-    quote_literal,
-)
-from core.data.files.conversion import connect
-from core.data.files.errors import RejectedFile
+from core.data.duckdb.lockdown import load_avro, load_readers, open_database
+from core.data.duckdb.views import WEB, View, build_reader_call, quote_identifier, quote_literal
+from core.data.files.conversion import MEMORY
+from core.data.files.messages import DescribedFiles, DescribeRequest, RejectedFile
 from core.data.files.types import describe_columns, normalize_schema
 from pipelines.language.formats import TABLE_FORMATS
 
@@ -31,7 +24,7 @@ OPTIONS = {"csv": "FORMAT csv, HEADER true", "jsonl": "FORMAT json", "parquet": 
 
 def export(table: str, format: str, stream: str, scratch: Path, files: Sequence[str]) -> None:
     """Write the rows of a table expression of these files to a stream, in their order."""
-    with connect(scratch) as connection:
+    with open_database(MEMORY, str(scratch)) as connection:
         load_readers(connection, files)
         if f"{AVRO}([" in table:
             load_avro(connection)
@@ -45,22 +38,26 @@ def export(table: str, format: str, stream: str, scratch: Path, files: Sequence[
         )
 
 
-def describe(files: Sequence[str], format: str, scratch: Path) -> dict[str, Any]:
+def describe(request: DescribeRequest) -> DescribedFiles:
     """Return columns and number of rows of files. Raises RejectedFile for files that are not of the format."""
+    files, format = request.files, request.format
     if format == "parquet" and not any(file.startswith(WEB) for file in files):
         try:
             metadata = [pq.read_metadata(file) for file in files]
         except (pa.ArrowException, OSError) as error:
             raise RejectedFile("invalid-file", "A Parquet file of the output is damaged.") from error
         schema = pa.unify_schemas([each.schema.to_arrow_schema().remove_metadata() for each in metadata])
-        return {"columns": describe_columns(normalize_schema(schema)), "rows": sum(each.num_rows for each in metadata)}
-    with connect(scratch) as connection:
-        load_readers(connection, files)
-        table = read_files(files, format)
-        reader = connection.execute(f"FROM {table} LIMIT 0").to_arrow_reader(1)
-        columns = describe_columns(normalize_schema(reader.schema))
-        (rows,) = connection.execute(f"FROM {table} SELECT count(*)").fetchone() or (0,)
-        return {"columns": columns, "rows": rows}
+        return DescribedFiles(describe_columns(normalize_schema(schema)), sum(each.num_rows for each in metadata))
+    try:
+        with open_database(MEMORY, request.folder) as connection:
+            load_readers(connection, files)
+            table = read_files(files, format)
+            reader = connection.execute(f"FROM {table} LIMIT 0").to_arrow_reader(1)
+            columns = describe_columns(normalize_schema(reader.schema))
+            (rows,) = connection.execute(f"FROM {table} SELECT count(*)").fetchone() or (0,)
+            return DescribedFiles(columns, rows)
+    except duckdb.Error as error:
+        raise RejectedFile("invalid-file", f"The files are not {format}.") from error
 
 
 def read_files(

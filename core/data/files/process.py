@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import core
+from core.data.files.messages import (
+    DescribedFiles,
+    DescribeRequest,
+    ExportRequest,
+    RejectedFile,
+    Request,
+    TakenFile,
+    TakeRequest,
+    read_answer,
+    write_request,
+)
+from core.data.processes import start_process
 from core.errors import BadInput, TooLarge, Unavailable
 from core.infra.settings import Settings
 
+WORKER = "core.data.files.worker"
 GRACE_SECONDS = 10
 CHUNK_BYTES = 2**18
 MAX_SECONDS = 6 * 3600
-
-
-@dataclass(frozen=True, slots=True)
-class TakenFile:
-    """The rows of an upload as a Parquet file on this machine, with the detected format."""
-
-    path: Path
-    columns: Sequence[dict[str, str]]
-    row_count: int
-    size_bytes: int
-    preview: Sequence[dict[str, Any]]
-    detected: Mapping[str, Any]
 
 
 class FileReader:
@@ -50,24 +46,18 @@ class FileReader:
         with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as scratch:
             yield Path(scratch)
 
-    def take(self, source: Path, options: Mapping[str, Any], max_bytes: int) -> TakenFile:
+    def take(self, request: TakeRequest) -> TakenFile:
         """Convert an uploaded file in a scratch folder; raise BadInput or TooLarge for a file that cannot be taken."""
-        request = {"do": "take", "source": str(source), "folder": str(source.parent), "maxBytes": max_bytes, **options}
-        answer = self._ask(request, source.parent)
-        return TakenFile(
-            source.parent / "rows.parquet",
-            answer["columns"],
-            answer["rows"],
-            answer["bytes"],
-            answer["preview"],
-            answer["detected"],
-        )
+        answer = self._ask(request)
+        assert isinstance(answer, TakenFile)  # noqa: S101 - it answers a TakeRequest
+        return answer
 
-    def describe(self, files: Sequence[str], format: str) -> tuple[list[dict[str, str]], int]:
+    def describe(self, files: Sequence[str], format: str) -> tuple[Sequence[dict[str, str]], int]:
         """Return columns and number of rows of files of one format; raise BadInput when they are not of it."""
         with self.open_scratch() as scratch:
-            answer = self._ask({"do": "describe", "files": files, "format": format, "folder": str(scratch)}, scratch)
-        return answer["columns"], answer["rows"]
+            answer = self._ask(DescribeRequest(str(scratch), files, format))
+        assert isinstance(answer, DescribedFiles)  # noqa: S101 - it answers a DescribeRequest
+        return answer.columns, answer.row_count
 
     def export(
         self,
@@ -84,9 +74,7 @@ class FileReader:
         Raises Unavailable when the files cannot be read, at any chunk.
         """
         with self.open_scratch() as scratch:
-            request: dict[str, Any] = {"do": "export", "files": files, "sourceFormat": source_format, "format": format}
-            request |= {"columns": columns, "partitionBy": partition_by}
-            process = self._start(request | {"folder": str(scratch)}, scratch)
+            process = self._start(ExportRequest(str(scratch), files, source_format, format, columns, partition_by))
             timer = threading.Timer(self._seconds, process.kill)
             timer.start()
             try:
@@ -99,8 +87,8 @@ class FileReader:
                 timer.cancel()
                 _end(process)
 
-    def _ask(self, request: Mapping[str, Any], scratch: Path) -> dict[str, Any]:
-        process = self._start(request, scratch)
+    def _ask(self, request: TakeRequest | DescribeRequest) -> TakenFile | DescribedFiles:
+        process = self._start(request)
         try:
             answer, _ = process.communicate(timeout=self._seconds)
         except subprocess.TimeoutExpired:
@@ -110,32 +98,17 @@ class FileReader:
             _end(process)
         if process.returncode or not answer:
             raise BadInput("The file cannot be read: it needs too much memory.", code="invalid-file", path="file")
-        found = json.loads(answer)
-        if "error" in found:
-            raise (TooLarge if found["tooLarge"] else BadInput)(found["message"], code=found["error"], path="file")
-        return found
+        try:
+            return read_answer(answer)
+        except RejectedFile as error:
+            kind = TooLarge if error.code == "too-large" else BadInput
+            raise kind(str(error), code=error.code, path="file") from None
 
-    def _start(self, request: Mapping[str, Any], scratch: Path) -> subprocess.Popen[bytes]:
-        environment = {  # no secret of the service
-            "PYTHONPATH": str(Path(core.__file__).parent.parent),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "HOME": str(scratch),
-            "TMPDIR": str(scratch),
-            "LC_ALL": "C.UTF-8",
-            "OMP_NUM_THREADS": "2",
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "core.data.files.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=scratch,
-            env=environment,
-            start_new_session=True,
-        )
+    def _start(self, request: Request) -> subprocess.Popen[bytes]:
+        process = start_process(WORKER, request.folder, TMPDIR=request.folder, OMP_NUM_THREADS="2")
         assert process.stdin is not None  # noqa: S101 - it was started with a pipe
         with suppress(BrokenPipeError):
-            process.stdin.write(json.dumps({**request, "seconds": self._seconds + GRACE_SECONDS}).encode() + b"\n")
+            process.stdin.write(write_request(request, self._seconds + GRACE_SECONDS))
             process.stdin.close()
         process.stdin = None
         return process

@@ -8,22 +8,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, select
 from sqlalchemy.orm import Session
-from sqlglot import exp
-from sqlglot.errors import ErrorLevel, SqlglotError
 
+from core.data.columns import Column, convert_type
 from core.data.datasets.repository import QUERYABLE_FORMATS
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion
 
 _CURRENT = DatasetVersion.id == Dataset.current_version_id
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column and the name of its type."""
-
-    name: str
-    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +66,21 @@ class Catalog:
         return self._load(self._select().where(Dataset.slug.in_([name for name in names if is_storable(name)])))
 
     def find_by_dataset(self, dataset_id: str) -> Table | None:
-        if not is_storable(dataset_id):
-            return None
-        found = self._load(self._select().where(Dataset.id == dataset_id))
-        return found[0] if found else None
+        return self._find(dataset_id, _CURRENT)
 
     def find_by_execution(self, dataset_id: str, execution_id: str) -> Table | None:
         """Return the version of a dataset that an execution published, current or not."""
-        published = and_(DatasetVersion.dataset_id == Dataset.id, DatasetVersion.execution_id == execution_id)
-        found = self._load(self._select(published).where(Dataset.id == dataset_id))
-        return found[0] if found else None
+        return self._find(dataset_id, DatasetVersion.execution_id == execution_id)
 
     def find_by_version(self, dataset_id: str, version_id: str) -> Table | None:
         """Return one version of a dataset, current or not."""
-        chosen = and_(DatasetVersion.dataset_id == Dataset.id, DatasetVersion.id == version_id)
-        found = self._load(self._select(chosen).where(Dataset.id == dataset_id))
-        return found[0] if found else None
+        return self._find(dataset_id, DatasetVersion.id == version_id)
+
+    def _find(self, dataset_id: str, version: ColumnElement[bool]) -> Table | None:
+        if not is_storable(dataset_id):
+            return None
+        chosen = and_(DatasetVersion.dataset_id == Dataset.id, version)
+        return next(iter(self._load(self._select(chosen).where(Dataset.id == dataset_id))), None)
 
     def _select(self, version: ColumnElement[bool] = _CURRENT) -> Select[Any]:
         query = select(Dataset, DatasetVersion).join(DatasetVersion, version)
@@ -115,12 +105,3 @@ class Catalog:
             )
             for dataset, version in self._session.execute(query)
         ]
-
-
-def convert_type(type: str, source: str, target: str) -> str:
-    """Convert a type's name to another dialect; to text when it is not a type of both, as drivers may report any."""
-    try:
-        name = exp.DataType.build(type, dialect=source).sql(target, unsupported_level=ErrorLevel.RAISE)
-    except (SqlglotError, ValueError):
-        name = "VARCHAR"
-    return name.lower() if target == "trino" else name

@@ -7,8 +7,11 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from core.data.sql.catalog import Column, Table
-from core.errors import SpindleError
+from sqlglot import exp
+
+from core.data.columns import Column
+from core.data.sql.catalog import Table
+from core.errors import BadInput, SpindleError, TooLarge
 
 
 class QueryCancelled(SpindleError):
@@ -16,6 +19,20 @@ class QueryCancelled(SpindleError):
 
     status = 409
     default_code = "query-cancelled"
+
+
+def report_timeout(seconds: float) -> BadInput:
+    sentence = f"The query took longer than {seconds:g} seconds and was stopped; narrow it."
+    return BadInput(sentence, code="query-timeout")
+
+
+def report_memory_limit() -> BadInput:
+    sentence = "The query needed more memory than it may have and was stopped; narrow it."
+    return BadInput(sentence, code="query-memory")
+
+
+def report_size_limit(max_bytes: int) -> TooLarge:
+    return TooLarge(f"The answer is larger than {max_bytes // 2**20} MiB; ask for fewer rows or columns.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +49,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class EngineQuery:
-    """One page of a query, in the engine's dialect, over relations that the engine registered.
+    """One page of a query over relations that the engine registered. `sql` is what its `translate` returned.
 
     `exact_numbers` writes integers beyond 2^53 and decimals as strings.
     """
@@ -71,17 +88,19 @@ class SqlEngine(Protocol):
     """One engine, used by many threads at once. Nothing of one organization is visible to another's queries."""
 
     @property
-    def dialect(self) -> str:
-        """Name of the engine's SQL dialect in sqlglot."""
-        ...
-
-    @property
     def functions(self) -> Set[str]:
         """Lower-case names of the functions that queries may call."""
         ...
 
     def register(self, organization_id: str, table: Table) -> Relation:
         """Make a published table readable. Raises Unavailable when its files are missing or not the organization's."""
+        ...
+
+    def translate(self, tree: exp.Expr) -> str:
+        """Return the text of a checked statement, which is in Trino's dialect over relations, as this engine runs it.
+
+        The engine may change the tree. Raises BadInput for what the engine has no equivalent of.
+        """
         ...
 
     def run(self, query: EngineQuery) -> ResultPage:

@@ -1,19 +1,16 @@
-"""The SQL gate: refuses forbidden syntax, and rewrites queries for an engine over the organization's tables."""
+"""The SQL gate: refuses forbidden syntax, and rewrites queries over the organization's tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, SqlglotError
 
-from core.data.sql.column_names import UNNAMED, UNPLACED
-from core.data.sql.embedded.translation import translate
 from core.data.sql.engine import Relation
 from core.data.sql.names import TableName, suggest
+from core.data.sql.statement import list_value_columns
 from core.errors import BadInput
 
-TRINO = "trino"
 REFUSED: dict[type[exp.Expr], str] = {
     exp.Insert: "A query cannot write.",
     exp.Update: "A query cannot write.",
@@ -51,60 +48,13 @@ def check_tree(tree: exp.Expr, functions: Set[str]) -> None:
             raise BadInput(sentence, code="unknown-function")
 
 
-def rewrite(
-    tree: exp.Expr, relations: Mapping[TableName, Relation], dialect: str, limit: int | None, offset: int
-) -> str:
-    """Return a checked query in an engine's dialect over its relations, with at most `limit` rows; None means all.
-
-    Raises BadInput for syntax that the engine has no equivalent for.
-    """
-    if dialect != TRINO:
-        _name_columns(tree)
-        translate(tree)
+def rewrite(tree: exp.Expr, relations: Mapping[TableName, Relation], limit: int | None, offset: int) -> exp.Expr:
+    """Return a checked query over an engine's relations, with at most `limit` rows; None means all."""
     references = list(_find_references(tree))
     for node, name in references:
         _point_to_relation(node, name, relations[name])
     _unqualify_columns(tree, {(name.schema, name.name) for _, name in references if name.schema})
-    try:
-        return _limit_rows(tree, limit, offset).sql(dialect, unsupported_level=ErrorLevel.RAISE)
-    except (SqlglotError, RecursionError) as error:
-        deep = isinstance(error, RecursionError)
-        reason = "it is nested too deeply" if deep else str(error).splitlines()[0].rstrip(".")
-        sentence = f"The query uses something that this engine does not have: {reason}."
-        raise BadInput(sentence, code="unsupported-sql") from None
-
-
-def _name_columns(tree: exp.Expr) -> None:
-    """Name the unnamed columns of all queries in the tree as Trino does: `_col0`, `_col1`, …
-
-    The positions of columns after a `*` are not known here: their names begin with UNPLACED until the query has run.
-    """
-    for select in list(tree.find_all(exp.Select)):
-        name = UNNAMED
-        for position, column in enumerate(select.expressions):
-            if column.is_star:
-                name = UNPLACED
-            elif not _has_name(column):
-                column.replace(exp.alias_(column.copy(), f"{name}{position}", quoted=True))
-    for values in list(tree.find_all(exp.Values)):
-        alias = values.args.get("alias") or exp.TableAlias(this=exp.to_identifier("values"))
-        if isinstance(values.parent, exp.From | exp.Join) and not alias.columns:
-            alias.set("columns", _list_columns(values))
-            values.set("alias", alias)
-
-
-def _has_name(column: exp.Expr) -> bool:
-    """Whether Trino names the column: after its alias, the column or the field that it is."""
-    bare = column.unnest()
-    if isinstance(bare, exp.Dot):
-        return isinstance(bare.this, exp.Column | exp.Identifier | exp.Dot)
-    named = bool(column.alias) and not isinstance(column, exp.Window)  # whose alias is that of its window
-    return named or isinstance(bare, exp.Column | exp.Aliases)
-
-
-def _list_columns(values: exp.Values) -> list[exp.Identifier]:
-    """Return the names of the columns of a VALUES that names none."""
-    return [exp.to_identifier(f"{UNNAMED}{position}") for position in range(len(values.expressions[0].expressions))]
+    return _limit_rows(tree, limit, offset)
 
 
 def _find_references(tree: exp.Expr) -> Iterator[tuple[exp.Table, TableName]]:
@@ -168,7 +118,7 @@ def _limit_rows(tree: exp.Expr, limit: int | None, offset: int) -> exp.Expr:
             tree = tree.limit(min(bounds)) if bounds else tree
             return tree.offset(own_offset + offset)
     inner = tree.unnest() if isinstance(tree, exp.Subquery) else tree
-    columns = _list_columns(inner) if isinstance(inner, exp.Values) else None
+    columns = list_value_columns(inner) if isinstance(inner, exp.Values) else None
     page = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("page"), columns=columns))
     query = exp.select("*").from_(page)
     return (query if limit is None else query.limit(limit)).offset(offset)

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
+from core.data.columns import Column
 from core.data.datasets.repository import DatasetRepository
-from core.data.datasets.versions import get_version
+from core.data.datasets.versions import find_task_output, get_version
 from core.data.sql import statement
-from core.data.sql.catalog import Catalog, Column, Table
+from core.data.sql.catalog import Catalog, Table
 from core.data.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.data.sql.embedded.pool import Pool
 from core.data.sql.engine import EngineQuery, ResultPage, SqlEngine
 from core.data.sql.gate import check_tree, find_table_names, rewrite
 from core.data.sql.names import NameScope, TableName, UnknownTable, make_scope, report_unknown_table
+from core.data.sql.rows import encode_rows
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, NotFound
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
-from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import new_id
 
+Texts = tuple[str, ...]
 DEFAULT_ROWS = 1000
 MAX_ROWS = 10_000
 STORED_QUERIES = 2  # that run at the same time in one process
@@ -105,9 +106,9 @@ class QueryService:
             if isinstance(parsed, statement.Select):
                 tables = self._resolve_tables(parsed, scope, catalog)
             else:
-                return _cut_page(self._answer_names(parsed, scope, catalog), query)
+                return _build_page(*self._list_names(parsed, scope, catalog), query)
         relations = {name: self._engine.register(owner, table) for name, table in tables.items()}
-        sql = rewrite(parsed.tree, relations, self._engine.dialect, query.limit, query.offset)
+        sql = self._engine.translate(rewrite(parsed.tree, relations, query.limit, query.offset))
         used = tuple({relation.table.dataset_id: relation for relation in relations.values()}.values())
         return EngineQuery(query_id, owner, sql, used, parsed.explain, query.exact_numbers)
 
@@ -129,38 +130,41 @@ class QueryService:
     def bind_to_task(self, caller: Identity, task_id: str, query: Query) -> Query:
         """Return the query bound to what the task's execution published. Raises NotFound if it published no dataset."""
         with self._database.read() as session:
-            dataset_id, execution_id = _get_output(session, caller, task_id)
+            dataset_id, execution_id = find_task_output(session, caller.organization_id, task_id)
         return replace(query, dataset_id=dataset_id, execution_id=execution_id)
 
-    def list_tables(self, caller: Identity, catalog: str | None = None, schema: str | None = None) -> list[Table]:
+    def list_tables(
+        self, session: Session, caller: Identity, catalog: str | None = None, schema: str | None = None
+    ) -> list[Table]:
         """Return the published tables of one schema, or of all."""
         scope = make_scope(self._settings, catalog, schema)
-        with self._database.read() as session:
-            return Catalog(session, caller.organization_id).load_tables(scope.schema)
+        return Catalog(session, caller.organization_id).load_tables(scope.schema)
 
-    def list_columns(self, caller: Identity, table: str, catalog: str | None, schema: str | None) -> tuple[Column, ...]:
+    def list_columns(
+        self, session: Session, caller: Identity, table: str, catalog: str | None, schema: str | None
+    ) -> tuple[Column, ...]:
         """Return the columns of a table with Trino's type names.
 
         Raises NotFound for an unknown table, BadInput for a name in several schemas.
         """
         scope = make_scope(self._settings, catalog, schema)
-        with self._database.read() as session:
-            names, name = Catalog(session, caller.organization_id), TableName(table.lower())
-            try:
-                return _resolve(name, scope, names).get_trino_columns()
-            except UnknownTable as error:
-                raise NotFound(error.sentence, error.details) from error
+        try:
+            found = _resolve(TableName(table.lower()), scope, Catalog(session, caller.organization_id))
+        except UnknownTable as error:
+            raise NotFound(error.sentence, error.details) from error
+        return found.get_trino_columns()
 
-    def get_table_of_job(self, caller: Identity, project_id: str, job_id: str, dataset_id: str) -> Table:
+    def get_table_of_job(
+        self, session: Session, caller: Identity, project_id: str, job_id: str, dataset_id: str
+    ) -> Table:
         """Return the table of a job's dataset. Raises NotFound before anything was published."""
-        with self._database.read() as session:
-            dataset = DatasetRepository(session, caller.organization_id).get_of_job(project_id, job_id, dataset_id)
-            return _get_table(Catalog(session, caller.organization_id), dataset.id)
+        dataset = DatasetRepository(session, caller.organization_id).get_of_job(project_id, job_id, dataset_id)
+        return _get_table(Catalog(session, caller.organization_id), dataset.id)
 
-    def get_table_of_task(self, caller: Identity, task_id: str) -> Table:
+    def get_table_of_task(self, session: Session, caller: Identity, task_id: str) -> Table:
         """Return the dataset version that a task's execution published. Raises NotFound if it published no dataset."""
-        with self._database.read() as session:
-            return _get_table(Catalog(session, caller.organization_id), *_get_output(session, caller, task_id))
+        output = find_task_output(session, caller.organization_id, task_id)
+        return _get_table(Catalog(session, caller.organization_id), *output)
 
     def _resolve_tables(
         self, parsed: statement.Select, scope: NameScope, catalog: Catalog
@@ -170,28 +174,23 @@ class QueryService:
         tables = catalog.find_by_names({name.name for name in names})
         return {name: _choose(name, scope, tables, catalog) for name in names}
 
-    def _answer_names(self, parsed: statement.NameQuestion, scope: NameScope, catalog: Catalog) -> ResultPage:
+    def _list_names(
+        self, parsed: statement.NameQuestion, scope: NameScope, catalog: Catalog
+    ) -> tuple[Texts, list[Texts]]:
+        """Return the columns and the rows of the answer to SHOW or DESCRIBE."""
         match parsed:
             case statement.ShowCatalogs():
-                return _build_page(("Catalog",), [(self._settings.sql_catalog,)])
+                return ("Catalog",), [(self._settings.sql_catalog,)]
             case statement.ShowSchemas():
                 scope.check_catalog(parsed.catalog)
-                return _build_page(("Schema",), [(name,) for name in sorted({t.schema for t in catalog.load_tables()})])
+                return ("Schema",), [(name,) for name in sorted({table.schema for table in catalog.load_tables()})]
             case statement.ShowTables():
                 scope.check_catalog(parsed.catalog)
                 tables = catalog.load_tables(parsed.schema or scope.schema)
-                return _build_page(("Table",), [(table.name,) for table in tables])
+                return ("Table",), [(table.name,) for table in tables]
             case statement.ShowColumns():
                 columns = _resolve(parsed.table, scope, catalog).get_trino_columns()
-                return _build_page(("Column", "Type"), [(column.name, column.type) for column in columns])
-
-
-def _get_output(session: Session, caller: Identity, task_id: str) -> tuple[str, str]:
-    """Return the ids of the dataset and of the execution that published it."""
-    execution = TaskRepository(session, caller.organization_id).get_by_id(task_id).execution
-    if execution is None or execution.dataset_id is None:
-        raise NotFound("This task has published no dataset.")
-    return execution.dataset_id, execution.id
+                return ("Column", "Type"), [(column.name, column.type) for column in columns]
 
 
 def _get_table(catalog: Catalog, dataset_id: str, execution_id: str | None = None) -> Table:
@@ -227,14 +226,10 @@ def _choose(name: TableName, scope: NameScope, tables: Sequence[Table], catalog:
     return table
 
 
-def _build_page(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> ResultPage:
-    objects = [dict(zip(columns, row, strict=True)) for row in rows]
-    return ResultPage(tuple(Column(name, "varchar") for name in columns), len(rows), json.dumps(objects).encode())
-
-
-def _cut_page(page: ResultPage, query: Query) -> ResultPage:
-    rows = page.rows[query.offset :][: query.limit]
-    return ResultPage(page.columns, len(rows), json.dumps(rows).encode())
+def _build_page(columns: Texts, rows: Sequence[Texts], query: Query) -> ResultPage:
+    page = rows[query.offset :][: query.limit]
+    count, text = encode_rows(dict(zip(columns, row, strict=True)) for row in page)
+    return ResultPage(tuple(Column(name, "varchar") for name in columns), count, text)
 
 
 def _measure(started: float) -> int:

@@ -1,4 +1,4 @@
-"""Parsing of a request's SQL: a query, EXPLAIN of a query, or a question about names (SHOW, DESCRIBE)."""
+"""Parsing of a request's SQL: a query, EXPLAIN of a query, or a question about names (SHOW, DESCRIBE); and its text."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from sqlglot import TokenType, exp
 from sqlglot.dialects.trino import Trino
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token
 
 from core.data.sql.names import TableName
+from core.data.sql.rows import UNNAMED
 from core.errors import BadInput
 
 
@@ -77,6 +78,22 @@ def parse(sql: str) -> Statement:
     if words[1:] in (["ANALYZE"], ["("]):
         raise BadInput("EXPLAIN takes a query and no options here.", code="invalid-sql")
     return Select(_parse_query(tokens[1:], sql), explain=True)
+
+
+def write(tree: exp.Expr, dialect: str) -> str:
+    """Return the text of a query in an engine's dialect. Raises BadInput for syntax that the dialect does not have."""
+    try:
+        return tree.sql(dialect, unsupported_level=ErrorLevel.RAISE)
+    except (SqlglotError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        reason = "it is nested too deeply" if deep else str(error).splitlines()[0].rstrip(".")
+        sentence = f"The query uses something that this engine does not have: {reason}."
+        raise BadInput(sentence, code="unsupported-sql") from None
+
+
+def list_value_columns(values: exp.Values) -> list[exp.Identifier]:
+    """Return the names of the columns of a VALUES that names none."""
+    return [exp.to_identifier(f"{UNNAMED}{position}") for position in range(len(values.expressions[0].expressions))]
 
 
 def _tokenize(sql: str) -> list[Token]:

@@ -13,7 +13,7 @@ from core.definitions.schedules.times import check_scheduled_time
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.repository import lock_organization, lock_row, validate_fields
-from core.infra.validation import check_storable
+from core.infra.validation import check_storable, parse_integer
 from core.lifecycle.executions.states import Trigger
 from core.lifecycle.executions.transitions import lock_project, move
 from core.lifecycle.tasks.report import TaskWithExecution
@@ -25,7 +25,6 @@ FIELDS = frozenset(
 )
 CLEARABLE = frozenset({"bot_id", "scheduled_time"})
 TYPES = ("SPARK", "BROWSER", "PYTHON")
-LARGEST_ID = 2**31 - 1
 MAX_KEY_LENGTH = 16 * 2**10
 
 
@@ -59,10 +58,6 @@ class TaskRepository:
     def get(self, project_id: str, job_id: str, task_id: str) -> TaskWithExecution:
         JobRepository(self.session, self.organization_id).get(project_id, job_id)
         return self._fetch_one(self._select().where(Task.job_id == job_id, Task.id == _parse_id(task_id)))
-
-    def get_by_id(self, task_id: str) -> TaskWithExecution:
-        """Return a task of any job of the organization."""
-        return self._fetch_one(self._select().where(Task.id == _parse_id(task_id)))
 
     def get_startable(self, project_id: str, job_id: str, task_id: str) -> Task:
         """Return the task; raise Conflict when it is disabled or running."""
@@ -137,9 +132,10 @@ def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse_id(task_id: str) -> int:
-    if not (task_id.isascii() and task_id.isdecimal() and len(task_id) <= 10 and int(task_id) <= LARGEST_ID):
+    number = parse_integer(task_id)
+    if number is None:
         raise _not_found()
-    return int(task_id)
+    return number
 
 
 def _not_found() -> NotFound:

@@ -8,20 +8,35 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlglot import exp
+
+from core.data.columns import Column, convert_type
 from core.data.datasets.version_files import get_folder_columns
-from core.data.sql.catalog import Column, Table, convert_type
-from core.data.sql.embedded.pool import Answer, Pool, WorkerDied, WorkerTimedOut
-from core.data.sql.embedded.translation import CALLABLE
-from core.data.sql.engine import EngineQuery, QueryCancelled, Relation, ResultPage, StoredResult
+from core.data.duckdb.views import View
+from core.data.sql.catalog import Table
+from core.data.sql.embedded.messages import Answer, Header, QueryRequest
+from core.data.sql.embedded.pool import Pool, WorkerDied, WorkerTimedOut
+from core.data.sql.embedded.translation import CALLABLE, translate
+from core.data.sql.embedded.unnamed_columns import name_columns
+from core.data.sql.engine import (
+    EngineQuery,
+    QueryCancelled,
+    Relation,
+    ResultPage,
+    StoredResult,
+    report_memory_limit,
+    report_size_limit,
+    report_timeout,
+)
 from core.data.sql.files import list_parquet_files
-from core.errors import BadInput, SpindleError, TooLarge
+from core.data.sql.rows import MAX_PAGE_BYTES
+from core.data.sql.statement import write
+from core.errors import BadInput, SpindleError
 from core.infra.storage.protocol import Storage
 from pipelines.language.formats import TABLE_FORMATS
 
-MAX_BYTES = 32 * 2**20
 TYPES = {"U?HUGEINT": "BIGINT", "UBIGINT": "BIGINT", "UINTEGER": "BIGINT", "TIMESTAMP_(S|MS|NS)": "TIMESTAMP"}
 UNNAMED_FIELD = re.compile(r'"?\b_\d+"? (?=[A-Z])')  # of rows
-OUT_OF_MEMORY = "The query needed more memory than it may have and was stopped; narrow it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +45,12 @@ class WorkerLimits:
 
     pool: Pool
     timeout_seconds: float
-    max_bytes: int = MAX_BYTES
+    max_bytes: int = MAX_PAGE_BYTES
 
 
 class DuckDbEngine:
     """Implements SqlEngine with two pools of query processes: for queries that somebody waits for, and for others."""
 
-    dialect = "duckdb"
     functions: Set[str] = CALLABLE
 
     def __init__(self, storage: Storage, interactive: WorkerLimits, stored: WorkerLimits) -> None:
@@ -48,46 +62,43 @@ class DuckDbEngine:
         """List the table's files. Queries read them through a view, whose name is `schema.table` as one identifier."""
         return Relation(table, (table.full_name,), list_parquet_files(self._storage, organization_id, table, "signed"))
 
+    def translate(self, tree: exp.Expr) -> str:
+        name_columns(tree)
+        translate(tree)
+        return write(tree, "duckdb")
+
     def run(self, query: EngineQuery) -> ResultPage:
         answer = self._ask(query, self._interactive)
-        return ResultPage(_list_columns(answer), answer.header["rows"], answer.body)
+        return ResultPage(_list_columns(answer), answer.header.rows, answer.body)
 
     def store(self, query: EngineQuery, key: str, report_progress: Callable[[float], object]) -> StoredResult:
         with tempfile.TemporaryDirectory(dir=self._stored.pool.folder, ignore_cleanup_errors=True) as scratch:
             file = Path(scratch) / "rows.parquet"
-            answer = self._ask(query, self._stored, {"store": str(file)}, report_progress)
+            answer = self._ask(query, self._stored, str(file), report_progress)
             with file.open("rb") as content:
                 stored = self._storage.put(key, content)
-        return StoredResult(_list_columns(answer), answer.header["rows"], stored.size_bytes)
+        return StoredResult(_list_columns(answer), answer.header.rows, stored.size_bytes)
 
     def _ask(
         self,
         query: EngineQuery,
         limits: WorkerLimits,
-        extra: dict[str, str] | None = None,
+        store: str | None = None,
         report_progress: Callable[[float], object] = lambda _: None,
     ) -> Answer:
-        request = {
-            "sql": query.sql,
-            "views": [_describe_view(relation) for relation in query.relations],
-            "explain": query.explain,
-            "exactNumbers": query.exact_numbers,
-            "maxBytes": limits.max_bytes,
-            **(extra or {}),
-        }
+        views = [_make_view(relation) for relation in query.relations]
+        request = QueryRequest(query.sql, views, query.explain, query.exact_numbers, limits.max_bytes, store)
         seconds = limits.timeout_seconds
         try:
             answer = limits.pool.run(query.organization_id, query.id, request, seconds, report_progress)
         except WorkerTimedOut:
-            sentence = f"The query took longer than {seconds:g} seconds and was stopped; narrow it."
-            raise BadInput(sentence, code="query-timeout") from None
+            raise report_timeout(seconds) from None
         except WorkerDied as error:
             if error.cancelled:
                 raise QueryCancelled("The query was cancelled.") from None
-            raise BadInput(OUT_OF_MEMORY, code="query-memory") from None
-        if "error" in answer.header:
-            code = answer.header.get("code", "query-failed")
-            raise _convert_error(answer.header["error"], answer.header["message"], code, limits.max_bytes)
+            raise report_memory_limit() from None
+        if answer.header.failure is not None:
+            raise _convert_error(answer.header, limits.max_bytes)
         return answer
 
     def cancel(self, query_id: str) -> bool:
@@ -98,19 +109,15 @@ class DuckDbEngine:
         self._stored.pool.close()
 
 
-def _describe_view(relation: Relation) -> dict[str, object]:
-    """Return the arguments of the query process's View. Without files it needs the columns' types."""
+def _make_view(relation: Relation) -> View:
     table = relation.table
     columns = [(column.name, convert_type(column.type, "spark", "duckdb")) for column in table.columns]
-    layout = {
-        "partition_by": get_folder_columns(table.format, table.partition_by),
-        "complete": table.format in TABLE_FORMATS,
-    }
-    return {"name": relation.identifiers[0], "files": relation.files, "columns": columns, **layout}
+    partition_by = get_folder_columns(table.format, table.partition_by)
+    return View(relation.identifiers[0], relation.files, columns, partition_by, table.format in TABLE_FORMATS)
 
 
 def _list_columns(answer: Answer) -> tuple[Column, ...]:
-    return tuple(Column(name, _name_type(type)) for name, type in answer.header["columns"])
+    return tuple(Column(name, _name_type(type)) for name, type in answer.header.columns)
 
 
 def _name_type(type: str) -> str:
@@ -122,13 +129,13 @@ def _name_type(type: str) -> str:
     return convert_type(UNNAMED_FIELD.sub("", type), "duckdb", "trino")
 
 
-def _convert_error(kind: str, message: str, code: str, max_bytes: int) -> SpindleError:
-    match kind:
+def _convert_error(header: Header, max_bytes: int) -> SpindleError:
+    match header.failure:
         case "too large":
-            return TooLarge(f"The answer is larger than {max_bytes // 2**20} MiB; ask for fewer rows or columns.")
+            return report_size_limit(max_bytes)
         case "memory":
-            return BadInput(OUT_OF_MEMORY, code="query-memory")
+            return report_memory_limit()
         case "refused":
-            return BadInput(message, code="query-refused")
+            return BadInput(header.message, code="query-refused")
         case _:
-            return BadInput(message, code=code)
+            return BadInput(header.message, code=header.code)

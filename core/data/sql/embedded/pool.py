@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, Timer
-from typing import Any
 
-import core
+from core.data.processes import start_process
+from core.data.sql.embedded.messages import Answer, Header, QueryRequest
 from core.errors import Unavailable
 
 SIZE = 4
@@ -32,36 +29,13 @@ class WorkerDied(Exception):
     cancelled = False
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A worker's answer: a JSON header, and the rows as JSON."""
-
-    header: dict[str, Any]
-    body: bytes
-
-
 class Worker:
     """One process, which runs one request at a time and serves one organization until it ends."""
 
     def __init__(self, folder: Path) -> None:
         self.organization_id: str | None = None
         self._scratch = tempfile.mkdtemp(dir=folder)
-        # no secret of the service, and an empty home
-        environment = {
-            "PYTHONPATH": str(Path(core.__file__).parent.parent),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "HOME": self._scratch,
-            "LC_ALL": "C.UTF-8",
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "core.data.sql.embedded.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=self._scratch,
-            env=environment,
-            start_new_session=True,  # Ctrl-C must not reach workers: the server closes them
-        )
+        self.process = start_process("core.data.sql.embedded.worker", self._scratch)
         if self.process.stdin is None or self.process.stdout is None:
             raise ValueError("The process was started without pipes.")
         self._requests, self._answers = self.process.stdin, self.process.stdout
@@ -70,22 +44,21 @@ class Worker:
         return self.process.poll() is None
 
     def run(
-        self, request: dict[str, Any], seconds: float, report_progress: Callable[[float], object] = lambda _: None
+        self, request: QueryRequest, seconds: float, report_progress: Callable[[float], object] = lambda _: None
     ) -> Answer:
         """Send a request and wait for its answer. After WorkerTimedOut or WorkerDied the worker must be closed."""
         timer = Timer(seconds, self.process.kill)
         timer.start()
         try:
-            self._requests.write(json.dumps(request | {"seconds": seconds + GRACE_SECONDS}).encode() + b"\n")
+            self._requests.write(replace(request, seconds=seconds + GRACE_SECONDS).to_line())
             self._requests.flush()
-            while "progress" in (header := json.loads(self._answers.readline() or b"null") or {}):
-                report_progress(header["progress"])
-            if not header:
-                raise EOFError
-            body = self._answers.read(header.get("size", 0))
-            if len(body) < header.get("size", 0):
-                raise EOFError
-            return Answer(header, body)
+            while (line := self._answers.readline()).endswith(b"\n"):
+                header = Header.from_line(line)
+                if header.progress is not None:
+                    report_progress(header.progress)
+                elif len(body := self._answers.read(header.size)) == header.size:
+                    return Answer(header, body)
+            raise EOFError
         except (BrokenPipeError, EOFError):
             raise (WorkerDied if timer.is_alive() else WorkerTimedOut) from None
         finally:
@@ -122,7 +95,7 @@ class Pool:
         self,
         organization_id: str,
         query_id: str,
-        request: dict[str, Any],
+        request: QueryRequest,
         seconds: float,
         report_progress: Callable[[float], object] = lambda _: None,
     ) -> Answer:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import duckdb
 
-from core.data.duckdb.lockdown import quote_identifier, quote_literal
-from core.data.sql.column_names import make_unique, number_unnamed
+from core.data.duckdb.views import quote_identifier, quote_literal
+from core.data.sql.rows import make_unique, number_unnamed
 
 WIDE_INTEGERS = ("HUGEINT", "UHUGEINT", "UBIGINT")  # of sums; Trino's are bigint
 UNKNOWN_TO_PARQUET = ("INTERVAL", "UUID", "JSON", "BIT", "TIME WITH TIME ZONE", '"NULL"')
 PLAN_COLUMN = "Query Plan"
 
 
-def write_parquet(connection: duckdb.DuckDBPyConnection, sql: str, path: str) -> tuple[list[list[str]], int]:
+def write_parquet(connection: duckdb.DuckDBPyConnection, sql: str, path: str) -> tuple[list[tuple[str, str]], int]:
     """Write the rows of a query, in their order, to a file; return its columns with DuckDB's types, and the rows."""
     described = connection.execute(f"DESCRIBE {sql}").fetchall()
     names = make_unique(number_unnamed([name for name, *_ in described]))
@@ -27,7 +27,7 @@ def write_parquet(connection: duckdb.DuckDBPyConnection, sql: str, path: str) ->
     # the rows of a subquery keep their order
     copy = f"COPY (SELECT {cells} FROM ({sql}) AS page({aliases})) TO {quote_literal(path)} (FORMAT parquet)"  # noqa: S608 - quoted
     (count,) = connection.execute(copy).fetchone() or (0,)
-    return [[name, type] for name, type in zip(names, types, strict=True)], count
+    return list(zip(names, types, strict=True)), count
 
 
 def quote_lines(lines: Sequence[str], name: str) -> str:

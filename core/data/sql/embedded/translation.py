@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
 from core.data.duckdb.functions import OWN
+from core.data.sql.functions import TRINO_FUNCTIONS
 from core.errors import BadInput
 
-TRINO_FUNCTIONS = Path(__file__).parent.parent / "trino" / "functions.txt"
 MAX_NESTED = 6  # divisions within each other: each repeats its operands
 INTEGER_TYPES = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
 TYPES = {
@@ -142,10 +141,6 @@ def _is_date(node: exp.Expr) -> bool:
     return isinstance(node, exp.Cast) and node.to.is_type("date")
 
 
-def _multiply(node: exp.Mul) -> None:
-    _type_literals(node)
-
-
 def _aggregate(node: exp.Expr) -> tuple[exp.Expr, bool]:
     """Return the whole expression of an aggregate, with FILTER and OVER, and whether it has OVER."""
     whole, windowed = node, False
@@ -167,7 +162,7 @@ def _sum(node: exp.Sum) -> None:
 
 
 def _avg(node: exp.Avg) -> None:
-    """The average of decimals is a decimal; the type of a median is the one that is wanted."""
+    """Cast an average to the type of a median: in DuckDB a median of decimals is a decimal, as Trino's average is."""
     whole, windowed = _aggregate(node)
     example = exp.Array(expressions=[_example(_strip_distinct(node.this), windowed)])
     half = exp.Literal.number("0.5")
@@ -181,11 +176,6 @@ def _strip_distinct(node: exp.Expr) -> exp.Expr:
 
 def _example(argument: exp.Expr, windowed: bool) -> exp.Expr:
     return argument.copy() if windowed else exp.AnyValue(this=argument.copy())
-
-
-def _count_if(node: exp.CountIf) -> None:
-    whole, _ = _aggregate(node)
-    whole.replace(_cast(whole, "BIGINT"))
 
 
 def _convert(node: exp.Cast) -> exp.Expr | None:
@@ -336,10 +326,6 @@ def _match(count: Callable[[exp.Expr, exp.Expr], exp.Expr]) -> Callable[[exp.Ano
     return rule
 
 
-def _zip_with(node: exp.Anonymous) -> exp.Expr:
-    raise refuse("zip_with")
-
-
 def _count_bits(node: exp.Anonymous) -> exp.Expr:
     value = _cast(node.expressions[0], "BIGINT")
     return _cast(call("bit_count", value), "BIGINT")
@@ -373,7 +359,8 @@ def _widen(node: exp.Binary | exp.Unary) -> None:
             node.set(key, _cast(node.args[key], "BIGINT"))
 
 
-def _aggregate_bits(node: exp.Expr) -> None:
+def _widen_aggregate(node: exp.Expr) -> None:
+    """Counts by a condition and aggregates of bits give a bigint."""
     whole, _ = _aggregate(node)
     whole.replace(_cast(whole, "BIGINT"))
 
@@ -423,7 +410,7 @@ FUNCTIONS: dict[str, Rule] = {
     "infinity": _name_constant("infinity"),
     "e": lambda _node: call("exp", exp.Literal.number(1)),
     "millisecond": _millisecond,
-    "zip_with": _zip_with,
+    "zip_with": _refuse("zip_with"),
     "url_encode": _refuse("url_encode"),
     "url_decode": _refuse("url_decode"),
     "json_array": _refuse("json_array"),
@@ -434,16 +421,16 @@ FUNCTIONS: dict[str, Rule] = {
     "json_exists": _refuse("json_exists; use json_extract"),
 }
 # that users may call: Trino's, as far as DuckDB has them
-CALLABLE = frozenset(TRINO_FUNCTIONS.read_text("utf-8").split()) & (OWN | RENAMED.keys() | FUNCTIONS.keys())
+CALLABLE = TRINO_FUNCTIONS & (OWN | RENAMED.keys() | FUNCTIONS.keys())
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Div: _divide,
     exp.Mod: _take_remainder,
     exp.Add: _add,
     exp.Sub: _add,
-    exp.Mul: _multiply,
+    exp.Mul: _type_literals,
     exp.Sum: _sum,
     exp.Avg: _avg,
-    exp.CountIf: _count_if,
+    exp.CountIf: _widen_aggregate,
     exp.Cast: _convert,
     exp.TryCast: _convert,
     exp.AtTimeZone: _move_to_zone,
@@ -486,8 +473,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.BitwiseOr: _widen,
     exp.BitwiseXor: _widen,
     exp.BitwiseNot: _widen,
-    exp.BitwiseAndAgg: _aggregate_bits,
-    exp.BitwiseOrAgg: _aggregate_bits,
+    exp.BitwiseAndAgg: _widen_aggregate,
+    exp.BitwiseOrAgg: _widen_aggregate,
     exp.ArrayMax: _macro("trino_array_max", "this"),
     exp.ArrayMin: _macro("trino_array_min", "this"),
     exp.Unnest: _unnest,

@@ -1,15 +1,7 @@
-"""A query process: reads requests as JSON lines and answers with a JSON line, followed by the rows as JSON.
-
-request   {"sql", "views": [{"name", "files", "columns"}], "explain", "exactNumbers", "maxBytes", "seconds"}
-          with "store": path of the Parquet file that gets the rows, in place of an answer with rows
-answer    {"columns": [[name, type], ...], "rows": count, "size": bytes of the JSON array that follows}
-          before it, of stored rows, {"progress": share from 0 to 1} any number of times
-      or  {"error": "refused" | "too large" | "memory" | "failed", "message": sentence, "code": of a failure}
-"""
+"""A query process: answers one request after the other. messages.py has their form."""
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
@@ -22,15 +14,16 @@ from typing import Any, BinaryIO
 
 import duckdb
 
-from core.data.duckdb.lockdown import Refused, View, check_statement, lock_down, open_database
+from core.data.duckdb.lockdown import Refused, check_statement, lock_down, open_database
 from core.data.duckdb.macros import find_macros
 from core.data.duckdb.values import convert, convert_exactly, convert_real
-from core.data.sql.column_names import make_unique, number_unnamed
+from core.data.processes import limit_resources
 from core.data.sql.embedded.errors import UNSUPPORTED, find_code
+from core.data.sql.embedded.messages import Header, QueryRequest
 from core.data.sql.embedded.stored_rows import PLAN_COLUMN, quote_lines, read_plan, write_parquet
+from core.data.sql.rows import RowsTooLarge, encode_rows, make_unique, number_unnamed
 
 DUCKDB_MEMORY = "1GB"
-ADDRESS_SPACE = 6 * 2**30  # DuckDB's threads and allocator reserve far more than they use
 FILE_SIZE = 4 * 2**30
 CHUNK_ROWS = 500
 PROGRESS_SECONDS = 0.5
@@ -49,10 +42,6 @@ SAFE_ERRORS = (  # their messages concern the query's text and values; those of 
     duckdb.SyntaxException,
     duckdb.TypeMismatchException,
 )
-
-
-class AnswerTooLarge(Exception):
-    pass
 
 
 class SpareDatabases:
@@ -80,24 +69,18 @@ _SPARES = SpareDatabases()
 
 
 def main() -> None:
-    _limit_resources()
+    limit_resources()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # stray prints must not reach the pipe
     _SPARES.refill()
     for line in sys.stdin.buffer:
-        request = json.loads(line)
-        _die_after(request["seconds"])
+        request = QueryRequest.from_line(line)
+        _die_after(request.seconds)
         _answer(request, answers)
         _SPARES.refill()
         _die_after(0)
     shutil.rmtree(os.getcwd(), ignore_errors=True)  # the server does so too, unless it was killed
-
-
-def _limit_resources() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
-    if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
 
 
 def _die_after(seconds: float) -> None:
@@ -106,53 +89,54 @@ def _die_after(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _answer(request: dict[str, Any], answers: BinaryIO) -> None:
+def _answer(request: QueryRequest, answers: BinaryIO) -> None:
+    body = b""
     try:
-        header, body = (_store(request, answers), b"") if "store" in request else _run(request)
+        connection, sql = _prepare(request)
+        if request.store is None:
+            header, body = _run(connection, sql, request)
+        else:
+            header = _store(connection, sql, request.store, request.max_bytes, answers)
     except Refused as error:
-        header, body = {"error": "refused", "message": str(error)}, b""
-    except AnswerTooLarge:
-        header, body = {"error": "too large", "message": ""}, b""
+        header = Header(failure="refused", message=str(error))
+    except RowsTooLarge:
+        header = Header(failure="too large")
     except (MemoryError, duckdb.OutOfMemoryException):
-        header, body = {"error": "memory", "message": ""}, b""
+        header = Header(failure="memory")
     except duckdb.Error as error:
-        header, body = {"error": "failed", **_describe_error(error, request)}, b""
-    answers.write(json.dumps(header).encode() + b"\n" + body)
+        header = _describe_error(error, request)
+    answers.write(header.to_line() + body)
     answers.flush()
 
 
-def _run(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    views = [View(**view) for view in request["views"]]
-    check_statement(request["sql"], views)
+def _prepare(request: QueryRequest) -> tuple[duckdb.DuckDBPyConnection, str]:
+    """Check the statement; return a locked database with its views, and the statement that gives the rows."""
+    check_statement(request.sql, request.views)
     connection = _SPARES.take()
-    lock_down(connection, views, find_macros(request["sql"]))
-    sql = request["sql"]
-    if request["explain"]:
-        sql = quote_lines(read_plan(connection, sql), PLAN_COLUMN)
+    lock_down(connection, request.views, find_macros(request.sql), request.store)
+    return connection, quote_lines(read_plan(connection, request.sql), PLAN_COLUMN) if request.explain else request.sql
+
+
+def _run(connection: duckdb.DuckDBPyConnection, sql: str, request: QueryRequest) -> tuple[Header, bytes]:
     connection.execute(sql)
     columns = [(name, str(type)) for name, type, *_ in connection.description or ()]
-    converter = convert_exactly if request["exactNumbers"] else convert
+    converter = convert_exactly if request.exact_numbers else convert
     names = make_unique(number_unnamed([name for name, _ in columns]))
-    converters = [convert_real if type == "FLOAT" else converter for _, type in columns]
-    rows = ([each(value) for each, value in zip(converters, row, strict=True)] for row in _fetch_rows(connection))
-    count, body = _encode(names, rows, request["maxBytes"])
-    header = [[name, type] for name, (_, type) in zip(names, columns, strict=True)]
-    return {"columns": header, "rows": count, "size": len(body)}, body
+    types = [type for _, type in columns]
+    converters = [convert_real if type == "FLOAT" else converter for type in types]
+    rows = (
+        {name: to_json(value) for name, to_json, value in zip(names, converters, row, strict=True)}
+        for row in _fetch_rows(connection)
+    )
+    count, body = encode_rows(rows, request.max_bytes)
+    return Header(list(zip(names, types, strict=True)), count, len(body)), body
 
 
-def _store(request: dict[str, Any], answers: BinaryIO) -> dict[str, Any]:
-    """Write the rows to a file and return the header of the answer."""
+def _store(connection: duckdb.DuckDBPyConnection, sql: str, file: str, max_bytes: int, answers: BinaryIO) -> Header:
     os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
-    views = [View(**view) for view in request["views"]]
-    check_statement(request["sql"], views)
-    connection = _SPARES.take()
-    lock_down(connection, views, find_macros(request["sql"]), request["store"])
-    sql = request["sql"]
-    if request["explain"]:
-        sql = quote_lines(read_plan(connection, sql), PLAN_COLUMN)
-    with _watch(connection, request["store"], request["maxBytes"], answers):
-        columns, count = write_parquet(connection, sql, request["store"])
-    return {"columns": columns, "rows": count, "size": 0}
+    with _watch(connection, file, max_bytes, answers):
+        columns, count = write_parquet(connection, sql, file)
+    return Header(columns, count)
 
 
 @contextmanager
@@ -169,7 +153,7 @@ def _watch(connection: duckdb.DuckDBPyConnection, file: str, max_bytes: int, ans
                 connection.interrupt()
             percent = connection.query_progress()
             if percent >= 0:
-                answers.write(json.dumps({"progress": min(percent / 100, 1)}).encode() + b"\n")
+                answers.write(Header(progress=min(percent / 100, 1)).to_line())
                 answers.flush()
 
     thread = threading.Thread(target=watch)
@@ -177,12 +161,12 @@ def _watch(connection: duckdb.DuckDBPyConnection, file: str, max_bytes: int, ans
     try:
         yield
     except duckdb.InterruptException:
-        raise AnswerTooLarge from None
+        raise RowsTooLarge from None
     finally:
         done.set()
         thread.join()
     if is_too_large():
-        raise AnswerTooLarge
+        raise RowsTooLarge
 
 
 def _fetch_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:
@@ -190,29 +174,17 @@ def _fetch_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]
         yield from chunk
 
 
-def _encode(names: Sequence[str], rows: Iterator[Sequence[Any]], max_bytes: int) -> tuple[int, bytes]:
-    parts: list[bytes] = []
-    size = 2
-    for row in rows:
-        part = json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, separators=(",", ":")).encode()
-        size += len(part) + 1
-        if size > max_bytes:
-            raise AnswerTooLarge
-        parts.append(part)
-    return len(parts), b"[" + b",".join(parts) + b"]"
-
-
-def _describe_error(error: duckdb.Error, request: dict[str, Any]) -> dict[str, str]:
+def _describe_error(error: duckdb.Error, request: QueryRequest) -> Header:
     """Return DuckDB's message without its quote of the rewritten SQL, and a code; nothing that could name a file."""
     text = str(error).split("\n\nLINE ")[0].partition(": ")[2]
-    folders = {os.path.dirname(file) for view in request["views"] for file in view["files"]}
+    folders = {os.path.dirname(file) for view in request.views for file in view.files}
     if not isinstance(error, SAFE_ERRORS) or any(folder in text for folder in folders):
-        return {"message": "The query failed while it read the table.", "code": "query-failed"}
+        return Header(failure="failed", message="The query failed while it read the table.")
     sentence = " ".join(text.split()).rstrip(".")
     code = find_code(sentence, type(error).__name__)
     sentence = sentence.replace(UNSUPPORTED, "This engine does not have: ")
     message = (sentence if len(sentence) <= MAX_MESSAGE else f"{sentence[:MAX_MESSAGE]}…") + "."
-    return {"message": message, "code": code}
+    return Header(failure="failed", message=message, code=code)
 
 
 if __name__ == "__main__":

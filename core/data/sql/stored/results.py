@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import replace
 
+from core.data.columns import Column
 from core.data.files.process import FileReader
-from core.data.sql.catalog import Column, Table
+from core.data.sql.catalog import Table
 from core.data.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.data.sql.embedded.pool import Pool
 from core.data.sql.engine import EngineQuery, Relation, ResultPage, SqlEngine

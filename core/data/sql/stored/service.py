@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from sqlalchemy.orm import Session
+
+from core.data.columns import Column
 from core.data.datasets.service import Download, read_chunks
-from core.data.sql.catalog import Column
 from core.data.sql.engine import ResultPage
 from core.data.sql.service import MAX_ROWS, Query, QueryService
 from core.data.sql.stored.repository import UNFINISHED, StoredQueryRepository, expire_after, list_surplus
@@ -74,13 +76,11 @@ class StoredQueryService:
         """Submit a query bound to the dataset of a task's execution."""
         return self.submit(caller, self._queries.bind_to_task(caller, task_id, query))
 
-    def list(self, caller: Identity, limit: int | None, after: str | None) -> Sequence[StoredQuery]:
-        with self._database.read() as session:
-            return StoredQueryRepository(session, caller.organization_id).list(limit, after)
+    def list(self, session: Session, caller: Identity, limit: int | None, after: str | None) -> Sequence[StoredQuery]:
+        return StoredQueryRepository(session, caller.organization_id).list(limit, after)
 
-    def get(self, caller: Identity, query_id: str) -> StoredQuery:
-        with self._database.read() as session:
-            return StoredQueryRepository(session, caller.organization_id).get(query_id)
+    def get(self, session: Session, caller: Identity, query_id: str) -> StoredQuery:
+        return StoredQueryRepository(session, caller.organization_id).get(query_id)
 
     def cancel(self, caller: Identity, query_id: str) -> StoredQuery:
         """Cancel a query; delete the result of one that has ended."""
@@ -88,11 +88,12 @@ class StoredQueryService:
             stored = StoredQueryRepository(session, caller.organization_id)
             cancelled = stored.cancel(query_id, expire_after(self._settings.sql_result_hours))
             query = stored.get(query_id)
+            session.refresh(query)
             if not cancelled:
                 stored.delete(query)
         if cancelled:
             self._runner.cancel(query_id)
-            return self.get(caller, query_id)
+            return query
         self._storage.delete(query_key(caller.organization_id, query_id))
         return query
 
@@ -120,7 +121,8 @@ class StoredQueryService:
         return Download(name, self._results.export(key, format))
 
     def _get_completed(self, caller: Identity, query_id: str) -> StoredQuery:
-        query = self.get(caller, query_id)
+        with self._database.read() as session:
+            query = self.get(session, caller, query_id)
         if query.state in UNFINISHED:
             raise Conflict("The query has not ended; read its status first.", code="query-unfinished")
         if query.state != "COMPLETED":

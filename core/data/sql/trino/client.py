@@ -16,7 +16,7 @@ from trino.client import ClientSession, TrinoQuery, TrinoRequest
 from trino.exceptions import Error as TrinoError
 from trino.exceptions import TrinoQueryError
 
-from core.data.sql.engine import QueryCancelled
+from core.data.sql.engine import QueryCancelled, report_memory_limit, report_timeout
 from core.errors import BadInput, SpindleError, Unavailable
 from core.infra.settings import Settings
 
@@ -95,7 +95,7 @@ class TrinoStatement:
             self._report(min(percent / 100, 1))
 
     def _describe_stop(self) -> SpindleError:
-        return QueryCancelled("The query was cancelled.") if self._cancelled else describe_timeout(self._seconds)
+        return QueryCancelled("The query was cancelled.") if self._cancelled else report_timeout(self._seconds)
 
 
 class TrinoClient:
@@ -154,18 +154,11 @@ def translate_error(error: TrinoQueryError, seconds: float) -> SpindleError:
     if name in NOT_FOUND:
         return TableGone(f"{message}.", code="unknown-table")
     if name in TIME_LIMITS:
-        return describe_timeout(seconds)
+        return report_timeout(seconds)
     if name in MEMORY_LIMITS:
-        return BadInput(
-            "The query needed more memory than it may have and was stopped; narrow it.", code="query-memory"
-        )
+        return report_memory_limit()
     if kind == "USER_ERROR":
         return BadInput(f"{message}.", code=name)
     if kind == "INSUFFICIENT_RESOURCES":
         return Unavailable("Trino has no room for the query; try again in a moment.", code="queries-busy")
     return Unavailable("Trino could not read the table.", code=name)
-
-
-def describe_timeout(seconds: float) -> BadInput:
-    sentence = f"The query took longer than {seconds:g} seconds and was stopped; narrow it."
-    return BadInput(sentence, code="query-timeout")

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Generator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from sqlglot import exp
+
+from core.data.columns import Column
 from core.data.duckdb.values import convert, convert_exactly
-from core.data.sql.catalog import Column, Table
-from core.data.sql.column_names import make_unique
-from core.data.sql.engine import EngineQuery, Relation, ResultPage, StoredResult
+from core.data.sql.catalog import Table
+from core.data.sql.engine import EngineQuery, Relation, ResultPage, StoredResult, report_size_limit
+from core.data.sql.functions import TRINO_FUNCTIONS
+from core.data.sql.rows import MAX_PAGE_BYTES, RowsTooLarge, encode_rows, make_unique
+from core.data.sql.statement import write
 from core.data.sql.trino.access import AccessRules, name_user
 from core.data.sql.trino.client import TableGone, TrinoClient, TrinoStatement
 from core.data.sql.trino.tables import TrinoTables
 from core.data.sql.trino.values import ParquetRows, name_type, plain_value
-from core.errors import BadInput, TooLarge
+from core.errors import BadInput
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
 
-MAX_BYTES = 32 * 2**20
 T = TypeVar("T")
-FUNCTIONS = frozenset(Path(__file__).with_name("functions.txt").read_text("utf-8").split())
 
 
 class TrinoEngine:
     """Implements SqlEngine with one Trino, which may have other users."""
 
-    dialect = "trino"
-    functions: Set[str] = FUNCTIONS
+    functions: Set[str] = TRINO_FUNCTIONS
 
     def __init__(self, settings: Settings, storage: Storage, client: TrinoClient) -> None:
         self._settings = settings
@@ -43,6 +44,9 @@ class TrinoEngine:
 
     def register(self, organization_id: str, table: Table) -> Relation:
         return Relation(table, self._tables.register(organization_id, table))
+
+    def translate(self, tree: exp.Expr) -> str:
+        return write(tree, "trino")
 
     def run(self, query: EngineQuery) -> ResultPage:
         return self._repeat_if_gone(query, lambda: self._run(query))
@@ -62,23 +66,13 @@ class TrinoEngine:
         self._client.close()
 
     def _run(self, query: EngineQuery) -> ResultPage:
-        names: list[str] = []
-        parts: list[bytes] = []
-        size = 2
-        to_json = convert_exactly if query.exact_numbers else convert
         with self._start(query, self._settings.sql_timeout_seconds) as statement:
-            for batch in statement.read():
-                names = names or _list_names(statement, query.relations)
-                for row in batch:
-                    values = (to_json(plain_value(value)) for value in row)
-                    part = dict(zip(names, values, strict=True))
-                    parts.append(json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode())
-                    size += len(parts[-1]) + 1
-                    if size > MAX_BYTES:
-                        limit = MAX_BYTES // 2**20
-                        raise TooLarge(f"The answer is larger than {limit} MiB; ask for fewer rows or columns.")
-            columns = _list_columns(statement, query.relations)
-        return ResultPage(columns, len(parts), b"[" + b",".join(parts) + b"]")
+            try:
+                with closing(_read_rows(statement, query)) as objects:  # ends the statement
+                    count, rows = encode_rows(objects)
+            except RowsTooLarge:
+                raise report_size_limit(MAX_PAGE_BYTES) from None
+            return ResultPage(_list_columns(statement, query.relations), count, rows)
 
     def _store(self, query: EngineQuery, key: str, report_progress: Callable[[float], object]) -> StoredResult:
         max_bytes = int(self._settings.sql_result_gigabytes * 1e9)
@@ -126,6 +120,15 @@ class TrinoEngine:
 
 def open_trino_engine(settings: Settings, storage: Storage) -> TrinoEngine:
     return TrinoEngine(settings, storage, TrinoClient(settings))
+
+
+def _read_rows(statement: TrinoStatement, query: EngineQuery) -> Generator[dict[str, Any]]:
+    """Yield the rows with JSON values."""
+    to_json = convert_exactly if query.exact_numbers else convert
+    for batch in statement.read():
+        names = _list_names(statement, query.relations)
+        for row in batch:
+            yield {name: to_json(plain_value(value)) for name, value in zip(names, row, strict=True)}
 
 
 def _list_names(statement: TrinoStatement, relations: Sequence[Relation]) -> list[str]:

@@ -10,14 +10,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from core.data.columns import Column
 from core.data.datasets.version_files import get_folder_columns
-from core.data.sql.catalog import Column, Table
+from core.data.duckdb.views import quote_identifier, quote_literal
+from core.data.sql.catalog import Table
 from core.data.sql.trino.client import TrinoClient
-from core.data.sql.trino.text import quote, quote_text, to_trino_url
 from core.errors import BadInput
 from core.infra.storage.protocol import Storage
 
 CATALOG, READ_CATALOG = "hive", "hive_ro"
+LOCAL = "local://"
 INSTANT = "timestamp"  # Spark's type of a point in time
 FILLED_ONCE = ("executions", "datasets")  # folders of an organization below which each folder has one writer
 MAX_FOLDERS = 100
@@ -69,16 +71,16 @@ class FolderTables:
 
     def _create_table(self, name: str, cells: Mapping[str, str], folder: Folder) -> None:
         own = [column for column in cells if column not in folder.columns]
-        columns = ", ".join(f"{quote(column)} {cells[column]}" for column in (*own, *folder.columns))
-        options = f"external_location = {quote_text(self._find_address(folder.key))}, format = 'PARQUET'"
+        columns = ", ".join(f"{quote_identifier(column)} {cells[column]}" for column in (*own, *folder.columns))
+        options = f"external_location = {quote_literal(self._find_address(folder.key))}, format = 'PARQUET'"
         if folder.columns:
-            names = ", ".join(quote_text(column.lower()) for column in folder.columns)
+            names = ", ".join(quote_literal(column.lower()) for column in folder.columns)
             options += f", partitioned_by = ARRAY[{names}]"
         self._client.fetch(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ({options})")
 
     def _sync_partitions(self, schema: str, name: str) -> None:
         """Add the folders to the metastore."""
-        names = f"{quote_text(schema)}, {quote_text(name)}"
+        names = f"{quote_literal(schema)}, {quote_literal(name)}"
         call = f"CALL {CATALOG}.system.sync_partition_metadata({names}, 'FULL', false)"
         self._client.fetch(call, seconds=SYNC_SECONDS)
 
@@ -86,10 +88,15 @@ class FolderTables:
         """Restrict a query over a folder to its named files."""
         if not folder.files:
             return query
-        return f'{query} WHERE "$path" IN ({", ".join(quote_text(self._find_address(key)) for key in folder.files)})'
+        return f'{query} WHERE "$path" IN ({", ".join(quote_literal(self._find_address(key)) for key in folder.files)})'
 
     def _find_address(self, key: str) -> str:
         return to_trino_url(self._storage.url_for(key, "sql"))
+
+
+def to_trino_url(url: str) -> str:
+    """Return the address of a file or folder; Trino has a scheme of its own for those of its machine."""
+    return url if "://" in url else LOCAL + url
 
 
 def can_read_folders(table: Table, files: Sequence[str]) -> bool:
@@ -160,7 +167,7 @@ def _to_hive(column: Column) -> str:
 
 
 def _read_cell(column: Column, stored: str, is_instant: bool) -> str:
-    name = quote(column.name)
+    name = quote_identifier(column.name)
     cell = f"CAST({name} AS {_to_hive(column)})" if stored != _to_hive(column) else name
     if is_instant:
         cell = f"with_timezone({cell}, 'UTC')"

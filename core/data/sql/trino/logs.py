@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
+from core.data.duckdb.views import quote_identifier, quote_literal
 from core.data.sql.catalog import Table
 from core.data.sql.trino.client import TrinoClient
-from core.data.sql.trino.folders import can_read_folders
-from core.data.sql.trino.text import LOCAL, quote, quote_text, to_trino_url
+from core.data.sql.trino.folders import LOCAL, can_read_folders, to_trino_url
 from core.errors import BadInput
 from core.infra.storage.protocol import Storage
 from pipelines.language.snapshots import parse_iceberg_snapshot
@@ -46,32 +46,33 @@ class LogTables:
             if error.details[0].code not in NO_CATALOG:
                 raise
             return None
-        cells = ", ".join(quote(column.name) for column in table.columns)
+        cells = ", ".join(quote_identifier(column.name) for column in table.columns)
         return f"SELECT {cells} FROM {source}"  # noqa: S608 - quoted
 
     def drop(self, schema: str, name: str, table: Table) -> None:
         """Forget an earlier version; its files stay. Delta has one table for all versions."""
         if table.format == ICEBERG:
             with suppress(BadInput):  # it was read by its files
-                self._client.fetch(f"CALL {ICEBERG}.system.unregister_table({quote_text(schema)}, {quote_text(name)})")
+                names = f"{quote_literal(schema)}, {quote_literal(name)}"
+                self._client.fetch(f"CALL {ICEBERG}.system.unregister_table({names})")
 
     def _register_delta(self, schema: str, name: str, table: Table, address: str) -> str:
         """Register the table once: its versions are told apart by their numbers."""
         base = f"b_{hashlib.sha256(address.encode()).hexdigest()[:32]}"
-        self._call_once(DELTA, schema, base, quote_text(address))
+        self._call_once(DELTA, schema, base, quote_literal(address))
         return f"{DELTA}_ro.{schema}.{base} FOR VERSION AS OF {int(table.snapshot or 0)}"
 
     def _register_iceberg(self, schema: str, name: str, table: Table, address: str) -> str:
         """Register the version's own metadata file, in which its snapshot is the current one."""
         file = parse_iceberg_snapshot(table.snapshot or "").file
-        self._call_once(ICEBERG, schema, name, f"{quote_text(address)}, {quote_text(file)}")
+        self._call_once(ICEBERG, schema, name, f"{quote_literal(address)}, {quote_literal(file)}")
         return f"{ICEBERG}_ro.{schema}.{name}"
 
     def _call_once(self, catalog: str, schema: str, name: str, arguments: str) -> None:
         self._client.fetch(f"CREATE SCHEMA IF NOT EXISTS {catalog}.{schema}")
-        pattern = quote_text(name.replace("_", "\\_"))
+        pattern = quote_literal(name.replace("_", "\\_"))
         if not self._client.fetch(f"SHOW TABLES FROM {catalog}.{schema} LIKE {pattern} ESCAPE '\\'"):
-            names = f"{quote_text(schema)}, {quote_text(name)}"
+            names = f"{quote_literal(schema)}, {quote_literal(name)}"
             self._client.fetch(f"CALL {catalog}.system.register_table({names}, {arguments})")
 
 

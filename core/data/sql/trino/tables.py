@@ -13,13 +13,14 @@ import time
 from collections.abc import Sequence
 from threading import Lock
 
-from core.data.sql.catalog import Column, Table
+from core.data.columns import Column
+from core.data.duckdb.views import quote_identifier, quote_literal
+from core.data.sql.catalog import Table
 from core.data.sql.files import list_parquet_keys
 from core.data.sql.trino.access import AccessRules, name_user
 from core.data.sql.trino.client import TrinoClient
 from core.data.sql.trino.folders import CATALOG, READ_CATALOG, FolderTables, is_filled_once
 from core.data.sql.trino.logs import LogTables
-from core.data.sql.trino.text import quote, quote_text
 from core.errors import BadInput, Unavailable
 from core.infra.storage.protocol import Storage
 from pipelines.language.formats import TABLE_FORMATS
@@ -109,7 +110,7 @@ class TrinoTables:
     def _drop_unused(self, schema: str, table: Table, current: str) -> None:
         """Drop the tables of the dataset's earlier versions that no query of this process has read for an hour."""
         pattern = f"{_name_dataset(table)}_".replace("_", "\\_") + "%"
-        rows = self._client.fetch(f"SHOW TABLES FROM {CATALOG}.{schema} LIKE {quote_text(pattern)} ESCAPE '\\'")
+        rows = self._client.fetch(f"SHOW TABLES FROM {CATALOG}.{schema} LIKE {quote_literal(pattern)} ESCAPE '\\'")
         oldest, names = time.monotonic() - UNUSED_SECONDS, [str(name) for (name,) in rows]
         with self._lock:
             used = {name: self._used.setdefault((schema, _strip_part(name)), time.monotonic()) for name in names}
@@ -157,5 +158,5 @@ def _check_names(table: Table, columns: Sequence[Column]) -> None:
 
 
 def _select_nothing(columns: Sequence[Column]) -> str:
-    cells = ", ".join(f"CAST(NULL AS {column.type}) AS {quote(column.name)}" for column in columns)
+    cells = ", ".join(f"CAST(NULL AS {column.type}) AS {quote_identifier(column.name)}" for column in columns)
     return f"SELECT {cells} WHERE false"

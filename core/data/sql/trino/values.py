@@ -11,7 +11,7 @@ from uuid import UUID
 from dateutil.relativedelta import relativedelta
 from trino.types import NamedRowTuple
 
-from core.errors import TooLarge
+from core.data.sql.engine import report_size_limit
 
 Signature = dict[str, Any]
 ROW_GROUP = 50_000
@@ -70,7 +70,7 @@ class ParquetRows:
         if len(self._rows) >= ROW_GROUP:
             self._flush(columns, names)
         if self._path.exists() and self._path.stat().st_size > self._max_bytes:
-            raise TooLarge(f"The answer is larger than {self._max_bytes // 2**20} MiB; ask for fewer rows or columns.")
+            raise report_size_limit(self._max_bytes)
 
     def close(self, columns: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
         self._flush(columns, names)

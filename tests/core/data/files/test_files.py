@@ -12,15 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.data.files.errors import RejectedFile
 from core.data.files.intake import take
+from core.data.files.messages import RejectedFile, TakenFile, TakeRequest
 
-OPTIONS = {"format": None, "delimiter": None, "header": None, "encoding": None, "maxBytes": 2**30}
 
-
-def take_file(folder: Path, content: bytes, **options: Any) -> dict[str, Any]:
+def take_file(folder: Path, content: bytes) -> TakenFile:
     (folder / "upload").write_bytes(content)
-    return take({"source": str(folder / "upload"), "folder": str(folder), **OPTIONS, **options})
+    return take(TakeRequest(str(folder / "upload"), str(folder), 2**30))
 
 
 def to_parquet(table: pa.Table) -> bytes:
@@ -48,7 +46,7 @@ def to_parquet(table: pa.Table) -> bytes:
 )
 def test_encodings_compressions_and_formats_are_detected(tmp_path: Path, content: bytes, rows: Any) -> None:
     taken = take_file(tmp_path, content)
-    assert (taken["preview"], taken["rows"]) == (rows, len(rows))
+    assert (taken.preview, taken.row_count) == (rows, len(rows))
     assert pq.read_metadata(tmp_path / "rows.parquet").num_rows == len(rows)
 
 
@@ -58,6 +56,31 @@ def make_zip(*names: str) -> bytes:
         for name in names:
             archive.writestr(name, "a,b\n1,2\n")
     return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "delimiter"),
+    [
+        (b"a;b\n1,5;x\n2,5;y\n", ";"),
+        (b"a\tb\nx, y\tz; w\nq, r\ts; t\n", "\t"),
+        (b"name|text\nx|a, b, c\ny|d, e; f\n", "|"),
+        (b'a;b\n"x;\ny,";1\n"z";2\n', ";"),
+        (b'text\n"hello; world"\nfoo\n', ","),
+    ],
+)
+def test_the_delimiter_splits_the_records_evenly(tmp_path: Path, content: bytes, delimiter: str) -> None:
+    taken = take_file(tmp_path, content)
+    assert (taken.detected.delimiter, taken.row_count) == (delimiter, 2)
+
+
+def test_a_row_of_dates_is_no_header(tmp_path: Path) -> None:
+    taken = take_file(tmp_path, b"2026-01-01,2026-01-02\nx,y\n")
+    assert (taken.detected.header, taken.row_count) == (False, 2)
+
+
+def test_numbers_that_a_number_would_change_stay_text(tmp_path: Path) -> None:
+    rows = b"zip,article,plus,time,padded\n01067,1234567890123456789,+49,10:30, 1\n10115,1,+49,11:30,2\n"
+    assert {column["type"] for column in take_file(tmp_path, rows).columns} == {"string"}
 
 
 PARQUET = to_parquet(pa.table({"a": list(range(1000))}))
@@ -104,11 +127,11 @@ def test_the_line_of_a_wrong_row_is_named(tmp_path: Path) -> None:
 def test_types_are_those_of_all_rows(tmp_path: Path) -> None:
     rows = b"n,m,d\n" + b"1,1,2026-01-01\n" * 30_000
     late = take_file(tmp_path, rows + b"1.5,x,2026-13-01\n")
-    assert [column["type"] for column in late["columns"]] == ["double", "string", "string"]
-    assert late["rows"] == 30_001
+    assert [column["type"] for column in late.columns] == ["double", "string", "string"]
+    assert late.row_count == 30_001
 
 
 def test_empty_cells_do_not_make_a_column_text(tmp_path: Path) -> None:
     rows = b"day,at,zone,flag,n\n,,,,\n2026-01-01,2026-01-01 10:00,2026-01-01T10:00:00Z,True,1\n"
-    columns = take_file(tmp_path, rows)["columns"]
+    columns = take_file(tmp_path, rows).columns
     assert [column["type"] for column in columns] == ["date", "timestamp_ntz", "timestamp", "boolean", "bigint"]

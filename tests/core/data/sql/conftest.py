@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
@@ -25,6 +24,9 @@ def warehouse(
     yield from make_warehouse(tmp_path_factory.mktemp("data"), pool, request.param)
 
 
-@pytest.fixture(params=ENGINES)
-def fresh_warehouse(request: pytest.FixtureRequest, tmp_path: Path, pool: Pool) -> Generator[Warehouse]:
-    yield from make_warehouse(tmp_path, pool, request.param)
+@pytest.fixture(scope="session", params=ENGINES)
+def busy_warehouse(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pool: Pool
+) -> Generator[Warehouse]:
+    """The same tables once more; tests publish further ones, each under a name of its own."""
+    yield from make_warehouse(tmp_path_factory.mktemp("busy"), pool, request.param)

@@ -221,15 +221,17 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("sql", [*FILES, *STATEMENTS, *CATALOGS, *OTHERS])
-def test_an_attack_is_refused_and_learns_nothing(warehouse: Warehouse, sql: str):
+def test_every_attack_is_refused_and_learns_nothing(warehouse: Warehouse):
     data, rival = str(warehouse.settings.data), warehouse.ids["rival"]
-    attack = sql.replace("{data}", data).replace("{rival}", rival)
-    with pytest.raises(BadInput) as refusal:
-        warehouse.rows(attack)
-    assert refusal.value.sentence.endswith(".")
-    for secret in ("the other organization's row", "root:", data, ".parquet", "Traceback", "CREATE VIEW"):
-        assert secret not in refusal.value.sentence or secret in attack
+    secrets = ("the other organization's row", "root:", data, ".parquet", "Traceback", "CREATE VIEW")
+    breaches: dict[str, object] = {}
+    for sql in (*FILES, *STATEMENTS, *CATALOGS, *OTHERS):
+        attack = sql.replace("{data}", data).replace("{rival}", rival)
+        answer = warehouse.answer(attack)
+        refused = isinstance(answer, BadInput) and answer.sentence.endswith(".")
+        if not refused or any(secret in str(answer) and secret not in attack for secret in secrets):
+            breaches[sql] = answer
+    assert breaches == {}
 
 
 def test_the_list_of_attacks_is_long():

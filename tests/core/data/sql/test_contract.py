@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.data.sql.catalog import Column, Table
+from core.data.columns import Column
+from core.data.sql.catalog import Table
 from core.data.sql.engine import EngineQuery, QueryCancelled, SqlEngine
 from core.data.sql.gate import rewrite
 from core.data.sql.names import TableName
@@ -78,7 +79,7 @@ def make_query(engine: SqlEngine, sql: str, *tables: Table, limit: int = 100, of
     parsed = parse(sql)
     assert isinstance(parsed, Select)
     relations = {TableName(table.name): engine.register(ORGANIZATION, table) for table in tables}
-    text = rewrite(parsed.tree, relations, engine.dialect, limit, offset)
+    text = engine.translate(rewrite(parsed.tree, relations, limit, offset))
     return EngineQuery(new_id(), ORGANIZATION, text, tuple(relations.values()), parsed.explain)
 
 

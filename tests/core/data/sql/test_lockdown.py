@@ -11,9 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.data.duckdb.lockdown import Refused, View, check_statement, connect
+from core.data.duckdb.lockdown import Refused, check_statement, lock_down, open_database
+from core.data.duckdb.views import View
+from core.data.sql.embedded.messages import QueryRequest
 from core.data.sql.embedded.pool import Pool, Worker, WorkerDied
 from tests.support.service import PATIENCE_SECONDS
+
+ONE = QueryRequest("SELECT 1 AS x")
 
 
 @pytest.fixture
@@ -41,7 +45,8 @@ def view(tmp_path: Path) -> View:
     ],
 )
 def test_the_locked_connection_itself_reads_and_writes_nothing_else(tmp_path: Path, view: View, sql: str):
-    with connect([view], "256MB", str(tmp_path / "scratch")) as connection:
+    with open_database("256MB", str(tmp_path / "scratch")) as connection:
+        lock_down(connection, [view])
         with pytest.raises(duckdb.Error):
             connection.execute(sql.replace("{folder}", str(tmp_path)))
         assert connection.execute('SELECT * FROM "shop.products"').fetchall() == [(1,)]
@@ -109,12 +114,11 @@ def test_a_process_carries_no_secret_and_little_else(monkeypatch: pytest.MonkeyP
 
 
 def test_a_process_killed_under_a_query_is_replaced(pool: Pool):
-    request = {"sql": "SELECT 1 AS x", "views": [], "explain": False, "exactNumbers": False, "maxBytes": 1000}
-    assert pool.run("an organization", "q", request, PATIENCE_SECONDS).body == b'[{"x":1}]'
+    assert pool.run("an organization", "q", ONE, PATIENCE_SECONDS).body == b'[{"x":1}]'
     (worker,) = [worker for worker in pool.idle if worker.organization_id == "an organization"]
     os.kill(worker.process.pid, 9)
     worker.process.wait()
-    assert pool.run("an organization", "q", request, PATIENCE_SECONDS).body == b'[{"x":1}]'
+    assert pool.run("an organization", "q", ONE, PATIENCE_SECONDS).body == b'[{"x":1}]'
 
 
 def test_a_dead_process_and_a_timeout_give_different_errors(tmp_path: Path):
@@ -122,15 +126,14 @@ def test_a_dead_process_and_a_timeout_give_different_errors(tmp_path: Path):
     try:
         os.kill(worker.process.pid, 9)
         with pytest.raises(WorkerDied):
-            worker.run({"sql": "SELECT 1", "views": []}, PATIENCE_SECONDS)
+            worker.run(ONE, PATIENCE_SECONDS)
     finally:
         worker.close()
 
 
 def test_organizations_never_share_a_process(pool: Pool):
-    request = {"sql": "SELECT 1 AS x", "views": [], "explain": False, "exactNumbers": False, "maxBytes": 1000}
     for organization in ("one", "two", "one", "two"):
-        pool.run(organization, "q", request, PATIENCE_SECONDS)
+        pool.run(organization, "q", ONE, PATIENCE_SECONDS)
     served = [worker.organization_id for worker in pool.idle]
     assert served.count("one") == served.count("two") == 1
 

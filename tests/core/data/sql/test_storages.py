@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.data.sql.catalog import Catalog, Column, Table
+from core.data.columns import Column
+from core.data.sql.catalog import Catalog, Table
 from core.data.sql.embedded.pool import Pool
 from core.data.sql.engine import EngineQuery
 from core.data.sql.service import Query, open_sql_engine

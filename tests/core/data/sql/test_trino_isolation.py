@@ -80,13 +80,21 @@ def names(warehouse: Warehouse) -> dict[str, str]:
     return {**users, "products": tables["acme"], "secrets": tables["rival"]}
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
-def test_a_user_reaches_nothing_but_its_tables(warehouse: Warehouse, names: dict[str, str], statement: str) -> None:
-    client = TrinoClient(warehouse.settings)
-    with pytest.raises(SpindleError) as error:
-        client.fetch(statement.format(**names), names["acme"])
-    assert error.value.details[0].code != "trino-unavailable"
-    assert "other organization" not in error.value.sentence
+def test_a_user_reaches_nothing_but_its_tables(warehouse: Warehouse, names: dict[str, str]) -> None:
+    answers = {statement: _ask(warehouse, statement.format(**names), names["acme"]) for statement in STATEMENTS}
+    assert {statement: answer for statement, answer in answers.items() if not _is_refusal(answer)} == {}
+
+
+def _ask(warehouse: Warehouse, sql: str, user: str) -> object:
+    try:
+        return TrinoClient(warehouse.settings).fetch(sql, user)
+    except SpindleError as error:
+        return error
+
+
+def _is_refusal(answer: object) -> bool:
+    refused = isinstance(answer, SpindleError) and answer.details[0].code != "trino-unavailable"
+    return refused and "other organization" not in str(answer)
 
 
 def test_a_user_sees_its_own_tables_and_no_other_names(warehouse: Warehouse, names: dict[str, str]) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from core.data.duckdb.values import convert
-from core.data.sql.column_names import make_unique
 from core.data.sql.engine import ResultPage
+from core.data.sql.rows import make_unique
 from core.data.sql.trino.client import TrinoClient
 from core.data.sql.trino.engine import TrinoEngine
 from core.data.sql.trino.values import name_type, plain_value
@@ -108,7 +108,9 @@ def _make_raw_tables(warehouse: Warehouse) -> TrinoClient:
     engine = TrinoEngine(settings, open_storage(settings), client)
     client.fetch(f"CREATE SCHEMA IF NOT EXISTS {RAW_SCHEMA}")
     owner = warehouse.ids["acme"]
-    for table in warehouse.queries.list_tables(warehouse.caller("acme"), None, SCHEMA):
+    with warehouse.database.read() as session:
+        tables = warehouse.queries.list_tables(session, warehouse.caller("acme"), None, SCHEMA)
+    for table in tables:
         found = ".".join(engine.register(owner, table).identifiers)
         client.fetch(f"CREATE OR REPLACE VIEW {RAW_SCHEMA}.{table.name} SECURITY INVOKER AS SELECT * FROM {found}")
     return client

@@ -1,0 +1,25 @@
+"""The columns of tables, and the names of their types in the dialects of Spark, DuckDB and Trino."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column and the name of its type."""
+
+    name: str
+    type: str
+
+
+def convert_type(type: str, source: str, target: str) -> str:
+    """Convert a type's name to another dialect; to text when it is not a type of both, as drivers may report any."""
+    try:
+        name = exp.DataType.build(type, dialect=source).sql(target, unsupported_level=ErrorLevel.RAISE)
+    except (SqlglotError, ValueError):
+        name = "VARCHAR"
+    return name.lower() if target == "trino" else name

@@ -1,0 +1,116 @@
+"""Requests to a process that reads files, and its answers: a JSON line each, or the rows of an export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Format = Literal["csv", "jsonl", "parquet"]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeRequest:
+    """Convert the uploaded file `source` to Parquet in the folder. Facts of its format that are None are detected."""
+
+    source: str
+    folder: str
+    max_bytes: int
+    format: Format | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeRequest:
+    """Count the rows of files of one format, and list their columns."""
+
+    folder: str
+    files: Sequence[str]
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """Write the rows of files in another format; without files, these columns and no rows."""
+
+    folder: str
+    files: Sequence[str]
+    source_format: str
+    format: str
+    columns: Sequence[tuple[str, str]] = ()
+    partition_by: Sequence[str] = ()  # whose values are in the names of folders
+
+
+Request = TakeRequest | DescribeRequest | ExportRequest
+REQUESTS: dict[str, type[Request]] = {each.__name__: each for each in (TakeRequest, DescribeRequest, ExportRequest)}
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """The format of an upload. Facts that a format does not have are None."""
+
+    format: Format
+    compression: str | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakenFile:
+    """The rows of an upload as a Parquet file on this machine, with the detected format."""
+
+    path: str
+    columns: Sequence[dict[str, str]]
+    row_count: int
+    size_bytes: int
+    preview: Sequence[dict[str, Any]]
+    detected: Detected
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedFiles:
+    """Columns under Spark's type names, and the number of rows."""
+
+    columns: Sequence[dict[str, str]]
+    row_count: int
+
+
+class RejectedFile(Exception):
+    """The file cannot be read as rows. `code` is a stable name, the message a sentence for the caller."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def write_request(request: Request, seconds: float) -> bytes:
+    """Return the line of a request. After these seconds the process ends itself."""
+    return json.dumps({"request": type(request).__name__, "seconds": seconds, **asdict(request)}).encode() + b"\n"
+
+
+def read_request(line: bytes) -> tuple[Request, float]:
+    fields = json.loads(line)
+    kind, seconds = REQUESTS[fields.pop("request")], fields.pop("seconds")
+    return kind(**fields), seconds
+
+
+def write_answer(answer: TakenFile | DescribedFiles | RejectedFile) -> bytes:
+    rejected = isinstance(answer, RejectedFile)
+    fields = {"code": answer.code, "message": str(answer)} if rejected else asdict(answer)
+    return json.dumps({"answer": type(answer).__name__, **fields}).encode()
+
+
+def read_answer(line: bytes) -> TakenFile | DescribedFiles:
+    """Return the answer; raise RejectedFile where that is the answer."""
+    fields = json.loads(line)
+    match fields.pop("answer"):
+        case "TakenFile":
+            return TakenFile(**fields | {"detected": Detected(**fields["detected"])})
+        case "DescribedFiles":
+            return DescribedFiles(**fields)
+        case _:
+            raise RejectedFile(**fields)
